@@ -1,0 +1,35 @@
+"""The root of every error this project raises, and its kinds.
+
+A kind says what the caller does next, so that `except` clauses read like decisions:
+
+* `RetryError`: nothing is wrong with the call; call again.
+* `ReopenError`: this handle is finished; open a new one.
+* `InvalidCallError`: fix the call; nothing was written.
+* `RepairError`: the storage is damaged or was replaced; look with `table.check()`.
+"""
+
+from __future__ import annotations
+
+
+class MemWalError(Exception):
+    """Root of the tree: `except MemWalError` catches all that this project raises."""
+
+
+class RetryError(MemWalError):
+    """Something changed meanwhile; the same call works when it is made again."""
+
+
+class ReopenError(MemWalError):
+    """This writer or table handle can't go on; open a new one."""
+
+
+class InvalidCallError(MemWalError, ValueError):
+    """The call can't be done as it was made; the message names the value and the remedy."""
+
+
+class UnsupportedError(InvalidCallError):
+    """The call asks for what this version does not do."""
+
+
+class RepairError(MemWalError):
+    """Stored data is damaged, missing or replaced; the message names the file."""

@@ -1,0 +1,1 @@
+"""SQL, point lookups and search over Lance tables that take upserts and deletes."""

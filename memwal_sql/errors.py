@@ -1,0 +1,78 @@
+"""Every error of the public surface, in one tree; see `exec_nodes.errors` for its kinds."""
+
+from __future__ import annotations
+
+from exec_nodes.errors import (
+    InvalidCallError,
+    MemWalError,
+    ReopenError,
+    RepairError,
+    RetryError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "BackPressureError",
+    "CorruptFileError",
+    "FencedError",
+    "InvalidCallError",
+    "ManifestConflictError",
+    "MemWalError",
+    "NotFoundError",
+    "OutcomeUnknownError",
+    "ReopenError",
+    "RepairError",
+    "RetryError",
+    "SnapshotChangedError",
+    "TableReplacedError",
+    "TornEntryError",
+    "UnknownFormatError",
+    "UnsupportedError",
+    "WriterFailedError",
+]
+
+
+class NotFoundError(RetryError):
+    """An object is not there: it was never written, or it was collected meanwhile."""
+
+
+class SnapshotChangedError(RetryError):
+    """Files of a pinned snapshot were collected while it was read; read again."""
+
+
+class OutcomeUnknownError(RetryError):
+    """A store did not say whether an object was written; reading it back settles that."""
+
+
+class BackPressureError(RetryError):
+    """The writer holds as many unflushed bytes as it may; nothing of the call was written."""
+
+
+class ManifestConflictError(RetryError):
+    """Somebody else committed this version of a region manifest first."""
+
+
+class FencedError(ReopenError):
+    """Another writer claimed the region; this writer acknowledges nothing any more."""
+
+
+class WriterFailedError(ReopenError):
+    """The writer stopped after a failed WAL append; what the message calls unknown may or may
+    not have been written, and the next claim of the region settles it."""
+
+
+class UnknownFormatError(RepairError):
+    """A file has a format that this version does not know; a newer version may."""
+
+
+class CorruptFileError(RepairError):
+    """A file is damaged; the message names it."""
+
+
+class TornEntryError(CorruptFileError):
+    """A WAL entry ends before its end-of-stream marker (protocol rule 9)."""
+
+
+class TableReplacedError(RepairError):
+    """The base table was overwritten or restored below what was merged: its regions belong to
+    other rows (protocol rule 22)."""

@@ -1,0 +1,1 @@
+"""Snapshots of a table: which sources a query reads, at which consistency."""

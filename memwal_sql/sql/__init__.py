@@ -1,0 +1,1 @@
+"""SQL over a table: the provider that DataFusion mounts, and metadata tables."""

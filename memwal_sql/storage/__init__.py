@@ -1,0 +1,1 @@
+"""Files and formats: the object store, region manifests, WAL entries, flushed generations."""

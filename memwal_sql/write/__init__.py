@@ -1,0 +1,1 @@
+"""The write side: claim, fence, append, MemTable, flush, routing."""

@@ -1,0 +1,1 @@
+"""Pure functions from a query and a snapshot to a tree of execution nodes."""
