@@ -1,0 +1,107 @@
+"""The region fields a user writes: `bucket("id", 16)`, `year("day")`, ... (specification 1,
+"Region Transform"). A field learns its result type when `validate` binds it to a schema."""
+
+from __future__ import annotations
+
+from exec_nodes.errors import InvalidCallError
+from planner.region_spec import MANUAL_SPEC_ID, RegionField, RegionSpec
+
+DATE_PARTS = ("year", "month", "day", "hour")
+
+
+def identity(column: str, name: str | None = None) -> RegionField:
+    """One region for each value of `column`."""
+    return RegionField(name or column, (column,), transform="identity")
+
+
+def year(column: str, name: str | None = None) -> RegionField:
+    """One region for each calendar year (UTC) of a date or timestamp column."""
+    return _date_part("year", column, name)
+
+
+def month(column: str, name: str | None = None) -> RegionField:
+    """One region for each month of the year, 1 to 12 (UTC), of a date or timestamp column.
+
+    It is a calendar part: January of all years is one region. Combine it with `year`.
+    """
+    return _date_part("month", column, name)
+
+
+def day(column: str, name: str | None = None) -> RegionField:
+    """One region for each day of the month, 1 to 31 (UTC), of a date or timestamp column."""
+    return _date_part("day", column, name)
+
+
+def hour(column: str, name: str | None = None) -> RegionField:
+    """One region for each hour of the day, 0 to 23 (UTC), of a timestamp or time column."""
+    return _date_part("hour", column, name)
+
+
+def bucket(column: str, num_buckets: int, name: str | None = None) -> RegionField:
+    """`abs(murmur3(column)) % num_buckets`; NULL is a region of its own (protocol rule 12)."""
+    return RegionField(
+        name or f"{column}_bucket",
+        (column,),
+        transform="bucket",
+        result_type="int32",
+        parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
+    )
+
+
+def multi_bucket(
+    columns: list[str] | tuple[str, ...], num_buckets: int, name: str | None = None
+) -> RegionField:
+    """`abs(murmur3_multi(columns...)) % num_buckets`; NULLs are left out of the hash."""
+    if isinstance(columns, str) or not columns:
+        raise InvalidCallError(f"multi_bucket needs a list of columns, got {columns!r}")
+    return RegionField(
+        name or "_".join(columns) + "_bucket",
+        tuple(columns),
+        transform="multi_bucket",
+        result_type="int32",
+        parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
+    )
+
+
+def truncate(column: str, width: int, name: str | None = None) -> RegionField:
+    """The first `width` characters of a string, or a number rounded toward zero to a multiple of
+    `width`."""
+    return RegionField(
+        name or f"{column}_truncate",
+        (column,),
+        transform="truncate",
+        parameters={"width": str(_positive("width", width))},
+    )
+
+
+def expression(
+    sql: str, *columns: str, result_type: str = "", name: str | None = None
+) -> RegionField:
+    """A DataFusion SQL expression over `columns`, named `col0`, `col1`, ... in `sql`.
+
+    It must be deterministic and use nothing but these columns; `validate` tries that out.
+    `result_type` is a type name as in `"int32"`, `"int64"`, `"utf8"`; empty takes what comes out.
+    """
+    if not columns:
+        raise InvalidCallError(f"the region expression {sql!r} needs at least one source column")
+    return RegionField(
+        name or "_".join(columns) + "_expression",
+        columns,
+        expression=sql,
+        result_type=result_type,
+    )
+
+
+def manual() -> RegionSpec:
+    """Regions that the caller names itself (spec id 0); a key must always go to the same one."""
+    return RegionSpec(MANUAL_SPEC_ID, ())
+
+
+def _date_part(part: str, column: str, name: str | None) -> RegionField:
+    return RegionField(name or f"{column}_{part}", (column,), transform=part, result_type="int32")
+
+
+def _positive(what: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+        raise InvalidCallError(f"{what}={value!r} must be an integer from 1 to 2147483647")
+    return value

@@ -1,0 +1,164 @@
+"""Region specs: how the rows of a table are divided into regions.
+
+Specification 1, "Region Spec", "Region Expression" and "Region Transform"; protocol rules 10 to 13.
+A spec has fields; a field derives one region value from key columns of a row. All rows with the
+same values in all fields belong to one region.
+
+A *region value* is a plain Python value: `None`, `bool`, `int`, `str` or `bytes`. Dates, times and
+timestamps are integers in the unit of the field's result type, decimals are their plain text
+(`"1.50"`). It is what region manifests store, labels print and pruning compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.errors import InvalidCallError
+from planner.region_assign import distinct_rows
+from planner.region_transform import evaluate_field, key_function_of
+from planner.region_values import RegionValue, region_values
+
+MANUAL_SPEC_ID = 0
+
+KeyFunction = Callable[[object], tuple[RegionValue, ...]]
+
+
+@dataclass(frozen=True)
+class RegionField:
+    """One derived region value.
+
+    `field_id` names it. `source_columns` are the names of the columns it is derived from, in the
+    order of `col0`, `col1`, ...; `None` stands for a column that the schema no longer has, which
+    reads as NULL. Exactly one of `transform` (a well-known name) and `expression` (DataFusion SQL)
+    is set. `result_type` is the type as native code writes it (`"int32"`, `"utf8"`), or `""`
+    before the field was bound to a schema by `validate`. `parameters` belong to the transform.
+    `native` fields follow the rules of Lance's native code instead of the specification's
+    (protocol rule 12). `source_ids` are the stored field ids when the field came from storage.
+    """
+
+    field_id: str
+    source_columns: tuple[str | None, ...]
+    transform: str | None = None
+    expression: str | None = None
+    result_type: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
+    native: bool = False
+    source_ids: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.field_id:
+            raise InvalidCallError("a region field needs a name that is not empty")
+        if (self.transform is None) == (self.expression is None):
+            raise InvalidCallError(
+                f"region field {self.field_id!r} needs either a transform or an expression, "
+                f"got transform={self.transform!r} and expression={self.expression!r}"
+            )
+
+    def evaluate(self, table: pa.Table) -> pa.Array:
+        """The region value of every row of `table`, in row order."""
+        return evaluate_field(self, table)
+
+
+@dataclass(frozen=True)
+class RegionSpec:
+    """A region spec: `spec_id` (positive; 0 means manual regions) and its fields in order."""
+
+    spec_id: int
+    fields: tuple[RegionField, ...]
+
+    def __post_init__(self) -> None:
+        if self.spec_id < 0 or (self.spec_id == MANUAL_SPEC_ID) != (not self.fields):
+            raise InvalidCallError(
+                f"region spec {self.spec_id} with {len(self.fields)} fields: the id must be "
+                "positive for a spec with fields, and 0 for manual regions"
+            )
+        names = [f.field_id for f in self.fields]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidCallError(f"region fields {twice} appear twice; give each its own name=")
+
+    @property
+    def is_manual(self) -> bool:
+        """True when the caller names the region of every row itself."""
+        return not self.fields
+
+    @property
+    def field_ids(self) -> tuple[str, ...]:
+        """The names of the fields, in order."""
+        return tuple(f.field_id for f in self.fields)
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """The columns that the spec reads, each once, in the order of first use."""
+        names = (name for f in self.fields for name in f.source_columns if name is not None)
+        return tuple(dict.fromkeys(names))
+
+    def evaluate(self, table: pa.Table) -> pa.Table:
+        """One column per field, named by its id, with the region values of the rows of `table`.
+
+        Columns that `table` lacks read as NULL; other columns of `table` are ignored.
+        """
+        if self.is_manual:
+            raise InvalidCallError("manual regions have no region values; name the region instead")
+        return pa.table([f.evaluate(table) for f in self.fields], names=list(self.field_ids))
+
+    def assign(self, table: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """Divides the rows of `table` into regions.
+
+        Returns the distinct combinations of region values (columns as `evaluate`; the order is
+        fixed by the values present, not meaningful) and, for each row of `table`, the index of
+        its combination.
+        """
+        return distinct_rows(self.evaluate(table))
+
+    def values_of(self, distinct: pa.Table) -> list[dict[str, RegionValue]]:
+        """The rows of `evaluate` or `assign` as region values by field id, one dict a row."""
+        columns = [region_values(distinct.column(name)) for name in self.field_ids]
+        names = self.field_ids
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def key_function(self, schema: pa.Schema, primary_key: Sequence[str]) -> KeyFunction:
+        """A function from one key value to its region values, for point lookups.
+
+        The key is a value for a single-column key and a tuple in key order otherwise, in the form
+        of `exec_nodes.keys` (temporal values as integers, decimals as little-endian bytes). The
+        function is cached; hashing one integer or string key takes about a microsecond.
+        """
+        types = tuple(schema.field(name).type for name in primary_key)
+        return _key_function(self, tuple(primary_key), types)
+
+
+@lru_cache(maxsize=256)
+def _key_function(
+    spec: RegionSpec, primary_key: tuple[str, ...], types: tuple[pa.DataType, ...]
+) -> KeyFunction:
+    if spec.is_manual:
+        raise InvalidCallError("manual regions have no region values; name the region instead")
+    functions = [key_function_of(f, primary_key, types) for f in spec.fields]
+    if len(functions) == 1:
+        only = functions[0]
+        return lambda key: (only(key),)
+    return lambda key: tuple([function(key) for function in functions])
+
+
+def spec_of(regions: RegionSpec | RegionField | Sequence[RegionField], spec_id: int) -> RegionSpec:
+    """The spec for the `regions` argument of `create_table` and `enable`: a field, a list of
+    fields, or what `manual()` returned (which keeps its id 0)."""
+    if isinstance(regions, RegionSpec):
+        return regions
+    if isinstance(regions, RegionField):
+        return RegionSpec(spec_id, (regions,))
+    fields = tuple(regions)
+    wrong = [f for f in fields if not isinstance(f, RegionField)]
+    if wrong or not fields:
+        raise InvalidCallError(
+            f"regions={regions!r} is not a list of region fields; "
+            "use for instance [bucket('id', 16)] or manual()"
+        )
+    return RegionSpec(spec_id, fields)

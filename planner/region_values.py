@@ -1,0 +1,101 @@
+"""Region values as plain Python values, and the type names that native code writes.
+
+A region value is `None`, `bool`, `int`, `str` or `bytes`: temporal values are integers in the
+unit of their type, decimals their plain text.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+
+import pyarrow as pa
+
+from exec_nodes.errors import InvalidCallError
+
+RegionValue = None | bool | int | str | bytes
+
+_NAMES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "utf8": pa.string(),
+    "large_utf8": pa.large_string(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "date32": pa.date32(),
+    "date64": pa.date64(),
+    "time32[s]": pa.time32("s"),
+    "time32[ms]": pa.time32("ms"),
+    "time64[us]": pa.time64("us"),
+    "time64[ns]": pa.time64("ns"),
+}
+_TYPES = {data_type: name for name, data_type in _NAMES.items()}
+_SYNONYMS = {"string": "utf8", "large_string": "large_utf8", "bool": "boolean"}
+_FIXED = re.compile(r"fixed_size_binary\[(\d+)\]")
+_TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
+_DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
+
+
+def type_name(data_type: pa.DataType) -> str:
+    """The name under which `data_type` is stored as a result type (`int32`, `utf8`, ...)."""
+    if data_type in _TYPES:
+        return _TYPES[data_type]
+    if pa.types.is_timestamp(data_type) or pa.types.is_decimal(data_type):
+        return str(data_type)
+    if pa.types.is_fixed_size_binary(data_type):
+        return f"fixed_size_binary[{data_type.byte_width}]"
+    raise InvalidCallError(
+        f"{data_type} can't be the type of a region value; use an integer, boolean, string, "
+        "binary, date, time, timestamp or decimal"
+    )
+
+
+def type_of(name: str) -> pa.DataType:
+    """The type that `type_name` named; also takes `string` and `bool`."""
+    known = _NAMES.get(_SYNONYMS.get(name, name))
+    if known is not None:
+        return known
+    if match := _FIXED.fullmatch(name):
+        return pa.binary(int(match[1]))
+    if match := _TIMESTAMP.fullmatch(name):
+        return pa.timestamp(match[1], match[2])
+    if match := _DECIMAL.fullmatch(name):
+        make = pa.decimal128 if match[1] == "128" else pa.decimal256
+        return make(int(match[2]), int(match[3]))
+    raise InvalidCallError(f"unknown result type {name!r}; known are for instance int32, utf8")
+
+
+def region_values(column: pa.Array | pa.ChunkedArray) -> list[RegionValue]:
+    """The region values of an Arrow column, in row order."""
+    data_type = column.type
+    if pa.types.is_decimal(data_type):
+        return [None if v is None else format(v, "f") for v in column.to_pylist()]
+    if pa.types.is_temporal(data_type):
+        width = pa.int32() if data_type.bit_width == 32 else pa.int64()
+        column = column.cast(width)
+    values: list[RegionValue] = column.to_pylist()
+    return values
+
+
+def arrow_values(values: list[object], data_type: pa.DataType) -> pa.Array:
+    """The inverse of `region_values`; also takes dates, datetimes and decimals."""
+    if pa.types.is_decimal(data_type):
+        values = [decimal.Decimal(v) if isinstance(v, str) else v for v in values]
+    return pa.array(values, data_type)
+
+
+def as_region_value(value: object, data_type: pa.DataType) -> RegionValue:
+    """`value` as a region value of `data_type`, from any Python form that Arrow takes for it."""
+    if isinstance(value, datetime.date | datetime.time | decimal.Decimal):
+        return region_values(pa.array([value], data_type))[0]
+    if value is None or isinstance(value, bool | int | str | bytes):
+        return value
+    raise InvalidCallError(f"{value!r} is not a region value of type {data_type}")
