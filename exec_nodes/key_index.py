@@ -1,0 +1,89 @@
+"""The primary key hash index of a MemTable: where the versions of a key are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import repeat
+
+import numpy as np
+import numpy.typing as npt
+
+NEVER = np.iinfo(np.int64).max
+_FIRST_CAPACITY = 1024
+
+Positions = npt.NDArray[np.int64]
+
+
+class KeyIndex:
+    """Maps every key to its row positions; append-only.
+
+    One writer appends; readers need no lock, as each bounds its questions by the number of rows
+    it has seen (`below`, the end of some append), and what is appended later never changes an
+    answer below that bound. This rests on the order of writes: a row is linked to the key's
+    previous one before it is published in the dict.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, int] = {}
+        self._rows = 0
+        # By position: the key's previous position or -1, and its next one or NEVER.
+        self._previous = np.full(_FIRST_CAPACITY, -1, np.int64)
+        self._superseded_at = np.full(_FIRST_CAPACITY, NEVER, np.int64)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def append(self, keys: Sequence[Hashable]) -> None:
+        """Index the next `len(keys)` rows. A later row of a key replaces an earlier one."""
+        start, end = self._rows, self._rows + len(keys)
+        self._reserve(end)
+        positions = range(start, end)
+        previous = np.fromiter(map(self._last.get, keys, repeat(-1)), np.int64, len(keys))
+        replaced = np.flatnonzero(previous >= 0)
+        self._previous[start:end] = previous
+        self._superseded_at[previous[replaced]] = replaced + start
+        known = len(self._last)
+        self._last.update(zip(keys, positions, strict=True))
+        self._rows = end
+        if replaced.size or len(self._last) - known < len(keys):
+            # A key twice in this batch: its last row replaces the others. They need no links, as
+            # nobody's bound lies inside a batch.
+            last = np.fromiter(map(self._last.__getitem__, keys), np.int64, len(keys))
+            early = np.flatnonzero(last != np.arange(start, end))
+            self._superseded_at[early + start] = last[early]
+
+    def last(self, key: Hashable, below: int) -> int:
+        """The highest position of `key` that is below `below`; -1 if there is none."""
+        position = self._last.get(key, -1)
+        previous = self._previous
+        while position >= below:
+            position = int(previous[position])
+        return position
+
+    def last_of(self, keys: Sequence[Hashable], below: int) -> Positions:
+        """`last` for many keys: int64, one position a key."""
+        found = np.fromiter(map(self._last.get, keys, repeat(-1)), np.int64, len(keys))
+        previous = self._previous
+        later = np.flatnonzero(found >= below)
+        while later.size:
+            found[later] = previous[found[later]]
+            later = later[found[later] >= below]
+        return found
+
+    def superseded(self, below: int) -> Positions:
+        """The positions below `below`, ascending, that a later one below it replaces."""
+        return np.flatnonzero(self._superseded_at[:below] < below)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._last
+
+    def _reserve(self, rows: int) -> None:
+        capacity = len(self._previous)
+        if rows <= capacity:
+            return
+        extra = max(rows, 2 * capacity) - capacity
+        self._previous = np.concatenate([self._previous, np.full(extra, -1, np.int64)])
+        self._superseded_at = np.concatenate(
+            [self._superseded_at, np.full(extra, NEVER, np.int64)]
+        )
+

@@ -1,0 +1,127 @@
+"""The execution node: a frozen description that streams record batches when executed.
+
+A node knows Arrow and its sources, nothing of manifests or DataFusion (Specification 2, "Query
+Execution" and Appendix 3). What `draw` prints is what runs: a parent reads its rows from
+`child.execute(...)` and from nowhere else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is known of a node's output before it runs. `exact` speaks of `num_rows`."""
+
+    num_rows: int | None = None
+    exact: bool = False
+    total_bytes: int | None = None
+
+
+class Metrics:
+    """Counters of one node, added to by every thread that executes it.
+
+    Common names: output_rows, output_batches, output_bytes, elapsed_compute_ns (the node's own
+    time, its children's excluded). A node adds names of its own, such as bloom_hits.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, int] = {}
+
+    def add(self, **counts: int) -> None:
+        """Add to the counters named."""
+        with self._lock:
+            for name, count in counts.items():
+                self._values[name] = self._values.get(name, 0) + count
+
+    def values(self) -> dict[str, int]:
+        """A copy of the counters by name."""
+        with self._lock:
+            return dict(self._values)
+
+    def __getitem__(self, name: str) -> int:
+        with self._lock:
+            return self._values.get(name, 0)
+
+
+class _NestedTime(threading.local):
+    """Nanoseconds this thread has spent inside nodes below the one that is running."""
+
+    ns = 0
+
+
+_nested = _NestedTime()
+
+
+@dataclass(frozen=True)
+class Node(ABC):
+    """One operator of a plan. Subclasses are frozen dataclasses, complete once built."""
+
+    metrics: Metrics = field(default_factory=Metrics, init=False, repr=False, compare=False)
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The schema of every batch that `execute` yields."""
+
+    @property
+    @abstractmethod
+    def children(self) -> tuple[Node, ...]:
+        """The nodes this one reads, in the order in which they are drawn."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions can be executed independently, each exactly once."""
+        return 1
+
+    @property
+    def statistics(self) -> Statistics:
+        """What is known of the output before execution."""
+        return Statistics()
+
+    @abstractmethod
+    def label(self) -> str:
+        """One deterministic line, `Name: key=value`."""
+
+    @abstractmethod
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one partition."""
+
+    def execute(self, partition: int = 0) -> Iterator[pa.RecordBatch]:
+        """Stream one partition, lazily, counting rows, batches, bytes and own time.
+
+        Several partitions may run at once in different threads.
+        """
+        stream = self._run(partition)
+        while True:
+            outer = _nested.ns
+            _nested.ns = 0
+            start = time.perf_counter_ns()
+            try:
+                batch = next(stream, None)
+            finally:
+                spent = time.perf_counter_ns() - start
+                own = spent - _nested.ns
+                _nested.ns = outer + spent
+                self.metrics.add(elapsed_compute_ns=own)
+            if batch is None:
+                return
+            self.metrics.add(
+                output_rows=batch.num_rows, output_batches=1, output_bytes=batch.nbytes
+            )
+            yield batch
+
+
+def draw(node: Node, depth: int = 0) -> str:
+    """The tree as text: one label a line, children indented by two spaces."""
+    lines = ["  " * depth + node.label()]
+    lines += [draw(child, depth + 1) for child in node.children]
+    return "\n".join(lines)

@@ -1,0 +1,121 @@
+"""What a plan reads: the base table, a flushed generation or a MemTable, behind one protocol.
+
+Specification 2, "MemTable Collection": every dataset carries a generation, -1 for the base table
+and positive integers for MemTables; a higher generation of a region is newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.keys import KeyBatch
+
+BASE_GENERATION = -1
+TOMBSTONE = "_tombstone"
+ROW_ADDRESS = "_rowaddr"
+KEY_POSITION = "_key"
+ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
+TOMBSTONE_FIELD = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
+KEY_POSITION_FIELD = pa.field(KEY_POSITION, pa.int64(), nullable=False)
+
+RowAddresses = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One conjunct of a WHERE clause.
+
+    Attributes:
+        sql: the condition as Lance parses it, for sources that Lance scans.
+        evaluate: the same condition over a batch in memory; null counts as false. The batch has
+            exactly `columns`, in that order.
+        columns: the columns the condition reads; None means every column of the table's schema.
+    """
+
+    sql: str
+    evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKeys:
+    """The keys a source holds, one entry a row that it would return.
+
+    Attributes:
+        table: the primary key columns in key order, tombstones and superseded rows included.
+        addresses: uint64, the row address of each entry.
+        hidden: sorted unique row addresses of the rows that are no row of the table whatever is
+            newer: superseded inside the source (duplicate keys: the highest address wins), and
+            tombstones.
+    """
+
+    table: pa.Table
+    addresses: RowAddresses
+    hidden: RowAddresses
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, for a byte-bounded cache."""
+        return int(self.table.nbytes + self.addresses.nbytes + self.hidden.nbytes)
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A dataset of one generation. Safe to read from several threads."""
+
+    @property
+    def identity(self) -> Hashable:
+        """Never reused for other content. A MemTable keeps it while it grows: with `rows` it
+        names a prefix."""
+
+    @property
+    def name(self) -> str:
+        """As plans print it: `base_table[gen=-1]`, `region_bucket=3[gen=2]`."""
+
+    @property
+    def region(self) -> str:
+        """The region's name; empty for the base table."""
+
+    @property
+    def generation(self) -> int:
+        """-1 for the base table; higher is newer within a region."""
+
+    @property
+    def rows(self) -> int:
+        """Rows held, tombstones and superseded rows included."""
+
+    @property
+    def parts(self) -> int:
+        """How many `part`s `scan` accepts, for parallel reading."""
+
+    def scan(
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        limit: int | None,
+        part: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield `columns` and then `_rowaddr` of the rows of one part that match all filters.
+
+        Stale rows and tombstones included. A column the source lacks is all null. At most `limit`
+        rows may be left out beyond the limit, never before.
+        """
+
+    def keys(self) -> SourceKeys:
+        """Every key held; cached where it fits."""
+
+    def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
+        """One flag a key: False only if the source has no row, tombstone or not, of that key."""
+
+    def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        """The last row of each key that is held: `columns`, `_tombstone` (bool) and `_key`
+        (int64, the position of the row's key in `keys`), in no particular order.
+
+        A key given twice is answered once. The base table has no tombstones: all false.
+        """

@@ -1,0 +1,80 @@
+"""What the planner plans over: one immutable snapshot of a table, and one query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pyarrow as pa
+
+from exec_nodes.source import Filter, Source
+
+if TYPE_CHECKING:
+    from planner.region_spec import RegionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """What does not change between snapshots of one schema version.
+
+    Attributes:
+        schema: the table's logical schema, without metadata.
+        primary_key: names of the key columns, in key order.
+        region_specs: every region spec of the table (Specification 2, "Region Spec").
+    """
+
+    schema: pa.Schema
+    primary_key: tuple[str, ...]
+    region_specs: tuple[RegionSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSources:
+    """One region of a snapshot.
+
+    Attributes:
+        name: how plans print it.
+        values: region values by field id; None for a region that was given by hand or whose
+            values are not known: such a region is never pruned.
+        sources: its flushed generations above the merge progress and its MemTables, newest first.
+    """
+
+    region_id: UUID
+    name: str
+    spec_id: int
+    values: Mapping[str, object] | None
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One consistent state of a table (protocol rule 14). Every query runs on exactly one.
+
+    Attributes:
+        base: the base table at one version; None when the plan shall not read it.
+        regions: in a stable order, by spec id and then by values.
+        regions_pruned: how many more there are that the query's filters rule out.
+    """
+
+    info: TableInfo
+    base: Source | None
+    regions: tuple[RegionSources, ...]
+    regions_pruned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A scan: the columns to return (may be none: count), conjunctive filters, a row limit."""
+
+    columns: tuple[str, ...]
+    filters: tuple[Filter, ...] = ()
+    limit: int | None = None
+
+
+def region_name(region_id: UUID, values: Mapping[str, object] | None) -> str:
+    """How plans print a region: `carrier=UA,bucket=3`, or 8 hex digits of an id without values."""
+    if not values:
+        return region_id.hex[:8]
+    return ",".join(f"{field_id}={value}" for field_id, value in values.items())
