@@ -1,0 +1,80 @@
+"""Views of Arrow columns as numpy arrays, without copies where the layout allows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+Mask = npt.NDArray[np.bool_]
+
+
+def is_bytes_like(kind: pa.DataType) -> bool:
+    """True for the string and binary types that are hashed by their bytes."""
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array, dictionaries decoded and views made plain."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.large_string())
+    elif pa.types.is_binary_view(array.type):
+        array = array.cast(pa.large_binary())
+    return array
+
+
+def null_mask(array: pa.Array) -> Mask | None:
+    """True where the value is NULL; None if none is."""
+    if not array.null_count:
+        return None
+    return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def fixed_width(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    """The values buffer as a numpy array, without a copy; any value for NULL."""
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def byte_rows(array: pa.Array) -> tuple[npt.NDArray[np.uint8], I64, I64]:
+    """The bytes of a column, padded by 4, and start and length of each row's."""
+    if pa.types.is_fixed_size_binary(array.type):
+        width = array.type.byte_width
+        starts = (np.arange(len(array), dtype=np.int64) + array.offset) * width
+        lengths = np.full(len(array), width, np.int64)
+    else:
+        large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+        dtype = np.dtype(np.int64 if large else np.int32)
+        raw = array.buffers()[1]
+        if raw is None or not len(array):
+            return np.zeros(4, np.uint8), np.zeros(len(array), int), np.zeros(len(array), int)
+        offsets = np.frombuffer(raw, dtype, len(array) + 1, array.offset * dtype.itemsize)
+        starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
+    data = array.buffers()[-1]
+    low = int(starts[0]) if len(starts) else 0
+    high = int(starts[-1] + lengths[-1]) if len(starts) else 0
+    padded = np.zeros(high - low + 4, np.uint8)
+    if data is not None and high > low:
+        padded[:-4] = np.frombuffer(data, np.uint8, high - low, low)
+    return padded, starts - low, lengths
+
+
+def unaligned_words(data: npt.NDArray[np.uint8]) -> U32:
+    """The little-endian uint32 at every byte position but the last three."""
+    return np.ndarray((len(data) - 3,), np.dtype("<u4"), data, 0, (1,))
