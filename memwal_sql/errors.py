@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from exec_nodes.errors import (
     InvalidCallError,
     MemWalError,
@@ -10,6 +12,9 @@ from exec_nodes.errors import (
     RetryError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from memwal_sql.storage.region_manifest import RegionManifest
 
 __all__ = [
     "BackPressureError",
@@ -24,6 +29,7 @@ __all__ = [
     "RepairError",
     "RetryError",
     "SnapshotChangedError",
+    "StoreUnavailableError",
     "TableReplacedError",
     "TornEntryError",
     "UnknownFormatError",
@@ -48,8 +54,17 @@ class BackPressureError(RetryError):
     """The writer holds as many unflushed bytes as it may; nothing of the call was written."""
 
 
+class StoreUnavailableError(RetryError):
+    """The store refused: full, read-only, no permission, out of reach. Nothing was written; the
+    message names the path and the remedy."""
+
+
 class ManifestConflictError(RetryError):
-    """Somebody else committed this version of a region manifest first."""
+    """Somebody else committed this version of a region manifest first; `latest` is theirs."""
+
+    def __init__(self, message: str, latest: RegionManifest) -> None:
+        super().__init__(message)
+        self.latest = latest
 
 
 class FencedError(ReopenError):

@@ -1,0 +1,241 @@
+"""A folder of a local disk, on plain calls of the operating system.
+
+A put becomes visible whole: the bytes go to a temporary file of the same folder, which is synced
+and then linked to its name. The link fails when the name is taken, which is what makes it
+a `put_if_absent`. The folder is synced too, so an acknowledged object survives a power failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from uuid import uuid4
+
+from memwal_sql.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
+from memwal_sql.storage.object_store import ObjectMeta
+
+TEMPORARY_PREFIX = ".tmp-"
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EROFS: "the file system is read-only; remount it for writing",
+    errno.EACCES: "permission denied; give this user access to the folder",
+    errno.EPERM: "operation not permitted; give this user access to the folder",
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n)",
+    errno.ENFILE: "too many open files on this machine; raise the system's limit",
+}
+
+
+class LocalStore:
+    """The folder `root`, made when something is written."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.abspath(root)
+
+    @property
+    def uri(self) -> str:
+        """The folder's absolute path."""
+        return self._root
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    def get(self, path: str) -> bytes:
+        """The object's bytes."""
+        with _reading(self._full(path)) as full, open(full, "rb", buffering=0) as file:
+            return file.read()
+
+    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
+        """The last `length` bytes and the object's size."""
+        with _reading(self._full(path)) as full, open(full, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            return os.pread(file.fileno(), length, max(0, size - length)), size
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to `end`."""
+        with _reading(self._full(path)) as full, open(full, "rb", buffering=0) as file:
+            return os.pread(file.fileno(), end - start, start)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace atomically, without syncing."""
+        full = self._full(path)
+        with _writing(full):
+            temporary = _temporary(full)
+            try:
+                with _created(temporary) as file:
+                    os.write(file, data)
+                os.replace(temporary, full)
+            except BaseException:
+                _unlink(temporary)
+                raise
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create durably; False when the name is taken."""
+        full = self._full(path)
+        temporary = _temporary(full)
+        try:
+            with _writing(full):
+                with _created(temporary) as file:
+                    _write_all(file, data)
+                    os.fsync(file)
+                try:
+                    os.link(temporary, full)
+                except FileExistsError:
+                    return False
+        finally:
+            _unlink(temporary)
+        try:
+            _sync_path(os.path.dirname(full))
+        except OSError as error:
+            raise OutcomeUnknownError(
+                f"{full} was written but its folder could not be synced: {error.strerror}"
+            ) from error
+        return True
+
+    def exists(self, path: str) -> bool:
+        """Whether the object is there: one `stat`."""
+        try:
+            os.stat(f"{self._root}/{path}")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _unavailable(self._full(path), error) from error
+        return True
+
+    def list(self, prefix: str) -> list[ObjectMeta]:
+        """All objects below the folder `prefix`."""
+        with _reading(self._full(prefix)) as full:
+            return [
+                ObjectMeta(os.path.relpath(entry.path, self._root), entry.stat().st_size)
+                for entry in _walk(full)
+                if not entry.name.startswith(TEMPORARY_PREFIX)
+            ]
+
+    def list_folders(self, prefix: str) -> list[str]:
+        """The folders directly below the folder `prefix`."""
+        with _reading(self._full(prefix)) as full:
+            try:
+                entries = list(os.scandir(full))
+            except FileNotFoundError:
+                return []
+        return [f"{prefix}{entry.name}/" for entry in entries if entry.is_dir()]
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects in order, and folders that this leaves empty."""
+        for path in paths:
+            full = self._full(path)
+            with _writing(full):
+                _unlink(full)
+            self._remove_empty_folders(os.path.dirname(full))
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _remove_empty_folders(self, folder: str) -> None:
+        while len(folder) > len(self._root):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                return
+            folder = os.path.dirname(folder)
+
+
+def sync_tree(folder: str) -> None:
+    """Sync every file and folder below `folder`, itself and its parent: what is in it is durable.
+
+    Raises `StoreUnavailableError`.
+    """
+    with _writing(folder):
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                _sync_path(os.path.join(parent, name))
+            _sync_path(parent)
+        _sync_path(os.path.dirname(os.path.abspath(folder)))
+
+
+def _walk(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path)
+        else:
+            yield entry
+
+
+def _temporary(full: str) -> str:
+    folder, _, _ = full.rpartition("/")
+    return f"{folder}/{TEMPORARY_PREFIX}{uuid4().hex}"
+
+
+@contextlib.contextmanager
+def _created(path: str) -> Iterator[int]:
+    """A new file, open for writing, in a folder that is made when it is missing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        file = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        _make_folder(os.path.dirname(path))
+        file = os.open(path, flags, 0o666)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _make_folder(folder: str) -> None:
+    """Make a folder and its parents, each of them durable."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    _make_folder(parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder)
+    _sync_path(parent)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _sync_path(path: str) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(path)
+
+
+@contextlib.contextmanager
+def _reading(full: str) -> Iterator[str]:
+    try:
+        yield full
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise NotFoundError(f"{full} is not there") from error
+    except OSError as error:
+        raise _unavailable(full, error) from error
+
+
+@contextlib.contextmanager
+def _writing(full: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _unavailable(full, error) from error
+
+
+def _unavailable(full: str, error: OSError) -> StoreUnavailableError:
+    remedy = _REMEDIES.get(error.errno or 0, error.strerror or str(error))
+    return StoreUnavailableError(f"{full}: {remedy}")

@@ -1,0 +1,84 @@
+"""Every path of the storage layout, relative to the table's root (specification 1).
+
+Folders end with `/`. `_memwal_sql/` is ours: what native code would drop when it rewrites a file
+of its own lives there (protocol rule 1).
+"""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+from memwal_sql.storage.names import parse_reversed_name, reversed_name
+
+MEM_WAL_FOLDER = "_mem_wal/"
+RECORD_FOLDER = "_memwal_sql/"
+MANIFEST_SUFFIX = ".binpb"
+WAL_SUFFIX = ".arrow"
+
+_GENERATION_NAME = re.compile(r"[0-9a-f]{8}_gen_([1-9][0-9]{0,19})")
+
+
+def region_folder(region_id: UUID) -> str:
+    """The folder of a region."""
+    return f"{MEM_WAL_FOLDER}{region_id}/"
+
+
+def manifest_folder(region_id: UUID) -> str:
+    """The folder of a region's manifest versions."""
+    return f"{region_folder(region_id)}manifest/"
+
+
+def manifest_path(region_id: UUID, version: int) -> str:
+    """One version of a region's manifest."""
+    return f"{manifest_folder(region_id)}{reversed_name(version)}{MANIFEST_SUFFIX}"
+
+
+def version_hint_path(region_id: UUID) -> str:
+    """The file that names a recent manifest version."""
+    return f"{manifest_folder(region_id)}version_hint.json"
+
+
+def wal_folder(region_id: UUID) -> str:
+    """The folder of a region's WAL entries."""
+    return f"{region_folder(region_id)}wal/"
+
+
+def wal_path(region_id: UUID, position: int) -> str:
+    """One WAL entry."""
+    return f"{wal_folder(region_id)}{reversed_name(position)}{WAL_SUFFIX}"
+
+
+def numbered(path: str, suffix: str) -> int | None:
+    """The manifest version or WAL position that a path ends with; None for other files."""
+    name = path.rpartition("/")[2]
+    return parse_reversed_name(name.removesuffix(suffix)) if name.endswith(suffix) else None
+
+
+def generation_name(random_hex: str, generation: int) -> str:
+    """The folder name of a flushed generation; `random_hex` has 8 digits."""
+    return f"{random_hex}_gen_{generation}"
+
+
+def parse_generation_name(name: str) -> int | None:
+    """The generation of a folder name; None when it is not the name of a generation."""
+    match = _GENERATION_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def generation_folder(region_id: UUID, name: str) -> str:
+    """The folder of a flushed generation, itself a Lance table."""
+    return f"{region_folder(region_id)}{name}/"
+
+
+def bloom_filter_path(region_id: UUID, name: str) -> str:
+    """The bloom filter over the primary keys of a flushed generation."""
+    return f"{generation_folder(region_id, name)}bloom_filter.bin"
+
+
+def region_of(folder: str) -> UUID | None:
+    """The region whose folder this is; None for other folders."""
+    try:
+        return UUID(folder.rstrip("/").rpartition("/")[2])
+    except ValueError:
+        return None

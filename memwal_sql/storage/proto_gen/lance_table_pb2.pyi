@@ -1,0 +1,40 @@
+from google.protobuf import any_pb2 as _any_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TableManifest(_message.Message):
+    __slots__ = ("version", "index_section")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    INDEX_SECTION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    index_section: int
+    def __init__(self, version: _Optional[int] = ..., index_section: _Optional[int] = ...) -> None: ...
+
+class IndexSection(_message.Message):
+    __slots__ = ("indices",)
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    indices: _containers.RepeatedCompositeFieldContainer[IndexMetadata]
+    def __init__(self, indices: _Optional[_Iterable[_Union[IndexMetadata, _Mapping]]] = ...) -> None: ...
+
+class IndexMetadata(_message.Message):
+    __slots__ = ("uuid", "fields", "name", "dataset_version", "fragment_bitmap", "index_details", "index_version")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DATASET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FRAGMENT_BITMAP_FIELD_NUMBER: _ClassVar[int]
+    INDEX_DETAILS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_VERSION_FIELD_NUMBER: _ClassVar[int]
+    uuid: bytes
+    fields: _containers.RepeatedScalarFieldContainer[int]
+    name: str
+    dataset_version: int
+    fragment_bitmap: bytes
+    index_details: _any_pb2.Any
+    index_version: int
+    def __init__(self, uuid: _Optional[bytes] = ..., fields: _Optional[_Iterable[int]] = ..., name: _Optional[str] = ..., dataset_version: _Optional[int] = ..., fragment_bitmap: _Optional[bytes] = ..., index_details: _Optional[_Union[_any_pb2.Any, _Mapping]] = ..., index_version: _Optional[int] = ...) -> None: ...

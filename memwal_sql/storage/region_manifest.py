@@ -1,0 +1,266 @@
+"""A region's manifest: the source of truth of its state (specification 1, "Region Manifest").
+
+Versions are immutable files, numbered from 1. A commit creates the next number or loses; which of
+the two happened is settled by a nonce (protocol rule 3), and a number that garbage collection has
+already passed is never won (rule 8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+from uuid import UUID
+
+from google.protobuf.message import DecodeError
+
+from memwal_sql.errors import (
+    CorruptFileError,
+    ManifestConflictError,
+    MemWalError,
+    NotFoundError,
+)
+from memwal_sql.storage import paths
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.settle import settle_put
+
+_SUFFIX = paths.MANIFEST_SUFFIX
+
+
+class RegionStatus(IntEnum):
+    """Whether a region takes claims."""
+
+    ACTIVE = 0
+    SEALED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedGeneration:
+    """A generation in storage: `path` is its folder's name inside the region's folder.
+
+    Sizes are None where native code wrote none; `rows` counts physical rows.
+    """
+
+    generation: int
+    path: str
+    bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionManifest:
+    """One version of a region's manifest. Positions start at 1; 0 means none.
+
+    `region_values` maps a region field's id to its raw Arrow scalar bytes, None for NULL (see
+    `region_values.py`); it is None as a whole where the manifest has no values, as native code may
+    leave it. `flushed_generations` ascend. `message` is what was read from storage, whose unknown
+    fields are kept by a commit.
+    """
+
+    region_id: UUID
+    version: int = 1
+    writer_epoch: int = 0
+    replay_after_wal_entry_position: int = 0
+    wal_entry_position_last_seen: int = 0
+    current_generation: int = 1
+    flushed_generations: tuple[FlushedGeneration, ...] = ()
+    region_spec_id: int = 0
+    region_values: Mapping[str, bytes | None] | None = None
+    status: RegionStatus = RegionStatus.ACTIVE
+    nonce: bytes = field(default=b"", compare=False)
+    message: bytes = field(default=b"", compare=False, repr=False)
+
+
+def encode_manifest(manifest: RegionManifest) -> bytes:
+    """The protobuf message, with the unknown fields of `manifest.message`."""
+    message = pb.RegionManifest.FromString(manifest.message)
+    known = {(one.generation, one.path): one for one in message.flushed_generations}
+    message.region_id.uuid = manifest.region_id.bytes
+    message.version = manifest.version
+    message.writer_epoch = manifest.writer_epoch
+    message.replay_after_wal_entry_position = manifest.replay_after_wal_entry_position
+    message.wal_entry_position_last_seen = manifest.wal_entry_position_last_seen
+    message.current_generation = manifest.current_generation
+    message.region_spec_id = manifest.region_spec_id
+    message.status = pb.RegionStatus.Name(manifest.status)  # type: ignore[assignment]
+    message.nonce = manifest.nonce
+    del message.flushed_generations[:]
+    for generation in manifest.flushed_generations:
+        one = message.flushed_generations.add()
+        if (old := known.get((generation.generation, generation.path))) is not None:
+            one.CopyFrom(old)
+        one.generation, one.path = generation.generation, generation.path
+        if generation.bytes is not None:
+            one.in_memory_bytes = generation.bytes
+        if generation.rows is not None:
+            one.physical_rows = generation.rows
+    del message.region_values[:]
+    for field_id, value in sorted((manifest.region_values or {}).items()):
+        message.region_values.add(field_id=field_id, value=value or b"", is_null=value is None)
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_manifest(path: str, data: bytes) -> RegionManifest:
+    """The manifest of a file. Raises `CorruptFileError` naming it."""
+    try:
+        message = pb.RegionManifest.FromString(data)
+        region_id = UUID(bytes=message.region_id.uuid)
+        status = RegionStatus(int(message.status))
+    except (DecodeError, ValueError) as error:
+        raise CorruptFileError(f"{path} is not a region manifest: {error}") from error
+    if message.version != paths.numbered(path, _SUFFIX):
+        raise CorruptFileError(f"{path} says that it is version {message.version}")
+    return RegionManifest(
+        region_id=region_id,
+        version=message.version,
+        writer_epoch=message.writer_epoch,
+        replay_after_wal_entry_position=message.replay_after_wal_entry_position,
+        wal_entry_position_last_seen=message.wal_entry_position_last_seen,
+        current_generation=message.current_generation,
+        flushed_generations=tuple(
+            sorted(
+                (_flushed(path, one) for one in message.flushed_generations),
+                key=lambda one: one.generation,
+            )
+        ),
+        region_spec_id=message.region_spec_id,
+        region_values={
+            one.field_id: None if one.is_null else one.value for one in message.region_values
+        }
+        or None,
+        status=status,
+        nonce=message.nonce,
+        message=data,
+    )
+
+
+class RegionManifests:
+    """The versions of one region's manifest in a store."""
+
+    def __init__(self, store: ObjectStore, region_id: UUID) -> None:
+        self._store = store
+        self._region_id = region_id
+
+    def read(self, version: int) -> RegionManifest:
+        """One version. Raises `NotFoundError` when it was never written or is collected."""
+        path = paths.manifest_path(self._region_id, version)
+        manifest = decode_manifest(path, self._store.get(path))
+        if manifest.region_id != self._region_id:
+            raise CorruptFileError(f"{path} belongs to region {manifest.region_id}")
+        return manifest
+
+    def latest(self, hint: RegionManifest | None = None) -> RegionManifest:
+        """The newest version; `hint` is one that was read before.
+
+        Raises `NotFoundError` when the region has no manifest.
+        """
+        start = hint.version if hint is not None else self._read_hint()
+        if start is not None:
+            version = start
+            while self._exists(version + 1):
+                version += 1
+            if self._continues(version):
+                if hint is not None and hint.version == version:
+                    return hint
+                with contextlib.suppress(NotFoundError):
+                    return self.read(version)
+        return self._latest_listed()
+
+    def newer(self, than: RegionManifest) -> RegionManifest | None:
+        """The newest version when it is newer than `than`, else None."""
+        if not self._exists(than.version + 1) and self._exists(than.version):
+            return None
+        latest = self.latest(than)
+        return latest if latest.version > than.version else None
+
+    def create(self, manifest: RegionManifest) -> RegionManifest:
+        """Create the region, or return the latest manifest of whoever created it before."""
+        first = replace(manifest, version=1, nonce=_new_nonce())
+        path = paths.manifest_path(self._region_id, 1)
+        data = encode_manifest(first)
+        if settle_put(self._store, path, data) is not None:
+            return self.latest()
+        versions = self._versions()
+        if versions[-1] > 1 and 2 not in versions:
+            # Version 1 was free because it had been collected.
+            self._store.delete([path])
+            return self.latest()
+        self._write_hint(1)
+        return replace(first, message=data)
+
+    def commit(self, old: RegionManifest, **changes: Any) -> RegionManifest:
+        """Create the version after `old`, which differs from it by `changes`.
+
+        Raises `ManifestConflictError`, with the latest manifest, when somebody else did, and
+        `OutcomeUnknownError` when that could not be found out.
+        """
+        new = replace(old, **changes, version=old.version + 1, nonce=_new_nonce())
+        path = paths.manifest_path(self._region_id, new.version)
+        data = encode_manifest(new)
+        if settle_put(self._store, path, data) is not None:
+            raise self._conflict(new.version)
+        if not self._exists(old.version):
+            self._store.delete([path])
+            raise self._conflict(new.version)
+        self._write_hint(new.version)
+        return replace(new, message=data)
+
+    def _conflict(self, version: int) -> ManifestConflictError:
+        latest = self.latest()
+        return ManifestConflictError(
+            f"version {version} of region {self._region_id} was committed by somebody else;"
+            f" the latest is {latest.version}, of writer epoch {latest.writer_epoch}",
+            latest,
+        )
+
+    def _exists(self, version: int) -> bool:
+        return self._store.exists(paths.manifest_path(self._region_id, version))
+
+    def _continues(self, version: int) -> bool:
+        """Whether this may be the latest version and not one in collected territory."""
+        return self._exists(version) and (version == 1 or self._exists(version - 1))
+
+    def _versions(self) -> list[int]:
+        listed = self._store.list(paths.manifest_folder(self._region_id))
+        numbers = (paths.numbered(meta.path, _SUFFIX) for meta in listed)
+        return sorted(number for number in numbers if number is not None)
+
+    def _latest_listed(self) -> RegionManifest:
+        versions = self._versions()
+        if not versions:
+            raise NotFoundError(f"region {self._region_id} has no manifest")
+        return self.read(versions[-1])
+
+    def _read_hint(self) -> int | None:
+        try:
+            hint = json.loads(self._store.get(paths.version_hint_path(self._region_id)))
+            return int(hint["version"])
+        except (NotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def _write_hint(self, version: int) -> None:
+        data = json.dumps({"version": version}, separators=(",", ":")).encode()
+        with contextlib.suppress(MemWalError):
+            self._store.put(paths.version_hint_path(self._region_id), data)
+
+
+def _flushed(path: str, message: pb.FlushedGeneration) -> FlushedGeneration:
+    if paths.parse_generation_name(message.path) != message.generation:
+        raise CorruptFileError(
+            f"{path} names {message.path!r} as the folder of generation {message.generation}"
+        )
+    return FlushedGeneration(
+        message.generation,
+        message.path,
+        message.in_memory_bytes if message.HasField("in_memory_bytes") else None,
+        message.physical_rows if message.HasField("physical_rows") else None,
+    )
+
+
+def _new_nonce() -> bytes:
+    return os.urandom(16)

@@ -1,0 +1,38 @@
+"""Object stores: where the files that Lance does not manage are kept.
+
+`open_store` gives the store of a table, for any URI that Lance takes. Every write that decides
+something is a `put_if_absent`; `put` is for hints alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from memwal_sql.storage.local_store import LocalStore
+from memwal_sql.storage.memory_store import memory_store
+from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
+from memwal_sql.storage.remote_store import RemoteStore
+from memwal_sql.storage.storage_options import no_options, split_options
+
+__all__ = ["ObjectMeta", "ObjectStore", "open_store"]
+
+
+def open_store(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
+) -> ObjectStore:
+    """The store rooted at `uri`; nothing is read or written.
+
+    `storage_options` are those given to Lance. Raises `InvalidCallError` for an option that no
+    store knows; the message names the key, never its value.
+    """
+    text = os.fspath(uri)
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme in ("", "file", "file-object-store"):
+        no_options(text, storage_options)
+        return LocalStore(unquote(urlsplit(text).path) if scheme else text)
+    if scheme == "memory":
+        no_options(text, storage_options)
+        return memory_store(text)
+    return RemoteStore(text, split_options(storage_options or {}))

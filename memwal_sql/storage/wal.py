@@ -1,0 +1,82 @@
+"""A region's write-ahead log: numbered entries, each put once and in order.
+
+The log itself is ours to append to and to read; what an entry holds is `wal_entry.py`'s. What
+a taken position means for a writer (fenced, a stray fence, corruption) is the writer's to decide
+(protocol rule 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from memwal_sql.errors import NotFoundError
+from memwal_sql.storage import paths
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.settle import settle_put
+from memwal_sql.storage.wal_entry import WalEntry, decode_entry, encode_entry, encode_fence
+
+__all__ = [
+    "AppendOutcome",
+    "Wal",
+    "WalEntry",
+    "decode_entry",
+    "encode_entry",
+    "encode_fence",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOutcome:
+    """`found` is None when the entry landed, else what another writer had put there before."""
+
+    found: WalEntry | None
+
+    @property
+    def landed(self) -> bool:
+        """Whether the entry is durable at its position."""
+        return self.found is None
+
+
+class Wal:
+    """The log of one region. Positions start at 1."""
+
+    def __init__(self, store: ObjectStore, region_id: UUID) -> None:
+        self._store = store
+        self._region_id = region_id
+
+    def path(self, position: int) -> str:
+        """Where an entry is, relative to the table's root."""
+        return paths.wal_path(self._region_id, position)
+
+    def append(self, position: int, data: bytes) -> AppendOutcome:
+        """Put an encoded entry, which carries a nonce, at a position.
+
+        Raises `OutcomeUnknownError` when nobody can say whether it landed (the writer is then
+        poisoned), `StoreUnavailableError` when it did not.
+        """
+        found = settle_put(self._store, self.path(position), data)
+        if found is None:
+            return AppendOutcome(None)
+        return AppendOutcome(decode_entry(position, found, self.path(position)))
+
+    def read(self, position: int) -> WalEntry | None:
+        """The entry at a position; None when there is none.
+
+        Raises `TornEntryError` and `CorruptFileError` (protocol rule 9).
+        """
+        try:
+            data = self._store.get(self.path(position))
+        except NotFoundError:
+            return None
+        return decode_entry(position, data, self.path(position))
+
+    def exists(self, position: int) -> bool:
+        """Whether there is an entry at a position: one request."""
+        return self._store.exists(self.path(position))
+
+    def positions(self) -> list[int]:
+        """All positions that are taken, ascending: one listing."""
+        listed = self._store.list(paths.wal_folder(self._region_id))
+        numbers = (paths.numbered(meta.path, paths.WAL_SUFFIX) for meta in listed)
+        return sorted(number for number in numbers if number is not None)
