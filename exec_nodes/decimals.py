@@ -40,9 +40,7 @@ def unscaled_python(array: pa.Array, rows: I64) -> list[int]:
     return [int.from_bytes(view[at : at + width], "little", signed=True) for at in starts.tolist()]
 
 
-def from_unscaled(
-    values: I64, exact: Sequence[tuple[int, int]], like: pa.Array
-) -> pa.Array:
+def from_unscaled(values: I64, exact: Sequence[tuple[int, int]], like: pa.Array) -> pa.Array:
     """A column of the type and the NULLs of `like` from unscaled values; `exact` are pairs of row
     and value for those that don't fit in an int64."""
     width = like.type.bit_width // 64

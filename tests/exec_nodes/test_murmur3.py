@@ -89,9 +89,7 @@ def test_dates_and_times_hash_the_same_in_every_width() -> None:
     assert len(hashes) == 1
 
 
-@given(
-    values=st.lists(st.none() | st.decimals(-(10**9), 10**9, places=2)), scale=st.integers(2, 9)
-)
+@given(values=st.lists(st.none() | st.decimals(-(10**9), 10**9, places=2)), scale=st.integers(2, 9))
 @settings(max_examples=80, deadline=None)
 def test_equal_decimals_hash_the_same_whatever_their_type(
     values: list[Decimal | None], scale: int
@@ -105,9 +103,7 @@ def test_equal_decimals_hash_the_same_whatever_their_type(
 @given(values=st.lists(st.none() | st.integers(-(2**63), 2**64 - 1)))
 @settings(max_examples=60, deadline=None)
 def test_a_whole_decimal_hashes_like_the_integer(values: list[int | None]) -> None:
-    expected = [
-        reference(None if v is None else (v % 2**64).to_bytes(8, "little")) for v in values
-    ]
+    expected = [reference(None if v is None else (v % 2**64).to_bytes(8, "little")) for v in values]
     assert murmur3(pa.array(values, pa.decimal128(38, 0))).to_pylist() == expected
     assert murmur3(pa.array(values, pa.decimal256(70, 3))).to_pylist() == expected
 

@@ -67,7 +67,9 @@ def test_fixed_width_values_get_native_buckets(
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
-@given(values=st.lists(st.none() | st.text(max_size=30), max_size=30), num_buckets=st.integers(1, 99))
+@given(
+    values=st.lists(st.none() | st.text(max_size=30), max_size=30), num_buckets=st.integers(1, 99)
+)
 @settings(max_examples=100, deadline=None)
 def test_text_gets_native_buckets(
     kind: pa.DataType, values: list[str | None], num_buckets: int

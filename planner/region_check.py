@@ -1,0 +1,181 @@
+"""Checks of a region spec against a table, and the types that follow from it.
+
+Protocol rules 10 and 12; specification 1, "Region Expression".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.errors import InvalidCallError, UnsupportedError
+from planner.region_expression import check_expression, evaluate_expression, known_bucket
+from planner.region_spec import RegionField, RegionSpec
+from planner.region_transform import (
+    DATE_PARTS,
+    SOURCE_TYPES,
+    TRANSFORMS,
+    date_part,
+    num_buckets_of,
+    truncate,
+    width_of,
+)
+from planner.region_values import type_name, type_of
+
+_ONE_SOURCE = ("identity", *DATE_PARTS, "bucket", "truncate")
+_SAMPLE_INTEGERS = [0, 1, -1, 2, 3, 5, 7, 10, 100, 127, -128, None]
+_SAMPLE_TEXT = ["", "a", "b", "abc", "é", "0", "12", "2024-01-31", "key-00001", " x ", "Z", None]
+
+
+def validate(spec: RegionSpec, schema: pa.Schema, primary_key: Sequence[str]) -> RegionSpec:
+    """`spec` with its result types filled in, or InvalidCallError naming what is wrong with it.
+
+    Protocol rule 10: the source columns must be part of the primary key, or a key could be in two
+    regions and an old row would come back. Expressions are tried on samples.
+    """
+    return RegionSpec(spec.spec_id, tuple(_bound(f, schema, primary_key) for f in spec.fields))
+
+
+def _bound(field: RegionField, schema: pa.Schema, primary_key: Sequence[str]) -> RegionField:
+    kinds = [_source_type(field, name, schema, primary_key) for name in field.source_columns]
+    if field.transform in _ONE_SOURCE and len(kinds) != 1:
+        raise _wrong(field, f"{field.transform} takes one column, not {len(kinds)}")
+    if field.expression is not None:
+        known = known_bucket(field.expression, len(kinds))
+        if known is None:
+            return _bound_expression(field, field.expression, kinds)
+        parameters = {**field.parameters, "num_buckets": str(known[1])}
+        field = replace(field, transform=known[0], expression=None, parameters=parameters)
+    result = _result_type(field, kinds)
+    if field.result_type and type_of(field.result_type) != result:
+        raise _wrong(field, f"gives {type_name(result)}, but declares {field.result_type}")
+    return replace(field, result_type=type_name(result))
+
+
+def _source_type(
+    field: RegionField, name: str | None, schema: pa.Schema, primary_key: Sequence[str]
+) -> pa.DataType:
+    if name is None or name not in schema.names:
+        raise _wrong(field, f"the table has no column {name!r}; it has {schema.names}")
+    if name not in primary_key:
+        raise _wrong(
+            field,
+            f"column {name!r} is not part of the primary key {list(primary_key)}, so one key could "
+            "be in two regions; add it to the primary key or use a key column",
+        )
+    kind = schema.field(name).type
+    if pa.types.is_floating(kind):
+        raise _wrong(field, f"column {name!r} is a {kind}; floats have no sound equality")
+    type_name(kind)
+    return kind
+
+
+def _result_type(field: RegionField, kinds: Sequence[pa.DataType]) -> pa.DataType:
+    match field.transform:
+        case "identity":
+            return kinds[0]
+        case "bucket" | "multi_bucket":
+            num_buckets_of(field)
+            return pa.int32()
+        case "year" | "month" | "day" | "hour":
+            return date_part(field.transform, pa.array([], kinds[0])).type
+        case "truncate":
+            truncate(pa.array([], kinds[0]), width_of(field))
+            return kinds[0]
+        case "unsharded":
+            return pa.int32()
+    raise UnsupportedError(
+        f"region field {field.field_id!r}: unknown transform {field.transform!r}; "
+        f"known are {', '.join(TRANSFORMS)}"
+    )
+
+
+def _bound_expression(field: RegionField, sql: str, kinds: Sequence[pa.DataType]) -> RegionField:
+    check_expression(sql, len(kinds))
+    samples = [_sample(kind) for kind in kinds]
+    declared = type_of(field.result_type) if field.result_type else None
+    values = evaluate_expression(sql, samples, declared)
+    if pa.types.is_floating(values.type) or pa.types.is_nested(values.type):
+        raise _wrong(field, f"gives {values.type}; cast it to an integer or a string")
+    _check_repeatable(field, sql, samples, values)
+    _check_promotion(field, sql, kinds, samples, values)
+    parameters = {**field.parameters, SOURCE_TYPES: ";".join(map(type_name, kinds))}
+    return replace(field, result_type=type_name(values.type), parameters=parameters)
+
+
+def _check_repeatable(
+    field: RegionField, sql: str, samples: Sequence[pa.Array], values: pa.Array
+) -> None:
+    """The same rows give the same values, alone and with other rows around them."""
+    for row in range(len(values)):
+        alone = evaluate_expression(sql, [s[row : row + 1] for s in samples], values.type)
+        if alone[0].as_py() != values[row].as_py():
+            inputs = [s[row].as_py() for s in samples]
+            raise _wrong(
+                field, f"is not deterministic: {inputs} gives {values[row]} and {alone[0]}"
+            )
+
+
+def _check_promotion(
+    field: RegionField,
+    sql: str,
+    kinds: Sequence[pa.DataType],
+    samples: Sequence[pa.Array],
+    values: pa.Array,
+) -> None:
+    """Integer columns of every width that holds the samples give the same values."""
+    for wide in (pa.int16(), pa.int32(), pa.int64()):
+        if not any(pa.types.is_integer(kind) for kind in kinds):
+            return
+        promoted = [
+            s.cast(wide) if pa.types.is_integer(kind) else s
+            for s, kind in zip(samples, kinds, strict=True)
+        ]
+        try:
+            other = evaluate_expression(sql, promoted, values.type)
+        except InvalidCallError as error:
+            raise _wrong(field, f"fails when integers are promoted to {wide}: {error}") from error
+        if other != values:
+            raise _wrong(
+                field,
+                f"gives other values for the same numbers as {wide}; hash with murmur3, "
+                "or cast to one type first",
+            )
+
+
+def _sample(kind: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(kind):
+        signed = pa.types.is_signed_integer(kind)
+        values = [v if signed or v is None or v >= 0 else -v - 1 for v in _SAMPLE_INTEGERS]
+        return pa.array(values, kind)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.array(_SAMPLE_TEXT, kind)
+    numbers = pa.array(_SAMPLE_INTEGERS, pa.int64())
+    if pa.types.is_boolean(kind):
+        return pc.equal(numbers, 1)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.array(
+            [
+                None if t is None else t.encode().ljust(kind.byte_width, b"\0")[: kind.byte_width]
+                for t in _SAMPLE_TEXT
+            ],
+            kind,
+        )
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return pa.array([None if t is None else t.encode() for t in _SAMPLE_TEXT], kind)
+    if pa.types.is_decimal(kind):
+        return (
+            pa.array([None if v is None else v % 10 for v in _SAMPLE_INTEGERS])
+            .cast(pa.int8())
+            .cast(kind)
+        )
+    if pa.types.is_time(kind):
+        numbers = pc.abs(numbers)
+    return numbers.cast(pa.int32()).cast(kind) if kind.bit_width == 32 else numbers.cast(kind)
+
+
+def _wrong(field: RegionField, what: str) -> InvalidCallError:
+    return InvalidCallError(f"region field {field.field_id!r}: {what}")

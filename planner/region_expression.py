@@ -1,0 +1,225 @@
+"""Region expressions: DataFusion SQL over `col0`, `col1`, ... (specification 1, "Region
+Expression"): what may be in one, and its evaluation."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import datafusion
+import pyarrow as pa
+import sqlglot
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.tokens import Token, TokenType
+
+from exec_nodes.arrays import flat
+from exec_nodes.errors import InvalidCallError
+from exec_nodes.murmur3 import murmur3, murmur3_multi
+
+# Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what
+# a later DataFusion adds can become part of the routing.
+_FUNCTIONS = frozenset(
+    """
+    abs ascii bit_length btrim ceil char_length character_length chr coalesce concat contains
+    date_bin date_part date_trunc decode encode ends_with extract floor gcd greatest initcap instr
+    lcm least left length lower lpad ltrim md5 mod murmur3 murmur3_multi nullif nvl octet_length
+    overlay position power regexp_replace repeat replace reverse right round rpad rtrim sha224
+    sha256 sha384 sha512 signum split_part starts_with strpos substr substr_index substring to_hex
+    translate trim trunc upper
+    """.split()
+)
+_SYNTAX = frozenset(
+    """
+    and as between both case cast distinct else end escape false for from ilike in interval is
+    leading like not null or placing similar then to trailing true try_cast when
+    bigint binary boolean bytea char character date decimal double float int integer numeric
+    precision real smallint string text time timestamp tinyint unsigned varchar varying
+    century day decade doy dow epoch hour minute month quarter second week year
+    """.split()
+)
+_COLUMN = re.compile(r"col(0|[1-9]\d*)", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d]\w*")
+_BUCKET = re.compile(
+    r"\s*abs\s*\(\s*(murmur3|murmur3_multi)\s*\(([\s\w,]+)\)\s*\)\s*%\s*(\d+)\s*", re.IGNORECASE
+)
+_STRINGS = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.HEX_STRING)
+_CALLS = frozenset(("murmur3", "murmur3_multi"))
+
+_names = itertools.count()
+
+
+def bucket_expression(num_buckets: int) -> str:
+    """How `bucket` is stored: native code refuses an expression instead of misrouting by its own
+    bucket function (protocol rule 12)."""
+    return f"abs(murmur3(col0)) % {num_buckets}"
+
+
+def multi_bucket_expression(columns: int, num_buckets: int) -> str:
+    """How `multi_bucket` over so many columns is stored."""
+    names = ", ".join(f"col{i}" for i in range(columns))
+    return f"abs(murmur3_multi({names})) % {num_buckets}"
+
+
+def known_bucket(sql: str, columns: int) -> tuple[str, int] | None:
+    """`("bucket", n)` or `("multi_bucket", n)` if `sql` is what the functions above wrote for so
+    many source columns, so that the vectorised hash can take over; None otherwise."""
+    match = _BUCKET.fullmatch(sql)
+    if match is None or not 0 < int(match[3]) < 2**31:
+        return None
+    names = [part.strip().lower() for part in match[2].split(",")]
+    if names != [f"col{i}" for i in range(columns)]:
+        return None
+    multi = match[1].lower() == "murmur3_multi"
+    if not multi and columns != 1:
+        return None
+    return "multi_bucket" if multi else "bucket", int(match[3])
+
+
+def check_expression(sql: str, columns: int) -> None:
+    """Refuse what is not one deterministic, stateless scalar expression over `col0`...`colN`.
+
+    Raises InvalidCallError naming the word that is not allowed.
+    """
+    tokens = _tokens(sql)
+    if not tokens:
+        raise InvalidCallError("a region expression must not be empty")
+    for token, after in itertools.pairwise([*tokens, None]):
+        if token is not None:
+            _check_token(token, after, sql, columns)
+
+
+def _check_token(token: Token, after: Token | None, sql: str, columns: int) -> None:
+    if token.token_type in _STRINGS or token.token_type == TokenType.NUMBER:
+        return
+    text = token.text.lower()
+    if token.token_type == TokenType.SEMICOLON or token.token_type == TokenType.PARAMETER:
+        raise InvalidCallError(f"region expression {sql!r}: {token.text!r} is not allowed")
+    if token.token_type == TokenType.IDENTIFIER:
+        raise InvalidCallError(
+            f'region expression {sql!r}: "{token.text}" is not allowed; write col0, col1, ...'
+        )
+    if not _WORD.fullmatch(text):
+        return
+    if match := _COLUMN.fullmatch(text):
+        if int(match[1]) < columns:
+            return
+        raise InvalidCallError(
+            f"region expression {sql!r} refers to {text}, but has {columns} source columns"
+        )
+    called = after is not None and after.token_type == TokenType.L_PAREN
+    if text in _SYNTAX or (called and text in _FUNCTIONS):
+        return
+    raise InvalidCallError(
+        f"region expression {sql!r}: {token.text!r} is neither a source column (col0, col1, ...) "
+        "nor a function known to be deterministic and stateless"
+    )
+
+
+def evaluate_expression(
+    sql: str, columns: Sequence[pa.Array], declared: pa.DataType | None
+) -> pa.Array:
+    """The value of `sql` for every row of `columns` (named `col0`, `col1`, ...), in row order.
+
+    An integer result is cast to a declared integer type of another width (an error if a value
+    does not fit), a string to another string type; any other difference from `declared` is an
+    error.
+    """
+    check_expression(sql, len(columns))
+    inputs = {f"col{i}": flat(column) for i, column in enumerate(columns)}
+    result = _plain(_evaluate(sql, inputs))
+    if declared is None or result.type == declared:
+        return result
+    if pa.types.is_null(result.type) or _same_kind(result.type, declared):
+        try:
+            return result.cast(declared)
+        except pa.ArrowInvalid as error:
+            raise InvalidCallError(
+                f"region expression {sql!r} gives a value beyond its result type: {error}"
+            ) from error
+    raise InvalidCallError(
+        f"region expression {sql!r} gives {result.type}, but its result type is {declared}; "
+        "declare the type that comes out, or cast in the expression"
+    )
+
+
+def _evaluate(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
+    """Evaluates the hash functions here, over columns of any type, and the rest in DataFusion.
+
+    The hashes enter as int64, so that abs() of the lowest one does not overflow.
+    """
+    inputs = dict(inputs)
+    while (call := _first_hash_call(sql)) is not None:
+        name, start, end, arguments = call
+        columns = [_plain(_evaluate(argument, inputs)) for argument in arguments]
+        if name == "murmur3" and len(columns) != 1:
+            raise InvalidCallError(f"murmur3 takes one argument, got {len(columns)} in {sql!r}")
+        hashes = murmur3(columns[0]) if name == "murmur3" else murmur3_multi(columns)
+        placeholder = f"hash{len(inputs)}"
+        inputs[placeholder] = hashes.cast(pa.int64())
+        sql = f"{sql[:start]}{placeholder}{sql[end:]}"
+    if sql.strip() in inputs:
+        return inputs[sql.strip()]
+    return _run(sql, inputs)
+
+
+def _first_hash_call(sql: str) -> tuple[str, int, int, list[str]] | None:
+    """Name, start, end and argument texts of the first call of a hash function in `sql`."""
+    tokens = _tokens(sql)
+    for at, token in enumerate(tokens[:-1]):
+        if token.text.lower() not in _CALLS or tokens[at + 1].token_type != TokenType.L_PAREN:
+            continue
+        depth, cuts = 0, [tokens[at + 1].end]
+        for inner in tokens[at + 1 :]:
+            depth += (inner.token_type == TokenType.L_PAREN) - (
+                inner.token_type == TokenType.R_PAREN
+            )
+            if depth == 0 or (depth == 1 and inner.token_type == TokenType.COMMA):
+                cuts.append(inner.start)
+            if depth == 0:
+                arguments = [sql[a + 1 : b] for a, b in itertools.pairwise(cuts)]
+                return token.text.lower(), token.start, inner.end + 1, arguments
+        raise InvalidCallError(f"region expression {sql!r} misses a closing parenthesis")
+    return None
+
+
+@lru_cache(maxsize=256)
+def _tokens(sql: str) -> list[Token]:
+    try:
+        return list(Postgres().tokenize(sql))
+    except sqlglot.errors.SqlglotError as error:
+        raise InvalidCallError(f"region expression {sql!r} can't be read: {error}") from error
+
+
+def _run(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
+    context = _context(os.getpid())
+    name = f"rows_{next(_names)}"
+    batch = pa.record_batch(list(inputs.values()), names=list(inputs))
+    try:
+        context.register_record_batches(name, [[batch]])
+        try:
+            frame = context.table(name)
+            value = frame.select(frame.parse_sql_expr(sql).alias("value"))
+            return flat(value.to_arrow_table().column("value"))
+        finally:
+            context.deregister_table(name)
+    except Exception as error:
+        raise InvalidCallError(f"region expression {sql!r} fails: {error}") from error
+
+
+@lru_cache(maxsize=1)
+def _context(process: int) -> datafusion.SessionContext:
+    """One context a process, because its threads don't survive a fork; with one partition, so
+    that the order of rows stays."""
+    return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
+
+
+def _same_kind(actual: pa.DataType, declared: pa.DataType) -> bool:
+    text = pa.types.is_string(actual) and pa.types.is_large_string(declared)
+    return bool(text or (pa.types.is_integer(actual) and pa.types.is_integer(declared)))
