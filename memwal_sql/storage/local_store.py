@@ -32,6 +32,8 @@ _REMEDIES = {
 class LocalStore:
     """The folder `root`, made when something is written."""
 
+    remote = False
+
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
 

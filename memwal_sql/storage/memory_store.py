@@ -16,6 +16,8 @@ from memwal_sql.storage.object_store import ObjectMeta
 class MemoryStore:
     """Objects below one root."""
 
+    remote = False
+
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._objects: dict[str, bytes] = {}

@@ -28,6 +28,11 @@ class ObjectStore(Protocol):
         """The root, without credentials."""
         ...
 
+    @property
+    def remote(self) -> bool:
+        """Whether requests take so long that many should be under way at once."""
+        ...
+
     def get(self, path: str) -> bytes:
         """The object's bytes."""
         ...

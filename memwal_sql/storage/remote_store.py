@@ -32,6 +32,8 @@ _SHORTEST_SECRET = 4
 class RemoteStore:
     """The objects below the URL `uri`."""
 
+    remote = True
+
     def __init__(self, uri: str, options: SplitOptions) -> None:
         self._uri = uri.rstrip("/")
         self._options = options
