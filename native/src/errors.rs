@@ -1,0 +1,77 @@
+//! Python errors on their way through DataFusion, which keeps only their text.
+//!
+//! The newest exceptions are remembered by their text, so that Python code that catches
+//! DataFusion's error can get the original object back (`recall`).
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use datafusion_common::{DataFusionError, Result};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+const REMEMBERED: usize = 32;
+
+static RECENT: Mutex<VecDeque<(String, Py<PyAny>)>> = Mutex::new(VecDeque::new());
+
+/// Run `work` attached to the interpreter; its exceptions and panics become errors.
+///
+/// A panic must never cross the FFI: it would abort the process.
+pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
+    let guarded = AssertUnwindSafe(|| {
+        Python::try_attach(|py| work(py).map_err(|error| remember(py, error)))
+    });
+    match catch_unwind(guarded) {
+        Ok(Some(result)) => result,
+        Ok(None) => Err(external("the Python interpreter is shutting down".to_owned())),
+        Err(panic) => Err(external(format!("panic in memwal_native: {}", panic_text(&*panic)))),
+    }
+}
+
+/// The newest exception whose text is part of `message`, if it is still remembered.
+#[pyfunction]
+pub fn recall(py: Python<'_>, message: &str) -> Option<Py<PyAny>> {
+    let recent = RECENT.lock().ok()?;
+    let newest_first = recent.iter().rev();
+    newest_first
+        .filter(|(text, _)| message.contains(text.as_str()))
+        .map(|(_, exception)| exception.clone_ref(py))
+        .next()
+}
+
+/// A Python error for what went wrong in Rust.
+pub fn python_error(error: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+fn remember(py: Python<'_>, error: PyErr) -> DataFusionError {
+    let text = error.to_string();
+    // The locals of the frames would keep whole batches alive; failing to clear them is harmless.
+    if let Some(traceback) = error.traceback(py) {
+        let _ = py
+            .import("traceback")
+            .and_then(|module| module.call_method1("clear_frames", (traceback,)));
+    }
+    // Dropped after the lock: dropping may run Python code.
+    let mut forgotten = None;
+    if let Ok(mut recent) = RECENT.lock() {
+        if recent.len() == REMEMBERED {
+            forgotten = recent.pop_front();
+        }
+        recent.push_back((text.clone(), error.into_value(py).into_any()));
+    }
+    drop(forgotten);
+    external(text)
+}
+
+fn external(text: String) -> DataFusionError {
+    DataFusionError::External(text.into())
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        return text;
+    }
+    panic.downcast_ref::<String>().map_or("unknown", String::as_str)
+}

@@ -1,0 +1,217 @@
+//! A Python node as a DataFusion execution plan.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::stats::Precision;
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{Result, Statistics};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::EquivalenceProperties;
+use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion_physical_plan::metrics::MetricsSet;
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions, StatisticsArgs,
+};
+use futures::StreamExt;
+use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::arrow_bridge::{batch_from_python, schema_from_python};
+use crate::errors::with_python;
+use crate::metrics::metrics_of;
+use crate::runtime::runtime;
+
+/// Batches that a node may be ahead of its consumer.
+const AHEAD: usize = 2;
+
+/// One node of a mounted tree. The tree's shape is fixed: what EXPLAIN shows is what the Python
+/// nodes run among themselves, and only the root streams through DataFusion.
+pub struct MountedExec {
+    node: Py<PyAny>,
+    label: String,
+    properties: Arc<PlanProperties>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    statistics: OnceLock<Arc<Statistics>>,
+}
+
+impl MountedExec {
+    /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
+    /// `metrics` and `execute(partition)`.
+    pub fn mount(node: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ExecutionPlan>> {
+        let children = node.getattr("children")?.try_iter()?;
+        let children = children.map(|child| Self::mount(&child?)).collect::<PyResult<Vec<_>>>()?;
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema_from_python(&node.getattr("schema")?)?),
+            Partitioning::UnknownPartitioning(node.getattr("partitions")?.extract()?),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Arc::new(Self {
+            node: node.clone().unbind(),
+            label: node.call_method0("label")?.extract()?,
+            properties: Arc::new(properties),
+            children,
+            statistics: OnceLock::new(),
+        }))
+    }
+
+    fn read_statistics(&self) -> Result<Statistics> {
+        let schema = self.properties.eq_properties.schema();
+        let mut statistics = Statistics::new_unknown(schema);
+        let (rows, exact, bytes) = with_python(|py| {
+            let found = self.node.bind(py).getattr("statistics")?;
+            let rows: Option<usize> = found.getattr("num_rows")?.extract()?;
+            let exact: bool = found.getattr("exact")?.extract()?;
+            let bytes: Option<usize> = found.getattr("total_bytes")?.extract()?;
+            Ok((rows, exact, bytes))
+        })?;
+        statistics.num_rows = match rows {
+            Some(rows) if exact => Precision::Exact(rows),
+            Some(rows) => Precision::Inexact(rows),
+            None => Precision::Absent,
+        };
+        statistics.total_byte_size = bytes.map_or(Precision::Absent, Precision::Inexact);
+        Ok(statistics)
+    }
+}
+
+impl fmt::Debug for MountedExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)
+    }
+}
+
+impl DisplayAs for MountedExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)
+    }
+}
+
+impl ExecutionPlan for MountedExec {
+    fn name(&self) -> &str {
+        &self.label
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.children.iter().collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = Arc::clone(self.properties.eq_properties.schema());
+        let node = with_python(|py| Ok(self.node.clone_ref(py)))?;
+        let declared = Arc::clone(&schema);
+        // Nothing runs before the first poll: a LIMIT may never ask this partition.
+        let batches = futures::stream::once(async move { start(node, partition, declared) });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.flatten())))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        with_python(|py| metrics_of(self.node.bind(py))).ok()
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let one_of_many = args.partition().is_some()
+            && self.properties.partitioning.partition_count() > 1;
+        if one_of_many {
+            let schema = self.properties.eq_properties.schema();
+            return Ok(Arc::new(Statistics::new_unknown(schema)));
+        }
+        if let Some(known) = self.statistics.get() {
+            return Ok(Arc::clone(known));
+        }
+        let read = Arc::new(self.read_statistics()?);
+        Ok(Arc::clone(self.statistics.get_or_init(|| read)))
+    }
+}
+
+/// Execute a partition in a thread that may block, as Python nodes do.
+fn start(
+    node: Py<PyAny>,
+    partition: usize,
+    schema: SchemaRef,
+) -> impl futures::Stream<Item = Result<RecordBatch>> + Send {
+    let (sender, receiver) = channel(AHEAD);
+    let first = match runtime() {
+        Ok(runtime) => {
+            runtime.spawn_blocking(move || pump(node, partition, &schema, &sender));
+            None
+        }
+        Err(error) => Some(Err(error)),
+    };
+    let received = futures::stream::unfold(receiver, |mut receiver: Receiver<_>| async move {
+        receiver.recv().await.map(|batch| (batch, receiver))
+    });
+    futures::stream::iter(first).chain(received)
+}
+
+/// Send every batch of a partition; ends early when nobody receives any more.
+fn pump(node: Py<PyAny>, partition: usize, schema: &SchemaRef, to: &Sender<Result<RecordBatch>>) {
+    let batches = with_python(|py| {
+        let batches = node.bind(py).call_method1("execute", (partition,))?;
+        Ok(batches.try_iter()?.unbind())
+    });
+    drop(node);
+    let batches = match batches {
+        Ok(batches) => batches,
+        Err(error) => {
+            let _ = to.blocking_send(Err(error));
+            return;
+        }
+    };
+    while let Some(batch) = next_batch(&batches, schema).transpose() {
+        let failed = batch.is_err();
+        if to.blocking_send(batch).is_err() || failed {
+            break;
+        }
+    }
+    // The generator's `finally` clauses run here, attached and in the thread that ran it.
+    let _ = with_python(|py| {
+        drop(batches.into_bound(py));
+        Ok(())
+    });
+}
+
+fn next_batch(batches: &Py<PyIterator>, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
+    with_python(|py| {
+        let Some(batch) = batches.bind(py).clone().next() else {
+            return Ok(None);
+        };
+        batch_from_python(&batch?, schema).map(Some)
+    })
+}

@@ -1,0 +1,145 @@
+//! INSERT INTO: the whole input is collected, then handed to Python at once, so that a query that
+//! fails on the way writes nothing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{DataFusionError, Result};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::EquivalenceProperties;
+use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning,
+    PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::TryStreamExt;
+use futures::future::try_join_all;
+use pyo3::prelude::*;
+
+use crate::arrow_bridge::ArrowStream;
+use crate::errors::with_python;
+use crate::runtime::runtime;
+
+const NAME: &str = "UpsertExec";
+
+/// Yields one row with one column, `count`: the rows written.
+pub struct UpsertExec {
+    provider: Arc<Py<PyAny>>,
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl UpsertExec {
+    /// `provider.insert(stream)` takes an object with `__arrow_c_stream__` and returns a count.
+    pub fn new(provider: Arc<Py<PyAny>>, input: Arc<dyn ExecutionPlan>) -> Self {
+        let schema = Schema::new(vec![Field::new("count", DataType::UInt64, false)]);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::new(schema)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Self { provider, input, properties: Arc::new(properties) }
+    }
+}
+
+impl fmt::Debug for UpsertExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAME)
+    }
+}
+
+impl DisplayAs for UpsertExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAME)
+    }
+}
+
+impl ExecutionPlan for UpsertExec {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::new(Arc::clone(&self.provider), input))),
+            _ => Err(DataFusionError::Internal(format!("{NAME} reads exactly one input"))),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return Err(DataFusionError::Internal(format!("{NAME} has one partition")));
+        }
+        let schema = Arc::clone(self.properties.eq_properties.schema());
+        let written = upsert(Arc::clone(&self.provider), Arc::clone(&self.input), context);
+        let counted = Arc::clone(&schema);
+        let row = async move { count_row(counted, written.await?) };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::once(row))))
+    }
+}
+
+/// Every partition is drained concurrently, in the caller's task: the input belongs to the host,
+/// whose runtime this library can't enter.
+async fn upsert(
+    provider: Arc<Py<PyAny>>,
+    input: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<u64> {
+    let partitions = input.properties().partitioning.partition_count();
+    let streams = (0..partitions).map(|partition| input.execute(partition, Arc::clone(&context)));
+    let streams = streams.collect::<Result<Vec<_>>>()?;
+    let batches = try_join_all(streams.into_iter().map(TryStreamExt::try_collect)).await?;
+    let batches: Vec<RecordBatch> = batches.into_iter().flat_map(|part: Vec<_>| part).collect();
+    let schema = input.schema();
+    let write = move || insert(&provider, schema, batches);
+    let written = runtime()?.spawn_blocking(write).await;
+    written.map_err(|error| DataFusionError::External(Box::new(error)))?
+}
+
+fn insert(provider: &Py<PyAny>, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<u64> {
+    with_python(|py| {
+        let rows = ArrowStream { schema, batches };
+        provider.bind(py).call_method1("insert", (rows,))?.extract()
+    })
+}
+
+fn count_row(schema: SchemaRef, count: u64) -> Result<RecordBatch> {
+    let column = Arc::new(UInt64Array::from(vec![count]));
+    RecordBatch::try_new(schema, vec![column]).map_err(Into::into)
+}

@@ -1,0 +1,21 @@
+//! Mounts Python plans in DataFusion. What a plan means is Python's business; nothing here knows
+//! of regions or generations.
+
+mod arrow_bridge;
+mod errors;
+mod exec;
+mod insert;
+mod metrics;
+mod predicate;
+mod provider;
+mod runtime;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("DATAFUSION_MAJOR", datafusion_ffi::version())?;
+    module.add_class::<provider::MountedTable>()?;
+    module.add_class::<predicate::Predicate>()?;
+    module.add_function(wrap_pyfunction!(errors::recall, module)?)
+}
