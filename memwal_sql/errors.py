@@ -26,6 +26,7 @@ __all__ = [
     "NotFoundError",
     "OutcomeUnknownError",
     "ReopenError",
+    "RegionSealedError",
     "RepairError",
     "RetryError",
     "SnapshotChangedError",
@@ -65,6 +66,10 @@ class ManifestConflictError(RetryError):
     def __init__(self, message: str, latest: RegionManifest) -> None:
         super().__init__(message)
         self.latest = latest
+
+
+class RegionSealedError(InvalidCallError):
+    """The region is about to be dropped and takes no writers."""
 
 
 class FencedError(ReopenError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ _EPOCH = b"writer_epoch"
 _GENERATION = b"generation"
 _FENCE = b"fence_sentinel"
 _BATCH_ID = b"memwal_sql:batch_id"
+_SKIPPED = b"memwal_sql:skipped"  # positions, separated by commas
 _CHECKSUM = b"memwal_sql:checksum"  # "{nonce}:{bytes of the entry, hex}:{crc32 of them, hex}"
 _BLANK = b"0" * 16 + b":" + b"0" * 8
 _CONTINUATION = b"\xff\xff\xff\xff"
@@ -34,7 +35,8 @@ _PREFIX = 8  # bytes of the continuation marker and the length before every mess
 @dataclass(frozen=True, slots=True)
 class WalEntry:
     """A decoded entry. `generation` and `batch` are None for a fence, `nonce` where native code
-    wrote it."""
+    wrote it. `skipped` are the positions of torn entries that a fence declares as never
+    acknowledged (protocol rule 9)."""
 
     position: int
     writer_epoch: int
@@ -42,6 +44,7 @@ class WalEntry:
     batch: pa.RecordBatch | None
     nonce: str | None = None
     batch_id: str | None = None
+    skipped: tuple[int, ...] = ()
 
     @property
     def is_fence(self) -> bool:
@@ -82,9 +85,13 @@ def encode_entry(
     return _encode(batch.schema, [batch], metadata, nonce or new_nonce())
 
 
-def encode_fence(*, writer_epoch: int, nonce: str | None = None) -> bytes:
-    """The bytes of a fence."""
+def encode_fence(
+    *, writer_epoch: int, nonce: str | None = None, skipped: Sequence[int] = ()
+) -> bytes:
+    """The bytes of a fence; `skipped` as in `WalEntry`."""
     metadata = {_EPOCH: b"%d" % writer_epoch, _FENCE: b"true"}
+    if skipped:
+        metadata[_SKIPPED] = b",".join(b"%d" % position for position in skipped)
     return _encode(pa.schema([]), [], metadata, nonce or new_nonce())
 
 
@@ -102,6 +109,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
         schema = reader.schema.remove_metadata()
         epoch = int(metadata[_EPOCH])
         generation = int(metadata[_GENERATION]) if _GENERATION in metadata else None
+        skipped = tuple(map(int, filter(None, metadata.get(_SKIPPED, b"").split(b","))))
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise CorruptFileError(f"{path} is not a WAL entry: {error}") from error
     if generation is None and (_FENCE not in metadata or len(schema)):
@@ -115,6 +123,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
         batch=None if generation is None else _one_batch(schema, batches),
         nonce=checksum or None,
         batch_id=None if batch_id is None else batch_id.decode(),
+        skipped=skipped,
     )
 
 
