@@ -1,0 +1,109 @@
+"""`python -m demo`: replay a year of flights, ask SQL meanwhile, check every answer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import datafusion
+from rich.console import Console
+
+import memwal_sql as mw
+from demo.checks import Outcome, check_table, run_example
+from demo.events import Events
+from demo.examples import load_examples
+from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
+from demo.monitor import Monitor
+from demo.oracle import Oracle, register_ordinary
+from demo.progress import Progress
+from demo.replay import replay
+from demo.report import ReplayDisplay, make_console, print_example, print_outcome, print_summary
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; returns 0 if every check came out right, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--uri", type=Path, help="a new folder to keep; a temporary one otherwise")
+    parser.add_argument(
+        "--until", type=date.fromisoformat, help="leave out flights after this day, YYYY-MM-DD"
+    )
+    options = parser.parse_args(arguments)
+    with ExitStack() as stack:
+        uri = options.uri or Path(stack.enter_context(TemporaryDirectory())) / "flights"
+        return run(make_console(), str(uri), options.until)
+
+
+def run(console: Console, uri: str, until: date | None) -> int:
+    """The demo over a new table at `uri`; returns the exit code."""
+    start = time.perf_counter()
+    flights = load_flights(until)
+    expected, ordinary = final_state(flights), load_ordinary_tables()
+    events = Events.of(flights)
+    console.print(f"{flights.num_rows:,} flights from New York in 2013 make {len(events):,} events")
+
+    table = mw.create_table(uri, SCHEMA, PRIMARY_KEY, regions=[mw.identity("carrier")])
+    context = datafusion.SessionContext()
+    mw.register(context, "flights", table, consistency="strong")
+    register_ordinary(context, ordinary)
+    oracle = Oracle(expected, ordinary)
+    examples = load_examples()
+
+    with table.writer() as writer:
+        outcomes = [_replay(console, context, uri, events, writer)]
+        print_outcome(console, outcomes[-1])
+        for outcome in check_table(table, expected):
+            outcomes.append(outcome)
+            print_outcome(console, outcome)
+        for example in (example for example in examples if not example.writes):
+            outcomes.append(run_example(context, example, oracle))
+            print_example(console, example, outcomes[-1])
+    # INSERT writes through a writer of its own, which would fence one that is still open.
+    for example in (example for example in examples if example.writes):
+        outcomes.append(run_example(context, example, oracle))
+        print_example(console, example, outcomes[-1])
+
+    wrong = [outcome for outcome in outcomes if outcome.problem is not None]
+    console.print()
+    console.print(
+        f"{len(outcomes) - len(wrong)} of {len(outcomes)} checks came out right"
+        f" in {time.perf_counter() - start:.0f} s"
+    )
+    for outcome in wrong:
+        print_outcome(console, outcome)
+    return 1 if wrong else 0
+
+
+def _replay(
+    console: Console,
+    context: datafusion.SessionContext,
+    uri: str,
+    events: Events,
+    writer: mw.TableWriter,
+) -> Outcome:
+    """Replay all events while a second process asks; the outcome is about its answers."""
+    progress = Progress()
+    monitor = Monitor(uri, progress)
+    start = time.perf_counter()
+    with ReplayDisplay(console, len(events)) as display:
+        for batch in replay(events, writer, progress):
+            monitor.collect()
+            display.advance(batch, monitor.observations)
+    seconds = time.perf_counter() - start
+    monitor.wait()
+    print_summary(console, context, len(events), seconds, monitor.observations)
+    title = (
+        f"second process: {len(monitor.observations):,} answers, each with all that was durable "
+        "before it and nothing that had not begun after it"
+    )
+    problems = monitor.problems
+    return Outcome(title, seconds, problems[0] if problems else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""What the demo prints: in a terminal with a progress bar, in a log file line by line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+import datafusion
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from demo.checks import Outcome
+from demo.events import EventBatch
+from demo.examples import Example
+from demo.monitor import Observation
+
+LOG_WIDTH = 110
+SHOWN_ROWS = 5
+
+
+def make_console() -> Console:
+    """A console as wide as the terminal, or of a fixed width where there is none."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=LOG_WIDTH)
+
+
+class ReplayDisplay:
+    """The replay as it goes: a bar (in a terminal only), and a line when a month is over."""
+
+    def __init__(self, console: Console, events: int) -> None:
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("events"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("replaying", total=events)
+        self._month = ""
+        self._events = self._month_events = 0
+        self._start = self._month_start = time.perf_counter()
+
+    def __enter__(self) -> ReplayDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end_month(None)
+        self._bar.stop()
+
+    def advance(self, batch: EventBatch, observations: Sequence[Observation]) -> None:
+        """Say that a batch is durable, and what the second process has seen so far."""
+        month = f"{batch.day:%Y-%m}"
+        if month != self._month:
+            self._end_month(observations[-1] if observations else None)
+            self._month = month
+        self._month_events += batch.events
+        self._events += batch.events
+        self._bar.update(
+            self._task, advance=batch.events, description=f"{batch.day}, {self.rate:,.0f}/s"
+        )
+
+    @property
+    def rate(self) -> float:
+        """Events a second since the beginning."""
+        return self._events / (time.perf_counter() - self._start)
+
+    def _end_month(self, seen: Observation | None) -> None:
+        now = time.perf_counter()
+        if self._month_events:
+            rate = self._month_events / (now - self._month_start)
+            line = f"  {self._month}  {self._month_events:>7,} events  {rate:>8,.0f} events/s"
+            if seen is not None:
+                line += (
+                    f"   second process: {seen.flights:>7,} flights, {seen.delayed:>6,} delayed,"
+                    f" {seen.seconds * 1000:>4.0f} ms"
+                )
+            self._console.print(line)
+        self._month_events, self._month_start = 0, now
+
+
+def print_summary(
+    console: Console,
+    context: datafusion.SessionContext,
+    events: int,
+    seconds: float,
+    observations: Sequence[Observation],
+) -> None:
+    """A short table of what the replay left behind, asked from the table's own metadata."""
+    generations = context.sql(
+        "SELECT count(*) FILTER (WHERE state = 'flushed') AS flushed,"
+        " coalesce(sum(num_rows) FILTER (WHERE state = 'flushed'), 0) AS flushed_rows,"
+        " count(*) FILTER (WHERE state = 'memtable') AS memtables,"
+        " coalesce(sum(num_rows) FILTER (WHERE state = 'memtable'), 0) AS memtable_rows"
+        " FROM flights$generations"
+    ).to_pylist()[0]
+    regions = context.sql("SELECT count(*) AS n FROM flights$regions").to_pylist()[0]["n"]
+    entries = context.sql("SELECT count(*) AS n FROM flights$wal WHERE kind = 'rows'")
+    times = sorted(seen.seconds for seen in observations)
+    rows = {
+        "events": f"{events:,} in {seconds:.1f} s, {events / seconds:,.0f} events/s, all durable",
+        "regions": f"{regions:,}, one for each carrier",
+        "flushed generations": f"{generations['flushed']:,} with {generations['flushed_rows']:,} rows",
+        "MemTables": f"{generations['memtables']:,} with {generations['memtable_rows']:,} rows",
+        "WAL entries": f"{entries.to_pylist()[0]['n']:,}",
+        "queries meanwhile": f"{len(times):,} by the second process",
+    }
+    if times:
+        rows["time of a query"] = (
+            f"median {times[len(times) // 2]:.3f} s, longest {times[-1]:.3f} s"
+        )
+    table = Table(title="What happened", title_justify="left", show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table)
+
+
+def print_outcome(console: Console, outcome: Outcome) -> None:
+    """One line: what was checked, how long it took, and whether it came out right."""
+    verdict = ("ok", "green") if outcome.problem is None else ("WRONG", "red")
+    line = Text.assemble("  ", verdict, f"  {outcome.title}, {outcome.seconds * 1000:,.0f} ms")
+    console.print(line)
+    if outcome.problem is not None:
+        console.print(Text(f"      {outcome.problem}", "red"))
+
+
+def print_example(console: Console, example: Example, outcome: Outcome) -> None:
+    """A file of sql_examples/ with its plan and the first rows of its answer."""
+    console.print()
+    console.rule(Text(f"{example.name}: {example.title}", "bold"), align="left")
+    console.print(Text(example.idea, "italic"))
+    console.print()
+    _print_indented(console, example.sql, "cyan")
+    if outcome.plan is not None:
+        console.print()
+        _print_indented(console, outcome.plan, "dim")
+    if outcome.answer is not None:
+        console.print(_answer(outcome.answer))
+    print_outcome(console, outcome)
+
+
+def _print_indented(console: Console, text: str, style: str) -> None:
+    for line in text.splitlines():
+        console.print(Text(f"  {line}", style), soft_wrap=True)
+
+
+def _answer(answer: pa.Table) -> Table:
+    shown = Table(pad_edge=True)
+    for name in answer.column_names:
+        shown.add_column(name, overflow="fold")
+    for row in answer.slice(0, SHOWN_ROWS).to_pylist():
+        shown.add_row(*(_cell(value) for value in row.values()))
+    if answer.num_rows > SHOWN_ROWS:
+        shown.caption = f"{answer.num_rows - SHOWN_ROWS:,} more rows"
+        shown.caption_justify = "left"
+    return shown
+
+
+def _cell(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
