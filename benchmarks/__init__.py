@@ -1,0 +1,1 @@
+"""Ratios against peers, measured in one run: `python -m benchmarks --help`."""

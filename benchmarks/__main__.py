@@ -1,0 +1,63 @@
+"""Command line: run the benchmarks and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.catalog import BENCHMARKS
+from benchmarks.machine import machine_facts
+from benchmarks.report import print_report, write_json
+from benchmarks.result import Result
+from benchmarks.sizes import FULL, SMALL, Sizes
+from benchmarks.workspace import Workspace
+
+
+def run(names: Iterable[str], folder: Path, sizes: Sizes, console: Console) -> list[Result]:
+    """Run the named benchmarks one after the other over shared tables in `folder`."""
+    results: list[Result] = []
+    with Workspace(folder, sizes) as workspace:
+        for name in names:
+            with console.status(f"{name} ..."):
+                results += BENCHMARKS[name](workspace)
+    return results
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 if every bound is reached, 1 if not."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=BENCHMARKS,
+        metavar="NAME",
+        help=f"run only this one; may be repeated: {', '.join(BENCHMARKS)}",
+    )
+    parser.add_argument("--small", action="store_true", help="sizes that only show that all runs")
+    parser.add_argument("--output", type=Path, help="also write the figures here, as JSON")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(".benchmarks"),
+        help="on the disk to measure; tables are made and removed in it",
+    )
+    options = parser.parse_args(arguments)
+    console = Console(stderr=False)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        folder = Path(temporary)
+        facts = machine_facts(folder)
+        sizes = SMALL if options.small else FULL
+        results = run(options.only or list(BENCHMARKS), folder, sizes, console)
+    print_report(results, facts, console)
+    if options.output:
+        write_json(results, facts, options.output)
+    return int(any(result.reach is not None and not result.reach.ok for result in results))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

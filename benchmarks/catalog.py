@@ -1,0 +1,29 @@
+"""Every benchmark, in the order of the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from benchmarks.lookups import get_many, get_one, sql_lookup
+from benchmarks.memory import streaming_memory
+from benchmarks.opening import opening
+from benchmarks.result import Result
+from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
+from benchmarks.workspace import Workspace
+from benchmarks.writes import durable_upserts, sustained_upserts
+
+Benchmark = Callable[[Workspace], Iterator[Result]]
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "full-scan": full_scan,
+    "first-scan": first_scan,
+    "filtered-scan": filtered_scan,
+    "get-one": get_one,
+    "get-many": get_many,
+    "sql-lookup": sql_lookup,
+    "durable-upserts": durable_upserts,
+    "sustained-upserts": sustained_upserts,
+    "generations-scan": generations_scan,
+    "streaming-memory": streaming_memory,
+    "opening": opening,
+}

@@ -1,0 +1,65 @@
+"""Work in a process of its own: cold caches, and memory that nothing else uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import psutil
+
+_SAMPLE_SECONDS = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class ChildAnswer:
+    """What a child printed, and how much memory it took.
+
+    Attributes:
+        words: of the one line it printed when it was done.
+        peak_bytes: the highest resident size while it worked, above the resident size with
+            everything imported.
+    """
+
+    words: list[str]
+    peak_bytes: int
+
+
+def run_child(module: str, *arguments: str) -> ChildAnswer:
+    """Run `python -m module arguments`.
+
+    The child prints a line when it has imported everything, waits for a line, works, and prints
+    one line. Raises CalledProcessError if it fails; its error output is shown.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        if child.stdin is None or child.stdout is None:
+            raise OSError("the child has no pipes")
+        child.stdout.readline()
+        process = psutil.Process(child.pid)
+        idle = peak = process.memory_info().rss
+        child.stdin.write("go\n")
+        child.stdin.close()
+        while child.poll() is None:
+            peak = max(peak, _resident(process))
+            time.sleep(_SAMPLE_SECONDS)
+        words = child.stdout.read().split()
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+    return ChildAnswer(words, peak - idle)
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def ready() -> None:
+    """In the child: everything is imported; wait until the parent watches."""
+    print("ready", flush=True)
+    sys.stdin.readline()

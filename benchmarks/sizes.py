@@ -1,0 +1,54 @@
+"""How much work a run does: the sizes of the goals, and small ones that only show it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Row, key and round counts.
+
+    Attributes:
+        base_rows: rows of the base table.
+        source_rows: rows upserted into each of the four generations and the MemTable.
+        rounds: rounds of a work of ten milliseconds or more.
+        lookups: keys looked up one by one.
+        batch_keys: keys of one large `get`.
+        appends: durable writes of `append_rows` rows.
+        append_rows: rows of one durable write.
+        stream_rows: rows of the sustained write, in batches of `stream_batch`.
+        generation_counts: into how many generations the same upserts are divided.
+        memory_rows: rows of the table whose streaming is watched.
+        regions: regions of the table that is opened.
+    """
+
+    base_rows: int = 1_000_000
+    source_rows: int = 40_000
+    rounds: int = 15
+    lookups: int = 200
+    batch_keys: int = 10_000
+    appends: int = 200
+    append_rows: int = 1_000
+    stream_rows: int = 2_000_000
+    stream_batch: int = 10_000
+    generation_counts: tuple[int, ...] = (1, 4, 16, 64)
+    memory_rows: int = 10_000_000
+    regions: int = 1_000
+
+
+FULL = Sizes()
+SMALL = Sizes(
+    base_rows=5_000,
+    source_rows=200,
+    rounds=1,
+    lookups=5,
+    batch_keys=100,
+    appends=3,
+    append_rows=50,
+    stream_rows=4_000,
+    stream_batch=500,
+    generation_counts=(1, 4),
+    memory_rows=20_000,
+    regions=8,
+)

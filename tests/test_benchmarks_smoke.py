@@ -1,0 +1,25 @@
+"""Every benchmark runs at small sizes and checks its own answers; no bound is looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks.__main__ import run
+from benchmarks.catalog import BENCHMARKS
+from benchmarks.report import print_report, write_json
+from benchmarks.sizes import SMALL
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_runs_and_its_answers_are_right(name: str, tmp_path: Path) -> None:
+    console = Console(record=True, width=200)
+    results = run([name], tmp_path / "tables", SMALL, console)
+    assert results
+    assert all(result.ours > 0 for result in results)
+    print_report(results, {"python": "3"}, console)
+    write_json(results, {"python": "3"}, tmp_path / "figures.json")
+    assert results[0].work in console.export_text()
+    assert (tmp_path / "figures.json").read_text().count('"work"') == len(results)
