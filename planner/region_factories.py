@@ -92,6 +92,13 @@ def expression(
     )
 
 
+def unsharded(name: str | None = None) -> RegionField:
+    """One region for all rows."""
+    return RegionField(
+        name or "unsharded", (), transform="unsharded", result_type="int32", native=True
+    )
+
+
 def manual() -> RegionSpec:
     """Regions that the caller names itself (spec id 0); a key must always go to the same one."""
     return RegionSpec(MANUAL_SPEC_ID, ())
