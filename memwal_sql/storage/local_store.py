@@ -42,6 +42,11 @@ class LocalStore:
         """The folder's absolute path."""
         return self._root
 
+    @property
+    def remote(self) -> bool:
+        """False."""
+        return False
+
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
 
@@ -117,13 +122,13 @@ class LocalStore:
             ]
 
     def list_folders(self, prefix: str) -> list[str]:
-        """The folders directly below the folder `prefix`."""
+        """Names of the folders directly below the folder `prefix`."""
         with _reading(self._full(prefix)) as full:
             try:
                 entries = list(os.scandir(full))
             except FileNotFoundError:
                 return []
-        return [f"{prefix}{entry.name}/" for entry in entries if entry.is_dir()]
+        return [entry.name for entry in entries if entry.is_dir()]
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects in order, and folders that this leaves empty."""

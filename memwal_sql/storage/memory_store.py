@@ -1,22 +1,35 @@
-"""Objects in this process's memory: `memory://` tables, for tests and examples.
+"""Tables in this process's memory: `memory://name`, for tests and examples.
 
-Everybody in the process who opens the same URI shares the same objects. Lance keeps its own objects
-of such a table apart, so native readers do not see ours there.
+Everybody in the process who opens the same name shares the same objects. Lance keeps such a table
+between two handles only under its scheme `shared-memory`, see `lance_uri`; its own files, which it
+alone can write, are read here through its file session.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 from collections.abc import Iterable
+from functools import cached_property
+
+from lance.file import LanceFileSession
 
 from memwal_sql.errors import NotFoundError
 from memwal_sql.storage.object_store import ObjectMeta
 
+SCHEMES = ("memory", "shared-memory")
+_LANCE_SCHEME = "shared-memory"
+
+
+def lance_uri(uri: str) -> str:
+    """The URI under which Lance shares a table in memory; other URIs as they are."""
+    scheme, separator, name = uri.partition("://")
+    return f"{_LANCE_SCHEME}://{name}" if separator and scheme in SCHEMES else uri
+
 
 class MemoryStore:
     """Objects below one root."""
-
-    remote = False
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -28,15 +41,18 @@ class MemoryStore:
         """The root."""
         return self._uri
 
+    @property
+    def remote(self) -> bool:
+        """False."""
+        return False
+
     def __repr__(self) -> str:
         return f"MemoryStore({self._uri!r})"
 
     def get(self, path: str) -> bytes:
         """The object's bytes."""
-        try:
-            return self._objects[path]
-        except KeyError:
-            raise NotFoundError(f"{self._uri}/{path} is not there") from None
+        data = self._objects.get(path)
+        return data if data is not None else self._get_from_lance(path)
 
     def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
         """The last `length` bytes and the object's size."""
@@ -55,31 +71,49 @@ class MemoryStore:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create; False when the name is taken."""
         with self._lock:
-            return self._objects.setdefault(path, value := bytes(data)) is value
+            if path in self._objects:
+                return False
+            self._objects[path] = bytes(data)
+            return True
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
-        return path in self._objects
+        return path in self._objects or self._lance.contains(path)
 
     def list(self, prefix: str) -> list[ObjectMeta]:
-        """All objects below the folder `prefix`."""
+        """All objects below the folder `prefix`; the sizes of Lance's are 0."""
+        start = f"{prefix.rstrip('/')}/"
         with self._lock:
-            return [
-                ObjectMeta(path, len(data))
-                for path, data in self._objects.items()
-                if path.startswith(prefix)
-            ]
+            sizes = {path: len(data) for path, data in self._objects.items()}
+        sizes = {path: 0 for path in self._lance.list()} | sizes
+        return [ObjectMeta(path, size) for path, size in sizes.items() if path.startswith(start)]
 
     def list_folders(self, prefix: str) -> list[str]:
-        """The folders directly below the folder `prefix`."""
-        below = (meta.path[len(prefix) :] for meta in self.list(prefix))
-        return sorted({f"{prefix}{rest.partition('/')[0]}/" for rest in below if "/" in rest})
+        """Names of the folders directly below the folder `prefix`."""
+        depth = len(prefix.rstrip("/")) + 1
+        below = (meta.path[depth:] for meta in self.list(prefix))
+        return sorted({rest.partition("/")[0] for rest in below if "/" in rest})
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects."""
-        with self._lock:
-            for path in paths:
-                self._objects.pop(path, None)
+        for path in paths:
+            with self._lock:
+                ours = self._objects.pop(path, None)
+            if ours is None and self._lance.contains(path):
+                self._lance.delete_file(path)
+
+    @cached_property
+    def _lance(self) -> LanceFileSession:
+        return LanceFileSession(lance_uri(self._uri))
+
+    def _get_from_lance(self, path: str) -> bytes:
+        if not self._lance.contains(path):
+            raise NotFoundError(f"{self._uri}/{path} is not there")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "object")
+            self._lance.download_file(path, copy)
+            with open(copy, "rb") as file:
+                return file.read()
 
 
 _stores: dict[str, MemoryStore] = {}
@@ -88,6 +122,6 @@ _stores_lock = threading.Lock()
 
 def memory_store(uri: str) -> MemoryStore:
     """The store of this process at `uri`."""
-    root = uri.rstrip("/")
+    root = lance_uri(uri).rstrip("/")
     with _stores_lock:
-        return _stores.setdefault(root, MemoryStore(root))
+        return _stores.setdefault(root, MemoryStore(uri.rstrip("/")))

@@ -63,7 +63,7 @@ class ObjectStore(Protocol):
         ...
 
     def list_folders(self, prefix: str) -> list[str]:
-        """The folders directly below the folder `prefix`, as paths that end with `/`."""
+        """Names of the folders directly below the folder `prefix`, in no order."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:

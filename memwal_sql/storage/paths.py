@@ -1,6 +1,6 @@
 """Every path of the storage layout, relative to the table's root (specification 1).
 
-Folders end with `/`. `_memwal_sql/` is ours: what native code would drop when it rewrites a file
+No path ends with `/`. `_memwal_sql` is ours: what native code would drop when it rewrites a file
 of its own lives there (protocol rule 1).
 """
 
@@ -11,42 +11,44 @@ from uuid import UUID
 
 from memwal_sql.storage.names import parse_reversed_name, reversed_name
 
-MEM_WAL_FOLDER = "_mem_wal/"
-RECORD_FOLDER = "_memwal_sql/"
+MEM_WAL_FOLDER = "_mem_wal"
+RECORD_FOLDER = "_memwal_sql"
 MANIFEST_SUFFIX = ".binpb"
 WAL_SUFFIX = ".arrow"
+
+_MAX_VERSION = 2**64 - 1
 
 _GENERATION_NAME = re.compile(r"[0-9a-f]{8}_gen_([1-9][0-9]{0,19})")
 
 
 def region_folder(region_id: UUID) -> str:
     """The folder of a region."""
-    return f"{MEM_WAL_FOLDER}{region_id}/"
+    return f"{MEM_WAL_FOLDER}/{region_id}"
 
 
 def manifest_folder(region_id: UUID) -> str:
     """The folder of a region's manifest versions."""
-    return f"{region_folder(region_id)}manifest/"
+    return f"{region_folder(region_id)}/manifest"
 
 
 def manifest_path(region_id: UUID, version: int) -> str:
     """One version of a region's manifest."""
-    return f"{manifest_folder(region_id)}{reversed_name(version)}{MANIFEST_SUFFIX}"
+    return f"{manifest_folder(region_id)}/{reversed_name(version)}{MANIFEST_SUFFIX}"
 
 
 def version_hint_path(region_id: UUID) -> str:
     """The file that names a recent manifest version."""
-    return f"{manifest_folder(region_id)}version_hint.json"
+    return f"{manifest_folder(region_id)}/version_hint.json"
 
 
 def wal_folder(region_id: UUID) -> str:
     """The folder of a region's WAL entries."""
-    return f"{region_folder(region_id)}wal/"
+    return f"{region_folder(region_id)}/wal"
 
 
 def wal_path(region_id: UUID, position: int) -> str:
     """One WAL entry."""
-    return f"{wal_folder(region_id)}{reversed_name(position)}{WAL_SUFFIX}"
+    return f"{wal_folder(region_id)}/{reversed_name(position)}{WAL_SUFFIX}"
 
 
 def numbered(path: str, suffix: str) -> int | None:
@@ -68,17 +70,37 @@ def parse_generation_name(name: str) -> int | None:
 
 def generation_folder(region_id: UUID, name: str) -> str:
     """The folder of a flushed generation, itself a Lance table."""
-    return f"{region_folder(region_id)}{name}/"
+    return f"{region_folder(region_id)}/{name}"
 
 
 def bloom_filter_path(region_id: UUID, name: str) -> str:
     """The bloom filter over the primary keys of a flushed generation."""
-    return f"{generation_folder(region_id, name)}bloom_filter.bin"
+    return f"{generation_folder(region_id, name)}/bloom_filter.bin"
 
 
-def region_of(folder: str) -> UUID | None:
-    """The region whose folder this is; None for other folders."""
+def pk_index_folder(region_id: UUID, name: str) -> str:
+    """The btree over the primary keys of a flushed generation, beside its Lance indexes."""
+    return f"{generation_folder(region_id, name)}/_pk_index"
+
+
+def generation_uri(table_uri: str, region_id: UUID, name: str) -> str:
+    """The URI under which Lance opens a flushed generation."""
+    return f"{table_uri.rstrip('/')}/{generation_folder(region_id, name)}"
+
+
+def base_manifest_path(version: int) -> str:
+    """Lance's manifest of a version of the base table, in the naming scheme V2."""
+    return f"_versions/{_MAX_VERSION - version:020}.manifest"
+
+
+def base_manifest_path_v1(version: int) -> str:
+    """The same in the scheme that old tables have until they are migrated."""
+    return f"_versions/{version}.manifest"
+
+
+def region_of(name: str) -> UUID | None:
+    """The region whose folder has this name; None for other folders."""
     try:
-        return UUID(folder.rstrip("/").rpartition("/")[2])
+        return UUID(name)
     except ValueError:
         return None

@@ -27,7 +27,9 @@ from memwal_sql.errors import (
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.region_values import Types, decode_values, encode_value
 from memwal_sql.storage.settle import settle_put
+from planner.region_values import RegionValue
 
 _SUFFIX = paths.MANIFEST_SUFFIX
 
@@ -56,10 +58,10 @@ class FlushedGeneration:
 class RegionManifest:
     """One version of a region's manifest. Positions start at 1; 0 means none.
 
-    `region_values` maps a region field's id to its raw Arrow scalar bytes, None for NULL (see
-    `region_values.py`); it is None as a whole where the manifest has no values, as native code may
-    leave it. `flushed_generations` ascend. `message` is what was read from storage, whose unknown
-    fields are kept by a commit.
+    `region_values` maps a region field's id to its value, a plain Python value, None for NULL; it
+    is None as a whole where the manifest has no values or their types are not known, as native
+    code may leave it. `flushed_generations` ascend. `message` is what was read from storage, whose
+    unknown fields are kept by a commit.
     """
 
     region_id: UUID
@@ -70,14 +72,18 @@ class RegionManifest:
     current_generation: int = 1
     flushed_generations: tuple[FlushedGeneration, ...] = ()
     region_spec_id: int = 0
-    region_values: Mapping[str, bytes | None] | None = None
+    region_values: Mapping[str, RegionValue] | None = None
     status: RegionStatus = RegionStatus.ACTIVE
     nonce: bytes = field(default=b"", compare=False)
     message: bytes = field(default=b"", compare=False, repr=False)
 
 
-def encode_manifest(manifest: RegionManifest) -> bytes:
-    """The protobuf message, with the unknown fields of `manifest.message`."""
+def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
+    """The protobuf message, with the unknown fields of `manifest.message`.
+
+    Region values never change, so those of the message are kept; `value_types` are needed to
+    create a region.
+    """
     message = pb.RegionManifest.FromString(manifest.message)
     known = {(one.generation, one.path): one for one in message.flushed_generations}
     message.region_id.uuid = manifest.region_id.bytes
@@ -99,18 +105,22 @@ def encode_manifest(manifest: RegionManifest) -> bytes:
             one.in_memory_bytes = generation.bytes
         if generation.rows is not None:
             one.physical_rows = generation.rows
-    del message.region_values[:]
-    for field_id, value in sorted((manifest.region_values or {}).items()):
-        message.region_values.add(field_id=field_id, value=value or b"", is_null=value is None)
+    if not manifest.message:
+        message.region_values.extend(
+            encode_value(field_id, value, value_types.get(field_id))
+            for field_id, value in (manifest.region_values or {}).items()
+        )
     return message.SerializeToString(deterministic=True)
 
 
-def decode_manifest(path: str, data: bytes) -> RegionManifest:
+def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifest:
     """The manifest of a file. Raises `CorruptFileError` naming it."""
     try:
         message = pb.RegionManifest.FromString(data)
         region_id = UUID(bytes=message.region_id.uuid)
         status = RegionStatus(int(message.status))
+        entries = {entry.field_id: entry for entry in message.region_values}
+        values = decode_values(entries, value_types)
     except (DecodeError, ValueError) as error:
         raise CorruptFileError(f"{path} is not a region manifest: {error}") from error
     if message.version != paths.numbered(path, _SUFFIX):
@@ -129,10 +139,7 @@ def decode_manifest(path: str, data: bytes) -> RegionManifest:
             )
         ),
         region_spec_id=message.region_spec_id,
-        region_values={
-            one.field_id: None if one.is_null else one.value for one in message.region_values
-        }
-        or None,
+        region_values=values or None,
         status=status,
         nonce=message.nonce,
         message=data,
@@ -140,16 +147,29 @@ def decode_manifest(path: str, data: bytes) -> RegionManifest:
 
 
 class RegionManifests:
-    """The versions of one region's manifest in a store."""
+    """The versions of one region's manifest in a store.
 
-    def __init__(self, store: ObjectStore, region_id: UUID) -> None:
+    `value_types` are the types of the region's values by field id, as `region_values.value_types`
+    gives them for a spec. They are needed to create a region that has values, and to read the
+    values of one that native code wrote.
+    """
+
+    def __init__(
+        self, store: ObjectStore, region_id: UUID, value_types: Types | None = None
+    ) -> None:
         self._store = store
         self._region_id = region_id
+        self._value_types = value_types or {}
+
+    @property
+    def region_id(self) -> UUID:
+        """The region."""
+        return self._region_id
 
     def read(self, version: int) -> RegionManifest:
         """One version. Raises `NotFoundError` when it was never written or is collected."""
         path = paths.manifest_path(self._region_id, version)
-        manifest = decode_manifest(path, self._store.get(path))
+        manifest = decode_manifest(path, self._store.get(path), self._value_types)
         if manifest.region_id != self._region_id:
             raise CorruptFileError(f"{path} belongs to region {manifest.region_id}")
         return manifest
@@ -171,6 +191,13 @@ class RegionManifests:
                     return self.read(version)
         return self._latest_listed()
 
+    def latest_or_none(self) -> RegionManifest | None:
+        """The newest version; None when the region has no manifest."""
+        try:
+            return self.latest()
+        except NotFoundError:
+            return None
+
     def newer(self, than: RegionManifest) -> RegionManifest | None:
         """The newest version when it is newer than `than`, else None."""
         if not self._exists(than.version + 1) and self._exists(than.version):
@@ -182,7 +209,7 @@ class RegionManifests:
         """Create the region, or return the latest manifest of whoever created it before."""
         first = replace(manifest, version=1, nonce=_new_nonce())
         path = paths.manifest_path(self._region_id, 1)
-        data = encode_manifest(first)
+        data = encode_manifest(first, self._value_types)
         if settle_put(self._store, path, data) is not None:
             return self.latest()
         versions = self._versions()
@@ -201,7 +228,7 @@ class RegionManifests:
         """
         new = replace(old, **changes, version=old.version + 1, nonce=_new_nonce())
         path = paths.manifest_path(self._region_id, new.version)
-        data = encode_manifest(new)
+        data = encode_manifest(new, self._value_types)
         if settle_put(self._store, path, data) is not None:
             raise self._conflict(new.version)
         if not self._exists(old.version):

@@ -45,6 +45,11 @@ class RemoteStore:
         parts = urlsplit(self._uri)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
+    @property
+    def remote(self) -> bool:
+        """True."""
+        return True
+
     def __repr__(self) -> str:
         return f"RemoteStore({self.uri!r})"
 
@@ -104,11 +109,13 @@ class RemoteStore:
         return self._read(prefix, read)
 
     def list_folders(self, prefix: str) -> list[str]:
-        """The folders directly below the folder `prefix`."""
+        """Names of the folders directly below the folder `prefix`."""
 
         def read() -> list[str]:
             listed = obstore.list_with_delimiter(self._store(), prefix)
-            return [f"{folder.rstrip('/')}/" for folder in listed["common_prefixes"]]
+            return [
+                folder.rstrip("/").rpartition("/")[2] for folder in listed["common_prefixes"]
+            ]
 
         return self._read(prefix, read)
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from memwal_sql.storage.local_store import LocalStore
-from memwal_sql.storage.memory_store import memory_store
+from memwal_sql.storage.memory_store import SCHEMES, lance_uri, memory_store
 from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
 from memwal_sql.storage.remote_store import RemoteStore
 from memwal_sql.storage.storage_options import no_options, split_options
 
-__all__ = ["ObjectMeta", "ObjectStore", "open_store"]
+__all__ = ["ObjectMeta", "ObjectStore", "lance_uri", "open_store"]
 
 
 def open_store(
@@ -32,7 +32,7 @@ def open_store(
     if scheme in ("", "file", "file-object-store"):
         no_options(text, storage_options)
         return LocalStore(unquote(urlsplit(text).path) if scheme else text)
-    if scheme == "memory":
+    if scheme in SCHEMES:
         no_options(text, storage_options)
         return memory_store(text)
     return RemoteStore(text, split_options(storage_options or {}))

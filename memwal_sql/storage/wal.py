@@ -7,6 +7,7 @@ a taken position means for a writer (fenced, a stray fence, corruption) is the w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -70,6 +71,13 @@ class Wal:
         except NotFoundError:
             return None
         return decode_entry(position, data, self.path(position))
+
+    def entries(self, first: int) -> Iterator[WalEntry]:
+        """The entries from position `first` up to the first position without one."""
+        position = first
+        while (entry := self.read(position)) is not None:
+            yield entry
+            position += 1
 
     def exists(self, position: int) -> bool:
         """Whether there is an entry at a position: one request."""

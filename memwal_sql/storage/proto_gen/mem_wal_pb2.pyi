@@ -47,14 +47,16 @@ class RegionManifest(_message.Message):
     def __init__(self, region_id: _Optional[_Union[UUID, _Mapping]] = ..., version: _Optional[int] = ..., region_spec_id: _Optional[int] = ..., region_values: _Optional[_Iterable[_Union[RegionValue, _Mapping]]] = ..., writer_epoch: _Optional[int] = ..., replay_after_wal_entry_position: _Optional[int] = ..., wal_entry_position_last_seen: _Optional[int] = ..., current_generation: _Optional[int] = ..., flushed_generations: _Optional[_Iterable[_Union[FlushedGeneration, _Mapping]]] = ..., status: _Optional[_Union[RegionStatus, str]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class RegionValue(_message.Message):
-    __slots__ = ("field_id", "value", "is_null")
+    __slots__ = ("field_id", "value", "is_null", "type_name")
     FIELD_ID_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     IS_NULL_FIELD_NUMBER: _ClassVar[int]
+    TYPE_NAME_FIELD_NUMBER: _ClassVar[int]
     field_id: str
     value: bytes
     is_null: bool
-    def __init__(self, field_id: _Optional[str] = ..., value: _Optional[bytes] = ..., is_null: _Optional[bool] = ...) -> None: ...
+    type_name: str
+    def __init__(self, field_id: _Optional[str] = ..., value: _Optional[bytes] = ..., is_null: _Optional[bool] = ..., type_name: _Optional[str] = ...) -> None: ...
 
 class FlushedGeneration(_message.Message):
     __slots__ = ("generation", "path", "in_memory_bytes", "physical_rows", "primary_key_bytes")
@@ -71,7 +73,7 @@ class FlushedGeneration(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., path: _Optional[str] = ..., in_memory_bytes: _Optional[int] = ..., physical_rows: _Optional[int] = ..., primary_key_bytes: _Optional[int] = ...) -> None: ...
 
 class MemWalIndexDetails(_message.Message):
-    __slots__ = ("snapshot_ts_millis", "num_regions", "inline_snapshots", "region_specs", "maintained_indexes", "merged_generations", "index_catchup", "writer_config_defaults")
+    __slots__ = ("snapshot_ts_millis", "num_regions", "inline_snapshots", "region_specs", "maintained_indexes", "merged_generations", "index_catchup", "writer_config_defaults", "maintain_all_indexes")
     class WriterConfigDefaultsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +89,7 @@ class MemWalIndexDetails(_message.Message):
     MERGED_GENERATIONS_FIELD_NUMBER: _ClassVar[int]
     INDEX_CATCHUP_FIELD_NUMBER: _ClassVar[int]
     WRITER_CONFIG_DEFAULTS_FIELD_NUMBER: _ClassVar[int]
+    MAINTAIN_ALL_INDEXES_FIELD_NUMBER: _ClassVar[int]
     snapshot_ts_millis: int
     num_regions: int
     inline_snapshots: bytes
@@ -95,7 +98,8 @@ class MemWalIndexDetails(_message.Message):
     merged_generations: _containers.RepeatedCompositeFieldContainer[MergedGeneration]
     index_catchup: _containers.RepeatedCompositeFieldContainer[IndexCatchupProgress]
     writer_config_defaults: _containers.ScalarMap[str, str]
-    def __init__(self, snapshot_ts_millis: _Optional[int] = ..., num_regions: _Optional[int] = ..., inline_snapshots: _Optional[bytes] = ..., region_specs: _Optional[_Iterable[_Union[RegionSpec, _Mapping]]] = ..., maintained_indexes: _Optional[_Iterable[str]] = ..., merged_generations: _Optional[_Iterable[_Union[MergedGeneration, _Mapping]]] = ..., index_catchup: _Optional[_Iterable[_Union[IndexCatchupProgress, _Mapping]]] = ..., writer_config_defaults: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    maintain_all_indexes: bool
+    def __init__(self, snapshot_ts_millis: _Optional[int] = ..., num_regions: _Optional[int] = ..., inline_snapshots: _Optional[bytes] = ..., region_specs: _Optional[_Iterable[_Union[RegionSpec, _Mapping]]] = ..., maintained_indexes: _Optional[_Iterable[str]] = ..., merged_generations: _Optional[_Iterable[_Union[MergedGeneration, _Mapping]]] = ..., index_catchup: _Optional[_Iterable[_Union[IndexCatchupProgress, _Mapping]]] = ..., writer_config_defaults: _Optional[_Mapping[str, str]] = ..., maintain_all_indexes: _Optional[bool] = ...) -> None: ...
 
 class OlderMemWalIndexDetails(_message.Message):
     __slots__ = ("mem_wal_list",)

@@ -1,0 +1,205 @@
+"""The details of the MemWAL index: configuration, merge progress and region snapshots.
+
+They are a protobuf message in the index's entry of the base table's manifest, so every version of
+the base has its own (specification 1, "Index Details").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+import lance
+from google.protobuf.message import DecodeError
+from lance.dataset import Index
+
+from memwal_sql.errors import CorruptFileError, RetryError, UnsupportedError
+from memwal_sql.storage.lance_manifest import read_index_section
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from planner.region_storage import StoredField, StoredSpec
+
+INDEX_NAME = "__lance_mem_wal"
+TYPE_URL = "/lance.table.MemWalIndexDetails"
+
+Progress = Mapping[UUID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDetails:
+    """What the MemWAL index says at one version of the base table.
+
+    `merged_generations` and the values of `index_catchup` map regions to generations. `message` is
+    what was read, whose unknown fields are kept when the details are committed again;
+    `index_uuid` names the entry that a commit replaces, None for a table without one.
+    """
+
+    region_specs: tuple[StoredSpec, ...] = ()
+    maintained_indexes: tuple[str, ...] = ()
+    merged_generations: Progress = field(default_factory=dict)
+    index_catchup: Mapping[str, Progress] = field(default_factory=dict)
+    snapshot_ts_millis: int = 0
+    num_regions: int = 0
+    inline_snapshots: bytes | None = field(default=None, repr=False)
+    writer_config_defaults: Mapping[str, str] = field(default_factory=dict)
+    maintain_all_indexes: bool | None = None
+    index_uuid: UUID | None = None
+    message: bytes = field(default=b"", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDetails:
+    """Details as read. `etag` is that of the manifest file: caches are keyed by it, as a version
+    number can come again with other rows (protocol rule 16)."""
+
+    details: IndexDetails
+    etag: str
+
+
+def read_details(store: ObjectStore, dataset: Any) -> FoundDetails | None:
+    """The details at the version of `dataset`, whose root is `store`'s; None without an index.
+
+    Raises `UnsupportedError` for an index of the older format (specification 3).
+    """
+    section = read_index_section(store, dataset.version)
+    for index in section.indices:
+        if index.name == INDEX_NAME:
+            try:
+                entry = pb.UUID.FromString(index.uuid)
+                index_uuid = UUID(bytes=entry.uuid)
+                details = decode_details(section.path, index.index_details.value, index_uuid)
+            except (DecodeError, ValueError) as error:
+                raise CorruptFileError(
+                    f"{section.path} has a damaged MemWAL index: {error}"
+                ) from error
+            return FoundDetails(details, section.etag)
+    return None
+
+
+def commit_details(dataset: Any, details: IndexDetails, index_uuid: UUID | None = None) -> Any:
+    """Commit `details` as a new version of the base table and return its dataset.
+
+    The entry gets `index_uuid`, under which an external snapshot may have been written, or a new
+    one. Lance accepts this over a version that came in between, and so would erase a merge's
+    progress: the caller compares the returned version with `dataset.version + 1` (protocol
+    rule 19). Raises `RetryError` when Lance refuses.
+    """
+    fresh = _entry(dataset, index_uuid or uuid4(), encode_details(details))
+    removed = [] if details.index_uuid is None else [_entry(dataset, details.index_uuid, b"")]
+    operation = lance.LanceOperation.CreateIndex(new_indices=[fresh], removed_indices=removed)
+    try:
+        return lance.LanceDataset.commit(
+            dataset, operation, read_version=dataset.version, max_retries=0
+        )
+    except (OSError, RuntimeError) as error:
+        raise RetryError(f"the MemWAL index could not be committed: {error}") from error
+
+
+def encode_details(details: IndexDetails) -> bytes:
+    """The protobuf message, with the unknown fields of `details.message`."""
+    message = pb.MemWalIndexDetails.FromString(details.message)
+    for name in ("region_specs", "maintained_indexes", "merged_generations", "index_catchup"):
+        message.ClearField(name)
+    message.region_specs.extend(_spec_message(spec) for spec in details.region_specs)
+    message.maintained_indexes.extend(details.maintained_indexes)
+    message.merged_generations.extend(_progress_messages(details.merged_generations))
+    for name, progress in details.index_catchup.items():
+        message.index_catchup.add(
+            index_name=name, caught_up_generations=_progress_messages(progress)
+        )
+    message.snapshot_ts_millis = details.snapshot_ts_millis
+    message.num_regions = details.num_regions
+    message.ClearField("inline_snapshots")
+    if details.inline_snapshots is not None:
+        message.inline_snapshots = details.inline_snapshots
+    message.writer_config_defaults.clear()
+    message.writer_config_defaults.update(details.writer_config_defaults)
+    message.ClearField("maintain_all_indexes")
+    if details.maintain_all_indexes is not None:
+        message.maintain_all_indexes = details.maintain_all_indexes
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_details(path: str, data: bytes, index_uuid: UUID | None = None) -> IndexDetails:
+    """The details of a message; `path` names its file in errors."""
+    try:
+        message = pb.MemWalIndexDetails.FromString(data)
+    except DecodeError:
+        # Field 1 was a list of messages before it was a timestamp.
+        if pb.OlderMemWalIndexDetails.FromString(data).mem_wal_list:
+            raise _older(path) from None
+        raise
+    if pb.OlderMemWalIndexDetails.FromString(data).mem_wal_list:
+        raise _older(path)
+    return IndexDetails(
+        region_specs=tuple(_spec(one) for one in message.region_specs),
+        maintained_indexes=tuple(message.maintained_indexes),
+        merged_generations=_progress(message.merged_generations),
+        index_catchup={
+            one.index_name: _progress(one.caught_up_generations) for one in message.index_catchup
+        },
+        snapshot_ts_millis=message.snapshot_ts_millis,
+        num_regions=message.num_regions,
+        inline_snapshots=message.inline_snapshots if message.HasField("inline_snapshots") else None,
+        writer_config_defaults=dict(message.writer_config_defaults),
+        maintain_all_indexes=(
+            message.maintain_all_indexes if message.HasField("maintain_all_indexes") else None
+        ),
+        index_uuid=index_uuid,
+        message=data,
+    )
+
+
+def _older(path: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{path} has a MemWAL index of the older format (mem_wal_list): merge its MemTables with"
+        " the version that wrote them, drop the index, and enable the table again"
+    )
+
+
+def _entry(dataset: Any, index_uuid: UUID, details: bytes) -> Index:
+    return Index(
+        uuid=str(index_uuid),
+        name=INDEX_NAME,
+        fields=[],
+        dataset_version=dataset.version,
+        fragment_ids=set(),
+        index_version=0,
+        index_details=(TYPE_URL, details),
+    )
+
+
+def _spec(message: pb.RegionSpec) -> StoredSpec:
+    return StoredSpec(
+        spec_id=message.spec_id,
+        fields=[
+            StoredField(
+                field_id=one.field_id,
+                source_ids=list(one.source_ids),
+                transform=one.transform if one.HasField("transform") else None,
+                expression=one.expression if one.HasField("expression") else None,
+                result_type=one.result_type,
+                parameters=dict(one.parameters),
+            )
+            for one in message.fields
+        ],
+    )
+
+
+def _spec_message(spec: StoredSpec) -> pb.RegionSpec:
+    return pb.RegionSpec(
+        spec_id=spec["spec_id"], fields=[pb.RegionField(**one) for one in spec["fields"]]
+    )
+
+
+def _progress(messages: Iterable[pb.MergedGeneration]) -> dict[UUID, int]:
+    return {UUID(bytes=one.region_id.uuid): one.generation for one in messages}
+
+
+def _progress_messages(progress: Progress) -> list[pb.MergedGeneration]:
+    return [
+        pb.MergedGeneration(region_id=pb.UUID(uuid=region.bytes), generation=generation)
+        for region, generation in progress.items()
+    ]

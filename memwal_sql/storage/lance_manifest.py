@@ -1,0 +1,85 @@
+"""The part of a Lance table manifest file that says which indexes a version has.
+
+A manifest file ends with the position of its manifest message (u64), two format numbers (u16) and
+the magic `LANC`; the message names the position of the index section. Both are protobuf behind a
+u32 length, little endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from memwal_sql.errors import CorruptFileError, NotFoundError
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.paths import base_manifest_path, base_manifest_path_v1
+from memwal_sql.storage.proto_gen import lance_table_pb2 as pb
+
+# The manifests of most tables fit: they are then read in one request.
+TAIL_BYTES = 256 * 1024
+_FOOTER = struct.Struct("<QHH4s")
+_LENGTH = struct.Struct("<I")
+_MAGIC = b"LANC"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSection:
+    """The indexes of a table version, and a tag that no other manifest shares."""
+
+    path: str
+    etag: str
+    indices: tuple[pb.IndexMetadata, ...]
+
+
+def read_index_section(store: ObjectStore, version: int) -> IndexSection:
+    """Read the indexes of a version of the table that `store` is the root of.
+
+    Raises `NotFoundError` when the version is not there, `CorruptFileError` for a damaged file.
+    """
+    path = base_manifest_path(version)
+    try:
+        tail, size = store.get_tail(path, TAIL_BYTES)
+    except NotFoundError:
+        path = base_manifest_path_v1(version)
+        tail, size = store.get_tail(path, TAIL_BYTES)
+    try:
+        position, _, _, magic = _FOOTER.unpack(tail[-_FOOTER.size :])
+        if magic != _MAGIC:
+            raise ValueError("it does not end with LANC")
+        file = _Bytes(store, path, tail, size)
+        manifest = pb.TableManifest.FromString(file.message_at(position))
+        indices: tuple[pb.IndexMetadata, ...] = ()
+        if manifest.HasField("index_section"):
+            section = file.message_at(manifest.index_section)
+            indices = tuple(pb.IndexSection.FromString(section).indices)
+    except (struct.error, ValueError, DecodeError) as error:
+        raise CorruptFileError(f"{path} is not a Lance manifest: {error}") from error
+    # Timestamp, transaction and length make the end of a manifest its own.
+    etag = hashlib.blake2b(tail + size.to_bytes(8, "little"), digest_size=16).hexdigest()
+    return IndexSection(path, etag, indices)
+
+
+class _Bytes:
+    """A file whose end is in memory and whose start may have to be read."""
+
+    def __init__(self, store: ObjectStore, path: str, tail: bytes, size: int) -> None:
+        self._store = store
+        self._path = path
+        self._tail = tail
+        self._size = size
+
+    def message_at(self, position: int) -> bytes:
+        (length,) = _LENGTH.unpack(self._read(position, position + _LENGTH.size))
+        start = position + _LENGTH.size
+        return self._read(start, start + length)
+
+    def _read(self, start: int, end: int) -> bytes:
+        if end > self._size:
+            raise ValueError(f"it has {self._size} bytes, {end} are needed")
+        tail_start = self._size - len(self._tail)
+        if start >= tail_start:
+            return self._tail[start - tail_start : end - tail_start]
+        return self._store.get_range(self._path, start, end)

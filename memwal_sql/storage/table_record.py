@@ -1,0 +1,162 @@
+"""Our own state of a table: the folder `_memwal_sql` (protocol rule 1).
+
+Every record is a numbered, put-if-absent JSON object. The first, `table`, says which format the
+folder has and which *incarnation* of the table its regions belong to. The same id is in the base
+table's schema metadata, which an overwrite of the base drops; comparing the two finds a base that
+was replaced (rule 22).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from memwal_sql.errors import (
+    CorruptFileError,
+    InvalidCallError,
+    TableReplacedError,
+    UnknownFormatError,
+)
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.paths import RECORD_FOLDER
+from memwal_sql.storage.settle import settle_put
+
+FORMAT_VERSION = 1
+INCARNATION_KEY = b"memwal_sql:incarnation"
+
+_DIGITS = 20
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One version of a named record."""
+
+    version: int
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """Which table the regions of this folder belong to."""
+
+    format_version: int
+    incarnation: UUID
+
+
+class Records:
+    """The versions of one named record, such as `table` or `maintenance`."""
+
+    def __init__(self, store: ObjectStore, name: str) -> None:
+        self._store = store
+        self._folder = f"{RECORD_FOLDER}/{name}"
+
+    def path(self, version: int) -> str:
+        """Where a version is, relative to the table's root."""
+        return f"{self._folder}/{version:0{_DIGITS}}{_SUFFIX}"
+
+    def latest(self) -> Record | None:
+        """The newest version; None when there is none.
+
+        Raises `UnknownFormatError` for one that a newer version of this package wrote, and
+        `CorruptFileError`.
+        """
+        versions = self.versions()
+        return self.read(versions[-1]) if versions else None
+
+    def versions(self) -> list[int]:
+        """The versions that are there, ascending."""
+        names = (meta.path.rpartition("/")[2] for meta in self._store.list(self._folder))
+        numbers = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def read(self, version: int) -> Record:
+        """One version."""
+        return self._decode(version, self._store.get(self.path(version)))
+
+    def put(self, version: int, content: Mapping[str, Any]) -> Record | None:
+        """Create a version. None when it was created, else what somebody else had created.
+
+        Raises `OutcomeUnknownError` when that could not be found out.
+        """
+        data = json.dumps(
+            {**content, "format_version": FORMAT_VERSION, "nonce": uuid4().hex}, indent=1
+        ).encode()
+        found = settle_put(self._store, self.path(version), data)
+        return None if found is None else self._decode(version, found)
+
+    def _decode(self, version: int, data: bytes) -> Record:
+        path = self.path(version)
+        try:
+            content = json.loads(data)
+            format_version = int(content["format_version"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(f"{path} is not a record: {error!r}") from error
+        if format_version != FORMAT_VERSION:
+            raise UnknownFormatError(
+                f"{path} has format version {format_version}; this version of memwal_sql knows"
+                f" {FORMAT_VERSION}: install a newer one"
+            )
+        return Record(version, content)
+
+
+def read_record(store: ObjectStore) -> TableRecord | None:
+    """The record of the table; None where only native code has been."""
+    records = Records(store, "table")
+    record = records.latest()
+    if record is None:
+        return None
+    try:
+        incarnation = UUID(record.content["incarnation"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(
+            f"{records.path(record.version)} names no incarnation: {error!r}"
+        ) from error
+    return TableRecord(record.content["format_version"], incarnation)
+
+
+def write_record(store: ObjectStore, incarnation: UUID) -> None:
+    """Record that the regions of `store` belong to a new incarnation of the table.
+
+    The caller has made sure that there are none yet. Raises `InvalidCallError` when somebody else
+    does the same now.
+    """
+    records = Records(store, "table")
+    latest = records.latest()
+    version = 1 if latest is None else latest.version + 1
+    if records.put(version, {"incarnation": str(incarnation)}) is not None:
+        raise InvalidCallError(
+            f"{store.uri} is being enabled by somebody else; open the table instead"
+        )
+
+
+def check_incarnation(
+    store: ObjectStore,
+    metadata: Mapping[bytes, bytes] | None,
+    *,
+    has_index: bool,
+    record: TableRecord | None = None,
+) -> None:
+    """Raise `TableReplacedError` unless the regions of `store` belong to this base version.
+
+    `metadata` is the Arrow schema metadata of the base, `has_index` whether it has a MemWAL index.
+    Tables of native code have no record and pass. `record` saves reading it again.
+    """
+    record = record or read_record(store)
+    if record is None:
+        return
+    found = (metadata or {}).get(INCARNATION_KEY, b"").decode()
+    if has_index and found == str(record.incarnation):
+        return
+    if found == str(record.incarnation):
+        raise TableReplacedError(
+            f"{store.uri} has lost its MemWAL index; restore a version that has it"
+        )
+    raise TableReplacedError(
+        f"{store.uri} was overwritten: it has incarnation {found or 'none'}, and its regions hold"
+        f" rows of {record.incarnation}; restore a version of that, or move _mem_wal and"
+        f" {RECORD_FOLDER} away and enable the table again"
+    )
