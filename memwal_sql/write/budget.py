@@ -1,0 +1,68 @@
+"""Back-pressure: the unflushed bytes of all regions of one table writer, with a limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Condition
+
+from memwal_sql.errors import BackPressureError
+
+# How often a waiting write asks again for something to be flushed.
+_ASK_AGAIN_SECONDS = 0.2
+
+
+class MemoryBudget:
+    """Counts bytes that are in memory and not flushed. Safe to use from several threads."""
+
+    def __init__(
+        self, limit: int, timeout_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = limit
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._used = 0
+        self._freed = Condition()
+
+    @property
+    def used(self) -> int:
+        """Bytes counted now."""
+        return self._used
+
+    def add(self, size: int) -> None:
+        """Count bytes that were written; never waits, as they are in the WAL already."""
+        with self._freed:
+            self._used += size
+
+    def release(self, size: int) -> None:
+        """Bytes were flushed."""
+        with self._freed:
+            self._used -= size
+            self._freed.notify_all()
+
+    def wait_for_room(self, size: int, relieve: Callable[[], None]) -> None:
+        """Return when `size` more bytes fit, or when nothing at all is held.
+
+        `relieve` is called to get something flushed; what it raises ends the wait. Raises
+        BackPressureError after the time limit.
+        """
+        if self._fits(size):
+            return
+        deadline = self._clock() + self._timeout_s
+        while True:
+            relieve()
+            with self._freed:
+                if self._fits(size) or self._freed.wait_for(
+                    lambda: self._fits(size), min(_ASK_AGAIN_SECONDS, self._timeout_s)
+                ):
+                    return
+                if self._clock() >= deadline:
+                    raise BackPressureError(
+                        f"{self._used} bytes wait to be flushed, the limit is {self._limit} "
+                        f"(max_unflushed_bytes), and {self._timeout_s} s were not enough to make "
+                        "room; nothing of this call was written: try again, write more slowly "
+                        "or raise the limit"
+                    )
+
+    def _fits(self, size: int) -> bool:
+        return self._used == 0 or self._used + size <= self._limit

@@ -1,0 +1,178 @@
+"""Flushing sealed MemTables of a region in the background (specification 2, "MemTable Flush").
+
+Several generations may be written to storage at once; each becomes visible by one manifest commit,
+and commits go in the order of generations (protocol rule 7). A generation that could not be written
+loses nothing: its rows are in the WAL, and the next claim replays them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from threading import Lock
+from uuid import UUID
+
+import pyarrow as pa
+
+from memwal_sql.errors import (
+    ManifestConflictError,
+    OutcomeUnknownError,
+    ReopenError,
+    RepairError,
+    WriterFailedError,
+)
+from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.write.lease import Lease, fenced
+from memwal_sql.write.memtable import MemTable
+
+_FIRST_PAUSE_SECONDS = 0.1
+
+WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
+
+
+@dataclass(slots=True)
+class _Flush:
+    memtable: MemTable
+    last_position: int
+    written: FlushedGeneration | None = None
+
+
+class RegionFlusher:
+    """Writes and commits the sealed MemTables of one region.
+
+    `write` writes a generation durably into a new folder at each call. `committed` and `failed`
+    are called from the executor's threads, without any lock held.
+    """
+
+    def __init__(
+        self,
+        *,
+        lease: Lease,
+        manifests: RegionManifests,
+        write: WriteGeneration,
+        executor: Executor,
+        attempts: int,
+        committed: Callable[[MemTable], None],
+        failed: Callable[[ReopenError], None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._lease = lease
+        self._manifest = lease.manifest
+        self._manifests = manifests
+        self._write = write
+        self._executor = executor
+        self._attempts = attempts
+        self._committed = committed
+        self._failed = failed
+        self._sleep = sleep
+        self._queue: deque[_Flush] = deque()
+        self._stopped = False
+        self._lock = Lock()  # the queue
+        self._commit_lock = Lock()  # one committer at a time, in order
+
+    def submit(self, memtable: MemTable, last_position: int) -> None:
+        """Flush a MemTable that grows no more and whose entries, up to `last_position`, have all
+        landed. MemTables must come in the order of their generations."""
+        flush = _Flush(memtable, last_position)
+        with self._lock:
+            self._queue.append(flush)
+        self._executor.submit(self._run, flush)
+
+    def _run(self, flush: _Flush) -> None:
+        try:
+            flush.written = self._write_generation(flush.memtable)
+            with self._commit_lock:
+                while (ready := self._next_written()) is not None:
+                    self._commit(ready)
+        except ReopenError as error:
+            self._stop(error)
+        except BaseException as error:  # an executor would swallow it
+            self._stop(
+                WriterFailedError(
+                    f"region {self._lease.region_id}: generation {flush.memtable.generation} "
+                    f"could not be flushed; its rows are safe in the WAL, a new writer takes "
+                    f"them up: {error}"
+                ),
+                error,
+            )
+
+    def _write_generation(self, memtable: MemTable) -> FlushedGeneration:
+        rows = memtable.newest_rows()
+        for attempt in range(1, self._attempts + 1):
+            if self._stopped:
+                break
+            try:
+                return self._write(self._lease.region_id, memtable.generation, rows)
+            except Exception:
+                if attempt == self._attempts:
+                    raise
+                self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+        raise WriterFailedError(
+            f"region {self._lease.region_id}: flushing stopped after an earlier failure"
+        )
+
+    def _next_written(self) -> _Flush | None:
+        with self._lock:
+            if self._stopped or not self._queue or self._queue[0].written is None:
+                return None
+            return self._queue[0]
+
+    def _commit(self, flush: _Flush) -> None:
+        assert flush.written is not None
+        self._manifest = commit_flush(
+            self._manifests, self._manifest, self._lease, flush.written, flush.last_position
+        )
+        with self._lock:
+            self._queue.popleft()
+        self._committed(flush.memtable)
+
+    def _stop(self, error: ReopenError, cause: BaseException | None = None) -> None:
+        with self._lock:
+            first = not self._stopped
+            self._stopped = True
+        if cause is not None:
+            error.__cause__ = cause
+        if first:
+            self._failed(error)
+
+
+def commit_flush(
+    manifests: RegionManifests,
+    known: RegionManifest,
+    lease: Lease,
+    flushed: FlushedGeneration,
+    last_position: int,
+) -> RegionManifest:
+    """Make a generation part of the region, in one manifest commit (protocol rule 7).
+
+    `known` is any earlier manifest. Raises FencedError when the lease is lost, RepairError when
+    the region's current generation is not the flushed one.
+    """
+    latest = manifests.latest(known)
+    while True:
+        if any(one.path == flushed.path for one in latest.flushed_generations):
+            return latest  # an earlier attempt of ours landed after all
+        if latest.writer_epoch != lease.epoch:
+            raise fenced(lease.region_id, lease.epoch, latest.writer_epoch)
+        if latest.current_generation != flushed.generation:
+            raise RepairError(
+                f"region {lease.region_id} is at generation {latest.current_generation}, "
+                f"its writer at {flushed.generation}: the manifest was changed by somebody else"
+            )
+        try:
+            return manifests.commit(
+                latest,
+                current_generation=flushed.generation + 1,
+                replay_after_wal_entry_position=last_position,
+                wal_entry_position_last_seen=max(
+                    last_position, latest.wal_entry_position_last_seen
+                ),
+                flushed_generations=(*latest.flushed_generations, flushed),
+            )
+        except ManifestConflictError as conflict:
+            latest = conflict.latest
+        except OutcomeUnknownError:
+            latest = manifests.latest(latest)

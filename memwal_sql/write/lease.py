@@ -1,0 +1,120 @@
+"""Claiming a region: from then on its earlier writers can write nothing (protocol rule 4).
+
+Specification 1, "Writer Fencing". The order is what makes it safe without clocks: commit the next
+epoch, put a fence into the WAL, make sure that the epoch is still ours, replay. Every older writer
+has its next position at or below the fence, so its next append finds the position taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from memwal_sql.errors import (
+    FencedError,
+    ManifestConflictError,
+    RegionSealedError,
+    RetryError,
+    TornEntryError,
+)
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests, RegionStatus
+from memwal_sql.storage.wal import Wal, encode_fence
+from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable, replay
+
+_COMMIT_ATTEMPTS = 100
+_PROBES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write a region, until somebody commits a higher epoch.
+
+    `manifest` is the region's manifest as of the claim.
+    """
+
+    region_id: UUID
+    epoch: int
+    manifest: RegionManifest
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a claim found: MemTables ascending by generation, and the next free WAL position."""
+
+    lease: Lease
+    memtables: tuple[ReplayedMemTable, ...]
+    next_position: int
+
+
+def claim(manifests: RegionManifests, wal: Wal, make: MakeMemTable) -> Claim:
+    """Become the region's writer.
+
+    `make` gives an empty MemTable of a generation. Raises FencedError when another writer claims
+    the region meanwhile, RegionSealedError when it takes no writers, CorruptFileError when its
+    WAL is damaged. A claim that fails at any point leaves nothing but a higher epoch and a fence.
+    """
+    own = _commit_epoch(manifests)
+    epoch = own.writer_epoch
+    fence = _put_fence(wal, own.region_id, epoch, _first_free(wal, own))
+    # Without this check two claimers whose fences both landed would both think they had won.
+    manifest = manifests.newer(own) or own
+    if manifest.writer_epoch != epoch:
+        raise fenced(own.region_id, epoch, manifest.writer_epoch)
+    first = manifest.replay_after_wal_entry_position + 1
+    replayed = replay(wal, first, fence, manifest.current_generation, make)
+    if torn := replayed.torn(manifest.wal_entry_position_last_seen):
+        fence = _put_fence(wal, own.region_id, epoch, fence + 1, torn)
+    lease = Lease(own.region_id, epoch, manifest)
+    return Claim(lease, tuple(replayed.memtables), fence + 1)
+
+
+def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
+    """The error for a writer of `epoch` that epoch `by` has taken over from."""
+    return FencedError(
+        f"region {region_id}: the writer of epoch {by} took over from this one of epoch {epoch}; "
+        "open a new writer to take the region back"
+    )
+
+
+def _commit_epoch(manifests: RegionManifests) -> RegionManifest:
+    latest = manifests.latest()
+    for _ in range(_COMMIT_ATTEMPTS):
+        if latest.status is RegionStatus.SEALED:
+            raise RegionSealedError(
+                f"region {latest.region_id} is sealed, as it is about to be dropped: "
+                "write to another region"
+            )
+        try:
+            return manifests.commit(latest, writer_epoch=latest.writer_epoch + 1)
+        except ManifestConflictError as conflict:
+            latest = conflict.latest
+    raise RetryError(
+        f"region {latest.region_id}: {_COMMIT_ATTEMPTS} attempts to claim it lost against others"
+    )
+
+
+def _first_free(wal: Wal, manifest: RegionManifest) -> int:
+    """The first position above all that the manifest knows of and that is not taken."""
+    start = 1 + max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
+    for position in range(start, start + _PROBES):
+        if not wal.exists(position):
+            return position
+    return max(start, max(wal.positions(), default=0) + 1)
+
+
+def _put_fence(
+    wal: Wal, region_id: UUID, epoch: int, position: int, skipped: tuple[int, ...] = ()
+) -> int:
+    """Put a fence at the first free position from `position` on, and return where it landed."""
+    data = encode_fence(writer_epoch=epoch, skipped=skipped)
+    while True:
+        try:
+            found = wal.append(position, data).found
+        except TornEntryError:
+            found = None
+        else:
+            if found is None:
+                return position
+        if found is not None and found.writer_epoch > epoch:
+            raise fenced(region_id, epoch, found.writer_epoch)
+        position += 1

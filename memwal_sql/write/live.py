@@ -1,0 +1,69 @@
+"""The writers of this process, so that its readers see rows that are only in memory."""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+from typing import TYPE_CHECKING
+from uuid import UUID
+from weakref import WeakSet, WeakValueDictionary
+
+if TYPE_CHECKING:
+    from memwal_sql.write.region_writer import RegionWriter
+    from memwal_sql.write.table_writer import TableWriter
+
+_regions: WeakValueDictionary[tuple[int, str, UUID], RegionWriter] = WeakValueDictionary()
+_tables: WeakSet[TableWriter] = WeakSet()
+_lock = Lock()
+
+
+def live_writer(table_uri: str, region_id: UUID) -> RegionWriter | None:
+    """The open writer of a region with the highest epoch in this process, fenced or not."""
+    return _regions.get(_key(table_uri, region_id))
+
+
+def live_table_writer(table_uri: str) -> TableWriter | None:
+    """An open writer of the table in this process that writes whatever region a row belongs to."""
+    with _lock:
+        writers = list(_tables)
+    pid, uri = os.getpid(), canonical(table_uri)
+    usable = (w for w in writers if w.pid == pid and w.uri == uri and w.routes and w.usable)
+    return next(usable, None)
+
+
+def register(table_uri: str, writer: RegionWriter) -> None:
+    """Make a writer that has claimed its region known to readers."""
+    with _lock:
+        known = _regions.get(key := _key(table_uri, writer.region_id))
+        if known is None or known.epoch < writer.epoch:
+            _regions[key] = writer
+
+
+def unregister(table_uri: str, writer: RegionWriter) -> None:
+    """Forget a writer that is closed."""
+    with _lock:
+        if _regions.get(key := _key(table_uri, writer.region_id)) is writer:
+            del _regions[key]
+
+
+def register_table(writer: TableWriter) -> None:
+    """Make a table writer known, so that INSERT statements share it."""
+    with _lock:
+        _tables.add(writer)
+
+
+def unregister_table(writer: TableWriter) -> None:
+    """Forget a table writer that is closed."""
+    with _lock:
+        _tables.discard(writer)
+
+
+def canonical(uri: str) -> str:
+    """One spelling for one place: an absolute path for folders."""
+    path = uri.removeprefix("file://")
+    return uri.rstrip("/") if "://" in path else os.path.abspath(path)
+
+
+def _key(table_uri: str, region_id: UUID) -> tuple[int, str, UUID]:
+    # A forked child must not read its parent's MemTables: they stopped growing at the fork.
+    return os.getpid(), canonical(table_uri), region_id

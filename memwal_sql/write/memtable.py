@@ -1,0 +1,175 @@
+"""The rows of a region that are not flushed yet, with their primary key hash index.
+
+Specification 1, "MemTable": conceptually a list of record batches in the order of writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.key_index import KeyIndex
+from exec_nodes.keys import key_values
+from exec_nodes.memtable_source import MemTableSource
+from exec_nodes.source import TOMBSTONE_FIELD
+
+# What the index costs a row: a dict slot, the key's Python object and two int64 links.
+_INDEX_BYTES_PER_ROW = 150
+# So many neighbours of one level become one batch of the next. A row is copied once a level, and
+# a scan meets at most this many batches a level.
+_FAN_IN = 16
+_LARGE_BATCH_ROWS = 4096
+_TOP_LEVEL = 3
+
+
+def memtable_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of a MemTable, a WAL entry and a generation: the table's and `_tombstone`."""
+    return pa.schema([*schema, TOMBSTONE_FIELD])
+
+
+class MemTable:
+    """One generation of a region while it is in memory; append-only.
+
+    Row positions count from 0 in the order of appending and never change. Appends come from one
+    thread at a time; snapshots may be taken from any.
+    """
+
+    def __init__(
+        self, region_name: str, generation: int, schema: pa.Schema, primary_key: Sequence[str]
+    ) -> None:
+        self.region_name = region_name
+        self.generation = generation
+        self.schema = memtable_schema(schema)
+        self.primary_key = tuple(primary_key)
+        self._key_columns = [schema.get_field_index(name) for name in self.primary_key]
+        self._batches: list[pa.RecordBatch] = []
+        self._levels: list[int] = []
+        self._rows = 0
+        self._data_bytes = 0
+        self._index = KeyIndex()
+        self._unindexed: list[pa.RecordBatch] = []
+        self._snapshot: MemTableSource | None = None
+        # Never equal to another MemTable's, also after this one is gone.
+        self._identity = object()
+        self._lock = Lock()
+
+    @property
+    def rows(self) -> int:
+        """Rows appended, those not yet indexed included."""
+        return self._rows
+
+    @property
+    def bytes(self) -> int:
+        """Memory held by rows and index, in bytes; an estimate."""
+        return self._data_bytes + _INDEX_BYTES_PER_ROW * self._rows
+
+    def keys_of(self, batch: pa.RecordBatch) -> list[Hashable]:
+        """The key values of a batch in this MemTable's schema."""
+        return key_values([batch.column(i) for i in self._key_columns])
+
+    def append(
+        self,
+        batch: pa.RecordBatch,
+        keys: Sequence[Hashable] | None = None,
+        *,
+        indexed: bool = True,
+    ) -> None:
+        """Add the rows of `batch`, which has this MemTable's schema.
+
+        `keys` are its key values, when the caller has them. With `indexed=False` the rows are
+        indexed, and so visible, at the next `refresh` or `snapshot`.
+        """
+        if batch.num_rows == 0:
+            return
+        if not indexed:
+            with self._lock:
+                self._add(batch)
+                self._unindexed.append(batch)
+            return
+        if keys is None:
+            keys = self.keys_of(batch)
+        with self._lock:
+            self._refresh()
+            self._index.append(keys)
+            self._add(batch)
+
+    def refresh(self) -> None:
+        """Index what was appended with `indexed=False`."""
+        with self._lock:
+            self._refresh()
+
+    def snapshot(self) -> MemTableSource:
+        """All rows so far, immutable. Indexes what was deferred; else costs microseconds."""
+        with self._lock:
+            self._refresh()
+            if self._snapshot is None:
+                self._snapshot = MemTableSource(
+                    identity=self._identity,
+                    region=self.region_name,
+                    generation=self.generation,
+                    primary_key=self.primary_key,
+                    batches=self._batches,
+                    rows=self._rows,
+                    index=self._index,
+                    schema=self.schema,
+                )
+            return self._snapshot
+
+    def newest_rows(self) -> pa.Table:
+        """The newest version of every key, tombstones included, in the order of appending."""
+        with self._lock:
+            self._refresh()
+            table = pa.Table.from_batches(self._batches, self.schema)
+            superseded = self._index.superseded(self._rows)
+        if not len(superseded):
+            return table
+        keep = np.ones(table.num_rows, np.bool_)
+        keep[superseded] = False
+        return table.filter(pa.array(keep))
+
+    def _refresh(self) -> None:
+        for batch in self._unindexed:
+            self._index.append(self.keys_of(batch))
+        self._unindexed.clear()
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._levels.append(_TOP_LEVEL - 1 if batch.num_rows >= _LARGE_BATCH_ROWS else 0)
+        self._rows += batch.num_rows
+        self._data_bytes += batch.nbytes
+        self._snapshot = None
+        self._consolidate()
+
+    def _consolidate(self) -> None:
+        while (
+            len(self._levels) >= _FAN_IN
+            and (level := self._levels[-1]) < _TOP_LEVEL
+            and self._levels[-_FAN_IN] == level
+            and self._levels[-_FAN_IN:] == [level] * _FAN_IN
+        ):
+            merged = pa.concat_batches(self._batches[-_FAN_IN:])
+            # New lists: a snapshot may be reading the old ones.
+            self._batches = [*self._batches[:-_FAN_IN], merged]
+            self._levels = [*self._levels[:-_FAN_IN], level + 1]
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A stored batch in a MemTable's schema: metadata dropped, columns added later all null,
+    columns removed since left out, types promoted since cast."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    present = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = [_stored_column(present.get(field.name), field, batch.num_rows) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _stored_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
+    if column is None:
+        if field.equals(TOMBSTONE_FIELD):
+            return pa.repeat(pa.scalar(False), rows)
+        return pa.nulls(rows, field.type)
+    return column if column.type == field.type else pc.cast(column, field.type)

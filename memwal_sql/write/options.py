@@ -1,0 +1,57 @@
+"""What a writer may be told: specification 2, "Writer Configuration"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from memwal_sql.errors import InvalidCallError
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """Switches and thresholds of a writer. Bytes are bytes in memory, times are seconds.
+
+    Attributes:
+        durable: an upsert or delete returns when its rows are in the WAL. False: it returns when
+            they are buffered, and a crash may lose what the thresholds below have not yet written.
+        indexed: an upsert or delete also updates the MemTable's key index before it returns.
+            False: the first read, the flush or `close` does.
+        wal_flush_bytes: buffered writes go to the WAL when they reach this size. One WAL entry
+            takes no further write beyond it, also of durable ones that share an entry.
+        wal_flush_writes: buffered writes go to the WAL when there are this many of them.
+        wal_flush_interval_s: buffered writes go to the WAL after this time at the latest.
+        memtable_rows: a MemTable of this many rows is flushed. It is also the most rows that one
+            call writes to one region atomically; native Lance opens no larger unflushed MemTable.
+        memtable_bytes: a MemTable of this size is flushed, and bounds one atomic write too.
+        memtable_age_s: a MemTable is flushed this long after its first row; None: never for age.
+        max_unflushed_bytes: the MemTables of all regions together; beyond it writes wait.
+        back_pressure_timeout_s: how long a write waits for room before BackPressureError.
+        parallel_flushes: MemTables written to storage at the same time.
+        flush_attempts: how often a MemTable's flush is tried, each time into a new folder.
+    """
+
+    durable: bool = True
+    indexed: bool = True
+    wal_flush_bytes: int = 8 * _MIB
+    wal_flush_writes: int = 1_000
+    wal_flush_interval_s: float = 0.1
+    memtable_rows: int = 100_000
+    memtable_bytes: int = 256 * _MIB
+    memtable_age_s: float | None = None
+    max_unflushed_bytes: int = 1024 * _MIB
+    back_pressure_timeout_s: float = 60.0
+    parallel_flushes: int = 2
+    flush_attempts: int = 4
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("durable", "indexed"):
+                if not isinstance(value, bool):
+                    raise InvalidCallError(f"{field.name}={value!r} must be True or False")
+            elif field.name == "memtable_age_s" and value is None:
+                continue
+            elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise InvalidCallError(f"{field.name}={value!r} must be a number above 0")

@@ -1,0 +1,145 @@
+"""Finding or creating a region and becoming its writer (protocol rules 4 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+import pyarrow as pa
+
+from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.generation import write_generation
+from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region_values import encode_values
+from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.flusher import RegionFlusher
+from memwal_sql.write.lease import claim
+from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.router import RegionValues
+from memwal_sql.write.wal_writer import WalWriter
+from planner.model import TableInfo
+from planner.region_id import region_id
+from planner.region_name import region_name
+from planner.region_spec import MANUAL_SPEC_ID, RegionSpec
+from planner.region_values import type_of
+
+FindRegion = Callable[[int, Mapping[str, object]], RegionManifest | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionOpener:
+    """Opens writers of a table's regions; what they share is given here.
+
+    `find` looks a region up by spec id and values among those that exist; `executor` runs flushes.
+    """
+
+    context: TableContext
+    info: TableInfo
+    field_ids: Mapping[str, int]
+    spec: RegionSpec | None
+    find: FindRegion
+    options: WriterOptions
+    budget: MemoryBudget
+    executor: Executor
+    wake: Callable[[], None]
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+
+    def open(self, values: RegionValues) -> RegionWriter:
+        """Claim the region with these values, creating it when there is none."""
+        assert self.spec is not None
+        spec_id = self.spec.spec_id
+        found = self.find(spec_id, values)
+        if found is not None:
+            return self._claim(found, values)
+        types = {field.field_id: type_of(field.result_type) for field in self.spec.fields}
+        wanted = RegionManifest(
+            region_id=region_id(self.context.incarnation, spec_id, values),
+            region_spec_id=spec_id,
+            region_values=encode_values(values, types),
+        )
+        return self._claim(self._find_or_create(wanted), values)
+
+    def open_manual(self, name: str) -> RegionWriter:
+        """Claim the region of this name or UUID, creating it when there is none."""
+        try:
+            wanted = UUID(name)
+        except ValueError:
+            if not name:
+                raise InvalidCallError("region='' is no name: give a name or a UUID") from None
+            wanted = region_id(self.context.incarnation, MANUAL_SPEC_ID, {"name": name})
+        manifest = RegionManifest(region_id=wanted, region_spec_id=MANUAL_SPEC_ID)
+        return self._claim(self._find_or_create(manifest), None)
+
+    def _find_or_create(self, wanted: RegionManifest) -> RegionManifest:
+        manifests = RegionManifests(self.context.store, wanted.region_id)
+        try:
+            found = manifests.latest()
+        except NotFoundError:
+            found = manifests.create(wanted)
+        spec_id, values = found.region_spec_id, dict(found.region_values or {})
+        if (spec_id, values) != (wanted.region_spec_id, dict(wanted.region_values or {})):
+            raise RepairError(
+                f"region {wanted.region_id} should belong to spec {wanted.region_spec_id} with "
+                f"values {wanted.region_values}, its manifest says spec {spec_id} and {values}"
+            )
+        return found
+
+    def _claim(self, manifest: RegionManifest, values: RegionValues | None) -> RegionWriter:
+        region = manifest.region_id
+        manifests = RegionManifests(self.context.store, region)
+        wal = Wal(self.context.store, region)
+        info = self.info
+        make = partial(_memtable, region_name(region, values), info.schema, info.primary_key)
+        won = claim(manifests, wal, make)
+        return RegionWriter(
+            lease=won.lease,
+            replayed=won.memtables,
+            make_memtable=make,
+            wal=WalWriter(
+                wal,
+                region,
+                won.lease.epoch,
+                won.next_position,
+                entry_schema(info.schema, self.field_ids),
+            ),
+            make_flusher=lambda writer: RegionFlusher(
+                lease=won.lease,
+                manifests=manifests,
+                write=self._write_generation,
+                executor=self.executor,
+                attempts=self.options.flush_attempts,
+                committed=writer.flushed,
+                failed=writer.flush_failed,
+                sleep=self.sleep,
+            ),
+            options=self.options,
+            budget=self.budget,
+            wake=self.wake,
+            clock=self.clock,
+        )
+
+    def _write_generation(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
+        return write_generation(
+            self.context.uri,
+            self.context.storage_options,
+            region,
+            generation,
+            rows,
+            self.info.primary_key,
+            self.field_ids,
+        )
+
+
+def _memtable(
+    name: str, schema: pa.Schema, primary_key: tuple[str, ...], generation: int
+) -> MemTable:
+    return MemTable(name, generation, schema, primary_key)

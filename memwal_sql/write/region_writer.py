@@ -1,0 +1,467 @@
+"""The writer of one region: group commit into the WAL, MemTables, sealing.
+
+Specification 2, "Write Operations" and "WAL Flush"; protocol rules 5 and 6.
+
+State, all under one lock:
+
+* `_pending`: writes not yet in the WAL, in order. A durable write gets its MemTable when its entry
+  is written, a buffered one when it is made; so the order in MemTables is always that of the WAL.
+* `_open`: the unflushed generations, ascending; the last one is active, the others are sealed.
+* `_committing`: one thread writes an entry for everybody who waits; the others wait for it, and one
+  of them goes on with what has gathered meanwhile. No thread is woken on the way of a lone writer.
+* `_failure`: set once; from then on nothing is acknowledged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from threading import Condition
+from uuid import UUID
+
+import pyarrow as pa
+
+from exec_nodes.memtable_source import MemTableSource
+from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
+from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.flusher import RegionFlusher
+from memwal_sql.write.lease import Lease
+from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.write.wal_writer import WalWriter
+
+
+@dataclass(slots=True, eq=False)
+class _Generation:
+    """An unflushed MemTable. `unlanded` writes of it are pending or being written."""
+
+    memtable: MemTable
+    last_position: int = 0
+    unlanded: int = 0
+    born: float = 0.0
+    sealed: bool = False
+    submitted: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    ticket: int
+    batch: pa.RecordBatch
+    keys: list[Hashable] | None
+    generation: _Generation | None
+    since: float
+    position: int = 0
+    error: MemWalError | None = None
+
+
+class RegionWriter:
+    """Writes one region under a lease. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        *,
+        lease: Lease,
+        replayed: tuple[ReplayedMemTable, ...],
+        make_memtable: MakeMemTable,
+        wal: WalWriter,
+        make_flusher: Callable[[RegionWriter], RegionFlusher],
+        options: WriterOptions,
+        budget: MemoryBudget,
+        wake: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lease = lease
+        self._make_memtable = make_memtable
+        self._wal = wal
+        self._options = options
+        self._budget = budget
+        self._wake = wake
+        self._clock = clock
+        self._changed = Condition()
+        self._pending: deque[_Write] = deque()
+        self._pending_bytes = 0
+        self._tickets = 0
+        self._landed = 0
+        self._committing = False
+        self._closed = False
+        self._commits = 0
+        self._failure: MemWalError | None = None
+        self._flush_failure: MemWalError | None = None
+        self._lost_rows = 0
+        self._reported = False
+        self._open: list[_Generation] = [
+            _Generation(one.memtable, one.last_position, born=clock()) for one in replayed
+        ]
+        budget.add(sum(one.memtable.bytes for one in replayed))
+        self._flusher = make_flusher(self)
+        if not self._open:
+            first = make_memtable(lease.manifest.current_generation)
+            self._open.append(_Generation(first, born=clock()))
+        for older in self._open[:-1]:
+            older.sealed = True
+        with self._changed:
+            self._seal_if_full()
+            self._submit_sealed()
+
+    @property
+    def region_id(self) -> UUID:
+        """The region."""
+        return self._lease.region_id
+
+    @property
+    def epoch(self) -> int:
+        """The writer epoch of the claim."""
+        return self._lease.epoch
+
+    @property
+    def sealed_bytes(self) -> int:
+        """Memory of MemTables that are being flushed."""
+        with self._changed:
+            return sum(one.memtable.bytes for one in self._open[:-1])
+
+    @property
+    def active_bytes(self) -> int:
+        """Memory of the MemTable that takes new rows."""
+        with self._changed:
+            return self._open[-1].memtable.bytes
+
+    def append(self, batch: pa.RecordBatch) -> int:
+        """Write rows that have the MemTable's schema, in order; empty batches do nothing.
+
+        Durable: returns the position of the (last) WAL entry once it has landed. Buffered: returns
+        0 at once. A batch within `memtable_rows` and `memtable_bytes` is written whole or not at
+        all. Raises FencedError, WriterFailedError or CorruptFileError; from the first of them on
+        the writer takes nothing more.
+        """
+        if batch.num_rows == 0:
+            self.check_usable()
+            return 0
+        options = self._options
+        pieces = _pieces(batch, options)
+        keys: list[list[Hashable] | None] = [None] * len(pieces)
+        if options.indexed:
+            # Outside the lock: other threads may be waiting for a disk meanwhile.
+            memtable = self._open[-1].memtable
+            keys = [memtable.keys_of(piece) for piece in pieces]
+        with self._changed:
+            self._check_usable()
+            writes = [self._enqueue(*one) for one in zip(pieces, keys, strict=True)]
+            full = (
+                self._pending_bytes >= options.wal_flush_bytes
+                or len(self._pending) >= options.wal_flush_writes
+            )
+        if options.durable:
+            self._land(writes[-1].ticket, writes)
+            return writes[-1].position
+        if full:
+            self._wake()
+        return 0
+
+    def flush_wal(self) -> None:
+        """Return when every write made so far is in the WAL."""
+        with self._changed:
+            if self._failure is not None:
+                raise self._error_of([])
+            ticket = self._tickets
+        self._land(ticket, [])
+
+    def seal(self) -> None:
+        """Let the active MemTable be flushed in the background, if it has rows."""
+        with self._changed:
+            self._check_usable()
+            self._seal()
+
+    def wait_flushed(self) -> None:
+        """Return when every MemTable sealed so far is committed as a generation."""
+        with self._changed:
+            newest = self._open[-1].memtable.generation
+            self._changed.wait_for(
+                lambda: (
+                    self._open[0].memtable.generation >= newest
+                    or self._failure is not None
+                    or self._flush_failure is not None
+                )
+            )
+            if self._open[0].memtable.generation < newest:
+                self._check_usable()
+
+    def memtables(self) -> tuple[MemTableSource, ...]:
+        """The rows that are not flushed, ascending by generation.
+
+        In a durable writer these rows are all in the WAL, and an entry on its way is waited for:
+        a reader of another process may already have seen it. Raises once the writer is fenced,
+        failed or closed: what it holds may then be older or other than what the region has.
+        """
+        with self._changed:
+            if self._options.durable and self._committing:
+                seen = self._commits
+                self._changed.wait_for(lambda: self._commits != seen)
+            if self._failure is not None:
+                raise _again(self._failure)
+            if self._closed:
+                raise ReopenError(f"the writer of region {self.region_id} is closed")
+            unflushed = [one.memtable for one in self._open]
+        return tuple(memtable.snapshot() for memtable in unflushed)
+
+    def tick(self) -> None:
+        """Do what time and size thresholds ask for; called now and then by one thread."""
+        options, now = self._options, self._clock()
+        with self._changed:
+            if self._failure is not None:
+                return
+            oldest = self._pending[0].since if self._pending else now
+            due = bool(self._pending) and (
+                now - oldest >= options.wal_flush_interval_s
+                or self._pending_bytes >= options.wal_flush_bytes
+                or len(self._pending) >= options.wal_flush_writes
+            )
+        if due and not options.durable:
+            self.flush_wal()
+        if options.memtable_age_s is not None:
+            with self._changed:
+                if now - self._open[-1].born >= options.memtable_age_s:
+                    self._seal()
+
+    def check_usable(self) -> None:
+        """Raise what stopped the writer, if something did."""
+        with self._changed:
+            self._check_usable()
+
+    def close(self) -> None:
+        """Put what is buffered into the WAL and take no more writes.
+
+        Raises what kept buffered rows from the WAL, or a failure that no call has reported yet.
+        """
+        with self._changed:
+            if self._closed:
+                return
+        try:
+            if self._failure is None:
+                self.flush_wal()
+        finally:
+            with self._changed:
+                self._closed = True
+                self._budget.release(sum(one.memtable.bytes for one in self._open))
+        with self._changed:
+            if self._failure is not None and (self._lost_rows or not self._reported):
+                raise self._error_of([])
+
+    def check_flushes(self) -> None:
+        """Raise the failure of a flush that no call has reported yet; for closing."""
+        with self._changed:
+            if self._flush_failure is not None and not self._reported:
+                self._check_usable()
+
+    # What the flusher reports.
+
+    def flushed(self, memtable: MemTable) -> None:
+        """A generation is committed: readers find it in storage from now on."""
+        with self._changed:
+            self._open = [one for one in self._open if one.memtable is not memtable]
+            if not self._closed:
+                self._budget.release(memtable.bytes)
+            self._changed.notify_all()
+
+    def flush_failed(self, error: ReopenError) -> None:
+        """A generation can't be flushed, or the lease is lost."""
+        with self._changed:
+            if isinstance(error, WriterFailedError):
+                self._flush_failure = error
+            else:
+                self._fail(error)
+            self._changed.notify_all()
+
+    # Below, the caller holds the lock.
+
+    def _check_usable(self) -> None:
+        failure = self._failure or self._flush_failure
+        if failure is not None:
+            self._reported = True
+            raise _again(failure)
+        if self._closed:
+            raise ReopenError(f"the writer of region {self.region_id} is closed; open a new one")
+
+    def _enqueue(self, batch: pa.RecordBatch, keys: list[Hashable] | None) -> _Write:
+        self._tickets += 1
+        write = _Write(self._tickets, batch, keys, None, self._clock())
+        if not self._options.durable:
+            write.generation = generation = self._room_for(batch.num_rows)
+            generation.unlanded += 1
+            self._insert(generation, write)
+            self._seal_if_full()
+        self._pending.append(write)
+        self._pending_bytes += batch.nbytes
+        return write
+
+    def _room_for(self, rows: int) -> _Generation:
+        active = self._open[-1]
+        if active.memtable.rows and active.memtable.rows + rows > self._options.memtable_rows:
+            self._seal()
+        return self._open[-1]
+
+    def _insert(self, generation: _Generation, write: _Write) -> None:
+        memtable = generation.memtable
+        before = memtable.bytes
+        if memtable.rows == 0:
+            generation.born = self._clock()
+        memtable.append(write.batch, write.keys, indexed=self._options.indexed)
+        self._budget.add(memtable.bytes - before)
+
+    def _take_group(self) -> list[_Write]:
+        """The writes that the next entry holds: all of one generation (protocol rule 6)."""
+        options, first = self._options, self._pending[0]
+        generation = first.generation or self._room_for(first.batch.num_rows)
+        room = options.memtable_rows - (0 if first.generation else generation.memtable.rows)
+        group: list[_Write] = []
+        size = 0
+        while self._pending:
+            write = self._pending[0]
+            room -= write.batch.num_rows
+            size += write.batch.nbytes
+            if group and (
+                size > options.wal_flush_bytes
+                or (room < 0 if write.generation is None else write.generation is not generation)
+            ):
+                break
+            group.append(self._pending.popleft())
+            self._pending_bytes -= write.batch.nbytes
+            if write.generation is None:
+                write.generation = generation
+                generation.unlanded += 1
+        return group
+
+    def _landed_at(self, position: int, group: list[_Write]) -> None:
+        generation = group[0].generation
+        assert generation is not None
+        for write in group:
+            write.position = position
+            if self._options.durable:
+                self._insert(generation, write)
+        generation.unlanded -= len(group)
+        generation.last_position = position
+        self._landed = group[-1].ticket
+        self._seal_if_full()
+        self._submit_sealed()
+
+    def _seal_if_full(self) -> None:
+        memtable = self._open[-1].memtable
+        if (
+            memtable.rows >= self._options.memtable_rows
+            or memtable.bytes >= self._options.memtable_bytes
+        ):
+            self._seal()
+
+    def _seal(self) -> None:
+        active = self._open[-1]
+        if active.memtable.rows == 0 and active.unlanded == 0:
+            return
+        active.sealed = True
+        following = self._make_memtable(active.memtable.generation + 1)
+        self._open = [*self._open, _Generation(following, born=self._clock())]
+        self._submit_sealed()
+
+    def _submit_sealed(self) -> None:
+        # In order, and only when all entries have landed: the commit moves the replay position
+        # behind the last of them (protocol rule 7).
+        for one in self._open:
+            if not one.sealed or one.unlanded:
+                return
+            if not one.submitted:
+                one.submitted = True
+                self._flusher.submit(one.memtable, one.last_position)
+
+    def _fail(self, error: MemWalError) -> None:
+        if self._failure is None:
+            self._failure = error
+            if not self._options.durable:
+                self._lost_rows = sum(write.batch.num_rows for write in self._pending)
+            self._pending.clear()
+            self._pending_bytes = 0
+
+    # Group commit, without the lock.
+
+    def _land(self, ticket: int, writes: list[_Write]) -> None:
+        """Return when all writes up to `ticket` have landed; raise when they can't any more.
+
+        An entry on its way is always waited for, also by a writer that was fenced meanwhile: it
+        may have landed before the fence, and then it counts.
+        """
+        while True:
+            with self._changed:
+                while self._committing and self._landed < ticket:
+                    self._changed.wait()
+                if self._landed >= ticket:
+                    return
+                if self._failure is not None:
+                    raise self._error_of(writes)
+                self._committing = True
+                group = self._take_group()
+            self._commit(group)
+
+    def _commit(self, group: list[_Write]) -> None:
+        generation = group[0].generation
+        assert generation is not None
+        batches = [write.batch for write in group]
+        try:
+            batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+            position = self._wal.append(batch, generation.memtable.generation)
+        except BaseException as error:
+            with self._changed:
+                self._commit_failed(group, error)
+                self._end_commit()
+            if not isinstance(error, MemWalError):
+                raise
+            return
+        with self._changed:
+            self._landed_at(position, group)
+            self._end_commit()
+
+    def _end_commit(self) -> None:
+        self._committing = False
+        self._commits += 1
+        self._changed.notify_all()
+
+    def _commit_failed(self, group: list[_Write], error: BaseException) -> None:
+        if not isinstance(error, MemWalError):
+            error = WriterFailedError(
+                f"region {self.region_id}: writing a WAL entry was interrupted, it is unknown "
+                f"whether its rows were written: {error!r}"
+            )
+        for write in group:
+            write.error = error
+        self._fail(error)
+
+    def _error_of(self, writes: list[_Write]) -> MemWalError:
+        assert self._failure is not None
+        own = next((write.error for write in writes if write.error is not None), None)
+        landed = [write.position for write in writes if write.position]
+        error = _again(own or self._failure)
+        if landed:
+            error.add_note(f"the first rows of this call are in the WAL, at positions {landed}")
+        elif own is None and writes:
+            error.add_note("nothing of this call was written")
+        elif not writes and self._lost_rows:
+            error.add_note(f"{self._lost_rows} buffered rows were not written")
+        self._reported = True
+        return error
+
+
+def _again(error: MemWalError) -> MemWalError:
+    """The same error for another caller, with a traceback of its own."""
+    same = type(error)(*error.args)
+    same.__cause__ = error
+    return same
+
+
+def _pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[pa.RecordBatch]:
+    """The batch in slices that fit into a MemTable each."""
+    parts = max(
+        -(-batch.num_rows // options.memtable_rows), -(-batch.nbytes // options.memtable_bytes)
+    )
+    if parts <= 1:
+        return [batch]
+    rows = -(-batch.num_rows // min(parts, batch.num_rows))
+    return [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]

@@ -1,0 +1,122 @@
+"""Rebuilding MemTables from the WAL (specification 1, "WAL Replay"; protocol rules 6 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from memwal_sql.errors import CorruptFileError, TornEntryError
+from memwal_sql.storage.wal import Wal, WalEntry
+from memwal_sql.write.memtable import MemTable, conform
+
+_READ_AHEAD = 16
+
+MakeMemTable = Callable[[int], MemTable]
+
+
+@dataclass(slots=True)
+class ReplayedMemTable:
+    """A MemTable as its writer left it, and the position of its last WAL entry."""
+
+    memtable: MemTable
+    last_position: int
+
+
+class Replay:
+    """Takes entries in the order of their positions and checks that they make sense.
+
+    `memtables` ascend by generation. What `torn` returns are positions of entries that were cut
+    off while they were written, that no fence has recorded as skipped, and above which no row was
+    written: the claimer may skip them if it records that in a fence.
+    """
+
+    def __init__(self, wal: Wal, current_generation: int, make: MakeMemTable) -> None:
+        self.memtables: list[ReplayedMemTable] = []
+        self._wal = wal
+        self._current_generation = current_generation
+        self._make = make
+        self._fence_epoch = 0
+        self._torn: dict[int, TornEntryError] = {}
+
+    def torn(self, acknowledged: int) -> tuple[int, ...]:
+        """Positions to be recorded as skipped.
+
+        Raises TornEntryError when one is not above `acknowledged`, the last position that is
+        known to have been complete.
+        """
+        for position, error in self._torn.items():
+            if position <= acknowledged:
+                raise error
+        return tuple(self._torn)
+
+    def add(self, position: int, entry: WalEntry | TornEntryError) -> None:
+        """Take the entry at `position`. Raises CorruptFileError naming the file."""
+        if isinstance(entry, TornEntryError):
+            self._torn[position] = entry
+        elif entry.generation is None or entry.batch is None:
+            self._fence_epoch = max(self._fence_epoch, entry.writer_epoch)
+            for skipped in entry.skipped:
+                self._torn.pop(skipped, None)
+        else:
+            self._add_rows(entry, self._memtable_of(entry.position, entry.generation))
+
+    def _add_rows(self, entry: WalEntry, into: ReplayedMemTable) -> None:
+        if self._torn:
+            # Whoever wrote these rows had been told that the torn entry was complete.
+            raise next(iter(self._torn.values()))
+        if entry.writer_epoch < self._fence_epoch:
+            raise CorruptFileError(
+                f"{self._wal.path(entry.position)} was written by epoch {entry.writer_epoch} "
+                f"above the fence of epoch {self._fence_epoch}"
+            )
+        into.memtable.append(conform(entry.batch, into.memtable.schema))
+        into.last_position = entry.position
+
+    def _memtable_of(self, position: int, generation: int) -> ReplayedMemTable:
+        newest = self.memtables[-1].memtable.generation if self.memtables else None
+        if newest is not None and generation <= newest:
+            # Native code starts again at the manifest's generation after a replay.
+            return self.memtables[-1]
+        expected = self._current_generation if newest is None else newest + 1
+        if generation > expected:
+            raise CorruptFileError(
+                f"{self._wal.path(position)} belongs to generation {generation}, "
+                f"but no entry before it to generation {expected}"
+            )
+        self.memtables.append(ReplayedMemTable(self._make(expected), position))
+        return self.memtables[-1]
+
+
+def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMemTable) -> Replay:
+    """The entries from `first` up to `end`, exclusive; all of them must be there."""
+    result = Replay(wal, current_generation, make)
+    for position, entry in read_ahead(wal, first, end):
+        if entry is None:
+            raise CorruptFileError(
+                f"{wal.path(position)} is missing, but later WAL entries are there"
+            )
+        result.add(position, entry)
+    return result
+
+
+def read_ahead(
+    wal: Wal, first: int, end: int
+) -> Iterator[tuple[int, WalEntry | TornEntryError | None]]:
+    """Each position from `first` up to `end`, exclusive, with its entry; None: nothing is there."""
+
+    """What is at each position from `first` up to `end`, exclusive; several are read at once."""
+
+    def read(position: int) -> WalEntry | TornEntryError | None:
+        try:
+            return wal.read(position)
+        except TornEntryError as error:
+            return error
+
+    if end - first < 2:
+        yield from ((position, read(position)) for position in range(first, end))
+        return
+    with ThreadPoolExecutor(_READ_AHEAD) as pool:
+        for start in range(first, end, _READ_AHEAD):
+            positions = range(start, min(end, start + _READ_AHEAD))
+            yield from zip(positions, pool.map(read, positions), strict=True)

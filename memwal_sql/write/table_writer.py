@@ -1,0 +1,331 @@
+"""The writer that users hold: it takes rows of any region and keeps one region writer for each.
+
+Regions are claimed when the first row for them comes, and created on demand (protocol rule 11).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError
+from memwal_sql.read.context import TableContext
+from memwal_sql.write import live
+from memwal_sql.write.background import Background
+from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.normalise import Normaliser
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_opener import FindRegion, RegionOpener
+from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.router import RegionValues, route
+from planner.model import TableInfo
+from planner.region_spec import RegionSpec
+from planner.region_values import RegionValue
+
+_PARALLEL_REGIONS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What became of a call.
+
+    Attributes:
+        rows: rows written, tombstones for deletes.
+        reached: `"durable"`: in the WAL, every reader sees it. `"visible"`: readers of this process
+            see it, a crash may lose it. `"buffered"`: taken, to be indexed and written later.
+        positions: by region, the WAL position of its last entry; empty for buffered writes.
+    """
+
+    rows: int
+    reached: str
+    positions: Mapping[UUID, int] = field(default_factory=dict)
+
+
+class TableWriter:
+    """Writes rows of one table. A context manager, safe to use from several threads.
+
+    Within a region a call is written whole or not at all, up to the size of a MemTable; of a call
+    for several regions, each region is written on its own, and an error says which ones were.
+    Calls of one thread take effect in their order.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: TableContext,
+        info: TableInfo,
+        field_ids: Mapping[str, int],
+        region_of: FindRegion,
+        region: str | None = None,
+        options: WriterOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """
+        Args:
+            field_ids: Lance's field id of every top-level column.
+            region_of: the manifest of the region with this spec id and these values, if there is
+                one; asked before a region is created.
+            region: the name or UUID of the one region to write, for manual regions.
+        """
+        options = options or WriterOptions()
+        self._context = context
+        self._options = options
+        self._spec = active_spec(info)
+        if region is None and self._spec is None:
+            raise InvalidCallError(
+                "the regions of this table are given by hand: name the one to write, "
+                'as in table.writer(region="orders-eu")'
+            )
+        if region is not None and self._spec is not None:
+            raise InvalidCallError(
+                f"region={region!r} can't be chosen: region spec {self._spec.spec_id} of the table "
+                "decides it from the row"
+            )
+        self._normaliser = Normaliser(info.schema, info.primary_key)
+        self._budget = MemoryBudget(
+            options.max_unflushed_bytes, options.back_pressure_timeout_s, clock
+        )
+        self._flushes = ThreadPoolExecutor(options.parallel_flushes, "memwal-flush")
+        self._regions_pool = ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-region")
+        self._opener = RegionOpener(
+            context=context,
+            info=info,
+            field_ids=field_ids,
+            spec=self._spec,
+            find=region_of,
+            options=options,
+            budget=self._budget,
+            executor=self._flushes,
+            wake=self._wake,
+            clock=clock,
+            sleep=sleep,
+        )
+        self._manual = region
+        self._writers: dict[tuple[RegionValue, ...], RegionWriter] = {}
+        self._open_lock = Lock()
+        self._close_lock = Lock()
+        self._closed = False
+        self.pid = os.getpid()
+        self.uri = live.canonical(context.uri)
+        self._background = self._start_background()
+        live.register_table(self)
+
+    @property
+    def routes(self) -> bool:
+        """Whether rows of every region can be written."""
+        return self._manual is None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the writer is open and none of its regions is lost."""
+        if self._closed:
+            return False
+        try:
+            for writer in list(self._writers.values()):
+                writer.check_usable()
+        except MemWalError:
+            return False
+        return True
+
+    def upsert(self, data: Any) -> WriteResult:
+        """Insert rows, or replace those with the same primary key; of equal keys the last wins.
+
+        Args:
+            data: anything Arrow, a pandas or polars frame, a dict of columns or a list of dicts.
+                Nullable columns may be missing: they become null.
+
+        Raises InvalidCallError before anything is written when the rows don't fit,
+        BackPressureError when nothing was written for lack of room, and FencedError or
+        WriterFailedError when the writer is finished: open a new one.
+        """
+        self._check_open()
+        return self._write(self._normaliser.upserts(data))
+
+    def delete(self, keys: Any) -> WriteResult:
+        """Delete the rows with these primary keys, whether they exist or not.
+
+        `keys` are values, tuples for a composite key, or anything Arrow that has the primary key
+        columns. Raises what `upsert` raises.
+        """
+        self._check_open()
+        return self._write(self._normaliser.tombstones(keys))
+
+    def flush(self) -> None:
+        """Turn every MemTable into a flushed generation; returns when all are committed."""
+        self._check_open()
+        writers = list(self._writers.values())
+        for writer in writers:
+            writer.seal()
+            writer.flush_wal()
+        for writer in writers:
+            writer.wait_flushed()
+
+    def close(self) -> None:
+        """Write what is buffered to the WAL and let go of the regions.
+
+        MemTables are not flushed: the next writer replays them. Raises what kept an accepted row
+        from being written; the writer is closed all the same.
+        """
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+        live.unregister_table(self)
+        if self.pid != os.getpid():
+            return  # the parent's threads are not here, nor is the region ours
+        if self._background is not None:
+            self._background.stop()
+        writers = list(self._writers.values())
+        errors: list[Exception] = []
+        for close in (RegionWriter.close, RegionWriter.check_flushes):
+            for writer in writers:
+                try:
+                    close(writer)
+                except Exception as error:
+                    errors.append(error)
+            # Between the two: flushes that are under way end, and may fail.
+            self._flushes.shutdown()
+        self._regions_pool.shutdown()
+        for writer in writers:
+            live.unregister(self._context.uri, writer)
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        try:
+            self.close()
+        except Exception as closing:
+            if error is None:
+                raise
+            error.add_note(f"closing the writer failed too: {closing}")
+
+    def _write(self, batch: pa.RecordBatch) -> WriteResult:
+        if batch.num_rows == 0:
+            return WriteResult(0, self._reached)
+        self._budget.wait_for_room(batch.nbytes, self._relieve)
+        if self._spec is None:
+            work = [(self._writer(()), batch)]
+        else:
+            routed = list(route(batch, self._spec))
+            self._open_missing([values for values, _ in routed])
+            work = [(self._writer(tuple(values.values())), rows) for values, rows in routed]
+        positions = self._append(work)
+        durable = self._options.durable
+        return WriteResult(batch.num_rows, self._reached, positions if durable else {})
+
+    @property
+    def _reached(self) -> str:
+        if self._options.durable:
+            return "durable"
+        return "visible" if self._options.indexed else "buffered"
+
+    def _append(self, work: list[tuple[RegionWriter, pa.RecordBatch]]) -> dict[UUID, int]:
+        if len(work) == 1 or not self._options.durable:
+            # One region, or nothing to wait for.
+            return {writer.region_id: writer.append(rows) for writer, rows in work}
+        appends = [(w, self._regions_pool.submit(w.append, rows)) for w, rows in work]
+        positions: dict[UUID, int] = {}
+        errors: list[BaseException] = []
+        for writer, future in appends:
+            error = future.exception()
+            if error is None:
+                positions[writer.region_id] = future.result()
+            else:
+                errors.append(error)
+        if errors:
+            if positions:
+                errors[0].add_note(
+                    f"the rows of this call for the regions {[str(r) for r in positions]} "
+                    "are written"
+                )
+            raise errors[0]
+        return positions
+
+    def _writer(self, values: tuple[RegionValue, ...]) -> RegionWriter:
+        writer = self._writers.get(values)
+        if writer is None:
+            assert self._manual is not None
+            with self._open_lock:
+                self._check_open()
+                writer = self._writers.get(values)
+                if writer is None:
+                    writer = self._opener.open_manual(self._manual)
+                    self._adopt(values, writer)
+        return writer
+
+    def _open_missing(self, wanted: list[RegionValues]) -> None:
+        if all(tuple(values.values()) in self._writers for values in wanted):
+            return
+        with self._open_lock:
+            self._check_open()
+            missing = [v for v in wanted if tuple(v.values()) not in self._writers]
+            opening = [(v, self._regions_pool.submit(self._opener.open, v)) for v in missing]
+            errors = []
+            for values, future in opening:
+                if (error := future.exception()) is not None:
+                    errors.append(error)
+                else:
+                    self._adopt(tuple(values.values()), future.result())
+            if errors:
+                raise errors[0]
+
+    def _adopt(self, values: tuple[RegionValue, ...], writer: RegionWriter) -> None:
+        self._writers[values] = writer
+        live.register(self._context.uri, writer)
+
+    def _relieve(self) -> None:
+        """Get something flushed: the largest active MemTable, unless a flush is under way."""
+        writers = list(self._writers.values())
+        for writer in writers:
+            writer.check_usable()
+        if writers and not any(writer.sealed_bytes for writer in writers):
+            largest = max(writers, key=lambda writer: writer.active_bytes)
+            largest.seal()
+            largest.flush_wal()
+
+    def _start_background(self) -> Background | None:
+        options = self._options
+        intervals = [] if options.durable else [options.wal_flush_interval_s]
+        if options.memtable_age_s is not None:
+            intervals.append(options.memtable_age_s / 4)
+        return Background(self._tick, min(intervals)) if intervals else None
+
+    def _tick(self) -> None:
+        for writer in list(self._writers.values()):
+            # What goes wrong has stopped the region's writer, and its next call says so.
+            with suppress(MemWalError):
+                writer.tick()
+
+    def _wake(self) -> None:
+        if self._background is not None:
+            self._background.wake()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ReopenError("this writer is closed; open a new one with table.writer()")
+        if self.pid != os.getpid():
+            raise ReopenError(
+                f"this writer was opened by process {self.pid} and does not survive a fork: open "
+                f"a new one in process {os.getpid()}"
+            )
+
+
+def active_spec(info: TableInfo) -> RegionSpec | None:
+    """The spec that rows are routed by: the newest; None where regions are given by hand."""
+    specs = [spec for spec in info.region_specs if not spec.is_manual]
+    return max(specs, key=lambda spec: spec.spec_id) if specs else None

@@ -1,0 +1,72 @@
+"""Appending to the WAL of a claimed region (protocol rule 5)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pyarrow as pa
+
+from memwal_sql.errors import (
+    CorruptFileError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    WriterFailedError,
+)
+from memwal_sql.storage.wal import Wal, encode_entry
+from memwal_sql.write.lease import fenced
+
+
+class WalWriter:
+    """One append at a time, in order; the caller sees to that.
+
+    After an error the object must not be used again: the next position may be taken.
+    """
+
+    def __init__(
+        self, wal: Wal, region_id: UUID, epoch: int, next_position: int, schema: pa.Schema
+    ) -> None:
+        self._wal = wal
+        self._region_id = region_id
+        self._epoch = epoch
+        self._next = next_position
+        self._schema = schema
+
+    @property
+    def last_position(self) -> int:
+        """The highest position known to be taken."""
+        return self._next - 1
+
+    def append(self, batch: pa.RecordBatch, generation: int) -> int:
+        """Make the rows of `batch` durable and return the position of their entry.
+
+        Raises FencedError (nothing was written), WriterFailedError (the message says whether the
+        rows may have been written) and CorruptFileError.
+        """
+        stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+        data = encode_entry(stored, writer_epoch=self._epoch, generation=generation)
+        while True:
+            position = self._next
+            try:
+                found = self._wal.append(position, data).found
+            except OutcomeUnknownError as error:
+                raise WriterFailedError(
+                    f"region {self._region_id}: it is unknown whether {batch.num_rows} rows were "
+                    f"written at WAL position {position}; open a new writer, which settles it, "
+                    f"and read the rows back or write them again: {error}"
+                ) from error
+            except StoreUnavailableError as error:
+                raise WriterFailedError(
+                    f"region {self._region_id}: {batch.num_rows} rows were not written at WAL "
+                    f"position {position}; open a new writer once the store works: {error}"
+                ) from error
+            self._next = position + 1
+            if found is None:
+                return position
+            if found.writer_epoch > self._epoch:
+                raise fenced(self._region_id, self._epoch, found.writer_epoch)
+            if not found.is_fence or found.writer_epoch == self._epoch:
+                raise CorruptFileError(
+                    f"{self._wal.path(position)} was written by epoch {found.writer_epoch} above "
+                    f"the fence of epoch {self._epoch}"
+                )
+            # The fence of a claim that was lost to ours: it came late and means nothing.
