@@ -1,0 +1,1 @@
+"""Writer processes killed with SIGKILL, and what a whole table holds afterwards."""

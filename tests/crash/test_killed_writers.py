@@ -1,0 +1,144 @@
+"""A writer process killed anywhere: every acknowledged durable row is there, and no
+unacknowledged batch is half there (issue "What must be shown"; protocol rules 3 to 9)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import lance
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import MemWalError
+from tests.crash.child import Death, write_until_death
+from tests.crash.script import KEYS, State, Write, base_rows, base_state, writes
+
+SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+COUNT = 14
+OPTIONS: dict[str, Any] = {"memtable_rows": 12}
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def context() -> Iterator[Any]:
+    """Processes that start in a few milliseconds, with everything imported."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["tests.crash.child"])
+    yield found
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table to copy: making one takes longer than killing a writer."""
+    folder = tmp_path_factory.mktemp("template") / "table"
+    lance.write_dataset(base_rows(), str(folder))
+    mw.enable(str(folder), primary_key="id")
+    return folder
+
+
+def _run(context: Any, uri: str, seed: int, death: Death) -> tuple[int, int | None]:
+    """The last acknowledged write, and the number of trapped calls if the process survived."""
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(
+        target=write_until_death, args=(uri, seed, COUNT, OPTIONS, death, theirs)
+    )
+    process.start()
+    theirs.close()
+    acknowledged, calls = 0, None
+    try:
+        while True:
+            message = ours.recv()
+            if message <= 0:
+                calls = -message
+            else:
+                acknowledged = message
+    except EOFError:
+        pass
+    process.join()
+    expected = -signal.SIGKILL if calls is None else 0
+    assert process.exitcode == expected, f"the writer failed by itself: {process.exitcode}"
+    return acknowledged, calls
+
+
+def _states(seed: int) -> list[State]:
+    """The state after every write, the first before all of them."""
+    found = [base_state()]
+    for write in writes(seed, COUNT):
+        found.append(write.apply(found[-1]))
+    return found
+
+
+def _read(table: Any) -> State:
+    rows = table.scan().read_all()
+    found = dict(zip(rows["id"].to_pylist(), rows["op"].to_pylist(), strict=True))
+    assert len(found) == rows.num_rows, "a key was returned twice"
+    got = table.get(list(range(KEYS)))
+    assert dict(zip(got["id"].to_pylist(), got["op"].to_pylist(), strict=True)) == found
+    return found
+
+
+def _examine(uri: str, seed: int, acknowledged: int) -> None:
+    """Read as a stranger, then claim, write and flush: the rows stay what they were."""
+    states = _states(seed)
+    allowed = states[acknowledged : acknowledged + 2]
+    table = mw.open_table(uri)
+    found = _read(table)
+    assert found in allowed, f"{acknowledged} writes were acknowledged: {found} not in {allowed}"
+    with table.writer(**OPTIONS) as writer:
+        last = Write(99, "upsert", (0, 1))
+        writer.upsert(last.rows())
+        expected = last.apply(found)
+        assert _read(table) == expected
+        writer.flush()
+        assert _read(table) == expected
+    assert _read(mw.open_table(uri)) == expected
+
+
+def _kill_and_examine(
+    context: Any, template: Path, folder: Path, seed: int, death: Death
+) -> int | None:
+    uri = str(folder / "table")
+    shutil.copytree(template, uri)
+    try:
+        acknowledged, calls = _run(context, uri, seed, death)
+        try:
+            _examine(uri, seed, acknowledged)
+        except (AssertionError, MemWalError) as error:
+            raise AssertionError(f"seed {seed}, {death}: {error}") from error
+    finally:
+        shutil.rmtree(uri, ignore_errors=True)
+    return calls
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("where", ["store", "lance"])
+def test_killed_at_every_call(
+    context: Any, template: Path, tmp_path: Path, where: str, when: str
+) -> None:
+    nth = 0
+    calls = None
+    while calls is None:  # a process that survives made fewer calls than this
+        nth += 1
+        calls = _kill_and_examine(context, template, tmp_path, SEED, Death(where, nth, when))
+    assert nth > 5, f"only {nth} calls to {where} were seen"
+
+
+def test_killed_during_a_lance_call(context: Any, template: Path, tmp_path: Path) -> None:
+    rng = Random(SEED)
+    for _ in range(20 * SOAK):
+        death = Death("lance", rng.randint(1, 8), "during", rng.uniform(0, 0.008))
+        _kill_and_examine(context, template, tmp_path, rng.randrange(1000), death)
+
+
+def test_killed_at_random_times(context: Any, template: Path, tmp_path: Path) -> None:
+    rng = Random(SEED + 1)
+    for _ in range(30 * SOAK):
+        death = Death("time", seconds=rng.uniform(0, 0.15))
+        _kill_and_examine(context, template, tmp_path, rng.randrange(1000), death)

@@ -1,0 +1,1 @@
+"""Random histories of a table, compared with the oracle after every step."""

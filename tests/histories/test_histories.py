@@ -1,0 +1,48 @@
+"""Random histories with every key type and every region spec (issue "What must be shown").
+
+`MEMWAL_SOAK=10` plays ten times as many; `MEMWAL_SEED=...` changes all of them. A failure prints
+the seed of its history and its steps; the same seed repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.histories.history import History
+from tests.model.kinds import COMBINATIONS, KeyKind, RegionKind
+
+SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+SEED = os.environ.get("MEMWAL_SEED", "1")
+AT_LEAST = 500
+PER_COMBINATION = -(-AT_LEAST // len(COMBINATIONS)) * SOAK
+STEPS = 8
+QUESTIONS = 4
+
+
+@pytest.fixture
+def fast_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: histories test meaning, not the disk."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="memwal-history-", dir=memory))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "regions"), COMBINATIONS, ids=[f"{k.name}-{r.name}" for k, r in COMBINATIONS]
+)
+def test_every_read_equals_the_oracle_after_every_step(
+    kind: KeyKind, regions: RegionKind, fast_folder: Path
+) -> None:
+    for number in range(PER_COMBINATION):
+        seed = f"{SEED}/{kind.name}/{regions.name}/{number}"
+        History(seed, kind, regions, str(fast_folder / f"table{number}")).run(STEPS, QUESTIONS)

@@ -1,0 +1,1 @@
+"""Tables that pylance's native MemWAL and ours both read and write."""

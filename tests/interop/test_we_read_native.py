@@ -1,0 +1,179 @@
+"""Tables written by native code, read and continued by us: design, rule of correctness 9."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import datafusion
+import lance
+import pyarrow as pa
+import pytest
+from lance.mem_wal import evaluate_sharding_spec
+
+import memwal_sql as mw
+from tests.interop.native import (
+    create_native,
+    folder_of,
+    native_scan,
+    native_schema,
+    native_writer,
+    wait_for_flushes,
+)
+from tests.model.merging import manifests
+
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), False), pa.field("v", pa.float64()), pa.field("s", pa.string())]
+)
+NATIVE = native_schema(SCHEMA, ["id"])
+Rows = dict[int, tuple[float | None, str | None]]
+
+
+def _table(rows: list[tuple[int, float | None, str | None]]) -> pa.Table:
+    ids, values, texts = zip(*rows, strict=True)
+    return pa.table({"id": ids, "v": values, "s": texts}, schema=NATIVE)
+
+
+def _keys(*ids: int) -> pa.Table:
+    return pa.table({"id": ids}, schema=pa.schema([NATIVE.field("id")]))
+
+
+def _rows(table: pa.Table) -> Rows:
+    columns = [table.column(name).to_pylist() for name in ("id", "v", "s")]
+    assert len(set(columns[0])) == len(columns[0]), "a key was returned twice"
+    return {key: (v, s) for key, v, s in zip(*columns, strict=True)}
+
+
+BASE = [(i, float(i), "base") for i in range(10)]
+MODES = {
+    "unsharded": {"unsharded": True},
+    "identity": {"identity_column": "id"},
+    "bucket": {"bucket_column": "id", "num_buckets": 4},
+    "manual": {},
+}
+
+
+def _written_natively(uri: str, mode: str) -> tuple[UUID, Rows]:
+    """Two flushed generations and an unflushed tail, all in one region."""
+    create_native(uri, _table(BASE), ["id"], **MODES[mode])
+    region_id = uuid4()
+    writer = native_writer(uri, region_id, max_memtable_rows=4)
+    writer.put(_table([(1, 1.1, "x"), (2, 2.2, "y"), (1, 1.2, "z")]))
+    writer.delete(_keys(3, 77))
+    wait_for_flushes(uri, region_id, 1)
+    writer.put(_table([(1, 1.3, None), (20, 20.0, "new"), (3, 3.3, "back"), (4, None, "null")]))
+    wait_for_flushes(uri, region_id, 2)
+    writer.delete(_keys(20))
+    writer.put(_table([(5, 5.5, "tail")]))
+    _alive.append(writer)  # dropped, it would close and flush the tail
+    rows: Rows = {i: (v, s) for i, v, s in BASE}
+    rows |= {1: (1.3, None), 2: (2.2, "y"), 3: (3.3, "back"), 4: (None, "null"), 5: (5.5, "tail")}
+    return region_id, rows
+
+
+_alive: list[object] = []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_our_reads_give_the_rows_of_the_native_writer(mode: str, tmp_path: Path) -> None:
+    uri = folder_of(tmp_path)
+    _, rows = _written_natively(uri, mode)
+    table = mw.open_table(uri)
+    assert _rows(table.scan().read_all()) == rows
+    context = datafusion.SessionContext()
+    mw.register(context, "t", table)
+    assert _rows(context.sql("SELECT * FROM t").to_arrow_table()) == rows
+    for key in (*range(12), 20, 77):
+        expected = {key: rows[key]} if key in rows else {}
+        assert _rows(table.get([key])) == expected
+        assert _rows(context.sql(f"SELECT * FROM t WHERE id = {key}").to_arrow_table()) == expected
+    assert _rows(table.get(list(range(30)))) == rows
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_flushed_rows_of_the_native_writer_equal_its_own_scan(mode: str, tmp_path: Path) -> None:
+    uri = folder_of(tmp_path)
+    _written_natively(uri, mode)
+    ours = mw.open_table(uri).scan(consistency="manifest").read_all()
+    assert _rows(ours) == _rows(native_scan(uri))
+
+
+def test_our_writer_takes_over_a_native_region_with_its_tail(tmp_path: Path) -> None:
+    """Ours replays native WAL entries; the native writer is fenced by ours."""
+    uri = folder_of(tmp_path)
+    create_native(uri, _table(BASE), ["id"], unsharded=True)
+    table = mw.open_table(uri)
+    with table.writer() as first:  # the region of the spec, so that native code shares it
+        first.upsert(_table([(0, 0.5, "ours")]))
+    (region_id,) = manifests(uri)
+    native = native_writer(uri, region_id)
+    native.put(_table([(1, 1.5, "native"), (2, 2.5, "native")]))
+    native.delete(_keys(4))
+    rows: Rows = {i: (v, s) for i, v, s in BASE}
+    rows |= {0: (0.5, "ours"), 1: (1.5, "native"), 2: (2.5, "native")}
+    del rows[4]
+    assert _rows(table.scan().read_all()) == rows
+    with table.writer() as second:
+        second.upsert(_table([(2, 2.75, "ours again"), (4, 4.5, "back")]))
+        rows |= {2: (2.75, "ours again"), 4: (4.5, "back")}
+        assert _rows(table.scan().read_all()) == rows
+        with pytest.raises(OSError, match="(?i)fence"):
+            native.put(_table([(9, 9.9, "zombie")]))
+        second.flush()
+    assert _rows(table.scan().read_all()) == rows
+    assert _rows(native_scan(uri)) == rows
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.int64(), pa.int32(), pa.string(), pa.bool_(), pa.date32(), pa.uint64()], ids=str
+)
+def test_rows_of_a_native_bucket_table_are_routed_by_native_s_rule(
+    type_: pa.DataType, tmp_path: Path
+) -> None:
+    """Protocol rule 12: `(h & 0x7fffffff) % N`, not the specification's function."""
+    uri = folder_of(tmp_path)
+    values = [True, False] if pa.types.is_boolean(type_) else list(range(40))
+    if pa.types.is_string(type_):
+        values = [f"key{v}ä" for v in values]
+    schema = pa.schema([pa.field("id", type_, False), pa.field("v", pa.int64())])
+    rows = pa.table({"id": pa.array(values, type_), "v": list(range(len(values)))}, schema=schema)
+    create_native(uri, rows.slice(0, 0), ["id"], bucket_column="id", num_buckets=4)
+    table = mw.open_table(uri)
+    with table.writer() as writer:
+        writer.upsert(rows)
+        writer.flush()
+    dataset = lance.dataset(uri)
+    (spec,) = dataset.mem_wal_index_details()["sharding_specs"]
+    batch = rows.combine_chunks().to_batches()[0]
+    buckets = evaluate_sharding_spec(batch, spec, dataset.lance_schema).column(0).to_pylist()
+    expected = dict(zip(rows["id"].to_pylist(), buckets, strict=True))
+    found = {}
+    for region in table.snapshot("manifest").regions:
+        assert region.values is not None
+        (bucket,) = region.values.values()
+        for source in region.sources:
+            for key in source.keys().table["id"].to_pylist():
+                found[key] = bucket
+    assert found == expected
+    context = datafusion.SessionContext()
+    mw.register(context, "t", table)
+    for key, literal in [(v, repr(v)) for v in values][:8]:
+        if pa.types.is_date(type_):
+            continue
+        sql = (
+            f"SELECT v FROM t WHERE id = {str(literal).lower() if type_ == pa.bool_() else literal}"
+        )
+        assert context.sql(sql).to_arrow_table()["v"].to_pylist() == [values.index(key)]
+    native = native_scan(uri)
+    assert sorted(native["v"].to_pylist()) == sorted(rows["v"].to_pylist())
+
+
+def test_keys_of_native_regions_without_values_are_never_lost_to_pruning(tmp_path: Path) -> None:
+    """Protocol rule 1: native code may leave out field 14; such regions are never pruned."""
+    uri = folder_of(tmp_path)
+    _, rows = _written_natively(uri, "bucket")
+    context = datafusion.SessionContext()
+    mw.register(context, "t", mw.open_table(uri))
+    for key in rows:
+        found = context.sql(f"SELECT * FROM t WHERE id = {key}").to_arrow_table()
+        assert _rows(found) == {key: rows[key]}

@@ -1,0 +1,115 @@
+"""A process that can die: a table handle whose store stops answering, whose writers are forgotten.
+
+Nothing of a killed process reaches the table any more, and this process's readers no longer see
+its MemTables: the same that `kill -9` leaves behind, without the cost of a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+from unittest.mock import patch
+
+import memwal_sql as mw
+from memwal_sql import create
+from memwal_sql.read import region
+from memwal_sql.write import live
+
+_CHANGES = frozenset({"put", "put_if_absent", "delete"})
+
+
+class ProcessKilledError(OSError):
+    """What a store operation of a dead process raises: its reply never comes."""
+
+
+class Switch:
+    """Turns a process off, at once or at its n-th change of the store."""
+
+    def __init__(self) -> None:
+        self._dead = False
+        self._countdown: int | None = None
+        self._before = True
+        self._lock = Lock()
+
+    @property
+    def is_dead(self) -> bool:
+        return self._dead
+
+    def kill(self) -> None:
+        self._dead = True
+
+    def kill_at(self, change: int, *, before: bool) -> None:
+        """Die at the `change`-th (from 1) change from now: before it, or after it has landed."""
+        with self._lock:
+            self._countdown, self._before = change, before
+
+    def disarm(self) -> None:
+        with self._lock:
+            self._countdown = None
+
+    def run(self, name: str, operation: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Do one operation as long as the process lives."""
+        dies = False
+        with self._lock:
+            if self._dead:
+                raise ProcessKilledError(f"{name}: the process is dead")
+            if name in _CHANGES and self._countdown is not None:
+                self._countdown -= 1
+                dies = self._countdown == 0
+            if dies and self._before:
+                self._dead = True
+                raise ProcessKilledError(f"{name}: the process died before it")
+        result = operation(*args, **kwargs)
+        if dies:
+            self._dead = True
+            raise ProcessKilledError(f"{name}: the process died after it")
+        return result
+
+
+class _KillableStore:
+    def __init__(self, inner: Any, switch: Switch) -> None:
+        self._inner = inner
+        self._switch = switch
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+        return lambda *args, **kwargs: self._switch.run(name, value, args, kwargs)
+
+
+class Process:
+    """One simulated process: a table handle of its own, and writers that die with it."""
+
+    def __init__(self, uri: str, **options: Any) -> None:
+        self.switch = Switch()
+        opened = create.open_store
+
+        def open_killable(*args: Any, **kwargs: Any) -> Any:
+            return _KillableStore(opened(*args, **kwargs), self.switch)
+
+        with patch.object(create, "open_store", open_killable):
+            self.table = mw.open_table(uri, **options)
+        self._uri = uri
+
+    def kill(self) -> None:
+        """`kill -9`: nothing buffered is flushed, nothing is closed."""
+        self.switch.kill()
+        forget_writers(self._uri)
+
+
+def forget_writers(uri: str) -> None:
+    """Make this process blind for the MemTables of its writers on a table."""
+    own = live._canonical(uri)
+    with live._lock:
+        for key in [key for key in live._writers if key[1] == own]:
+            del live._writers[key]
+
+
+@contextmanager
+def as_another_process() -> Iterator[None]:
+    """Read as a process does that has no writers: unflushed rows come from the WAL."""
+    with patch.object(region, "live_writer", lambda uri, region_id: None):
+        yield
