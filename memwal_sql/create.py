@@ -1,0 +1,200 @@
+"""Making and opening tables: `create_table`, `enable`, `open_table`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import lance
+import pyarrow as pa
+
+from exec_nodes.duplicates import first_duplicate
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.context import TableContext
+from memwal_sql.schema import (
+    check_schema,
+    key_metadata,
+    logical_schema,
+    primary_key_of,
+    with_primary_key,
+)
+from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
+from memwal_sql.storage.paths import MEM_WAL_FOLDER
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.store import open_store
+from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
+from memwal_sql.table import Table
+from planner.region_check import validate
+from planner.region_factories import unsharded
+from planner.region_spec import RegionField, RegionSpec, spec_of
+from planner.region_storage import to_storage
+
+Uri = str | os.PathLike[str]
+Regions = RegionSpec | RegionField | Sequence[RegionField]
+
+_FIRST_SPEC_ID = 1
+
+
+def create_table(
+    uri: Uri,
+    schema: pa.Schema,
+    primary_key: str | Sequence[str],
+    regions: Regions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Table:
+    """Create an empty Lance table with a MemWAL index, and open it.
+
+    Args:
+        uri: a folder, `memory://name`, or a URL such as `s3://bucket/table`.
+        schema: the columns; the primary key's columns become not nullable.
+        primary_key: one column or several; integers, booleans, strings, binary, dates, times,
+            timestamps or decimals.
+        regions: the fields of the region spec, such as `[mw.bucket("id", 16)]`; they may read
+            primary key columns only (protocol rule 10). `None`: one region. `mw.manual()`: the
+            caller names the region of every writer.
+        storage_options: for Lance and for MemWAL alike.
+
+    Raises InvalidCallError before anything is written when an argument does not fit or a table
+    is there already.
+    """
+    keys = _key_columns(primary_key)
+    logical = logical_schema(schema)
+    check_schema(logical, keys)
+    spec = _spec(regions, logical, keys)
+    options = dict(storage_options) if storage_options else None
+    uri = os.fspath(uri)
+    store = open_store(uri, options)
+    if _open_lance(uri, options) is not None:
+        raise InvalidCallError(f"{uri} is a table already: open_table or enable it")
+    incarnation = uuid4()
+    metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
+    marked = with_primary_key(logical, keys).with_metadata(metadata)
+    _check_no_regions(store, uri)
+    dataset = lance.write_dataset(
+        marked.empty_table(), uri, schema=marked, mode="create", storage_options=options
+    )
+    write_record(store, incarnation)
+    _finish(dataset, keys, spec)
+    return open_table(uri, storage_options=options)
+
+
+def enable(
+    uri: Uri,
+    primary_key: str | Sequence[str] | None = None,
+    regions: Regions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Table:
+    """Give an existing Lance table a MemWAL index, and open it.
+
+    `primary_key` may be left out when the table has one. A table whose rows hold a null key or
+    the same key twice is refused, naming the key: there would be no telling which row is live.
+    Arguments and errors are otherwise those of `create_table`.
+    """
+    uri = os.fspath(uri)
+    options = dict(storage_options) if storage_options else None
+    store = open_store(uri, options)
+    dataset = _open_lance(uri, options)
+    if dataset is None:
+        raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
+    if read_details(store, dataset) is not None:
+        raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
+    present = primary_key_of(dataset.schema)
+    keys = _key_columns(primary_key) if primary_key is not None else present
+    logical = logical_schema(dataset.schema)
+    check_schema(logical, keys)
+    if present and present != keys:
+        raise InvalidCallError(
+            f"{uri} has the primary key {list(present)}, not {list(keys)}; it can't be changed"
+        )
+    spec = _spec(regions, logical, keys)
+    _check_no_regions(store, uri)
+    _check_unique(dataset, keys)
+    incarnation = uuid4()
+    if present != keys:
+        dataset.alter_columns(*({"path": name, "nullable": False} for name in keys))
+        dataset.update_field_metadata(
+            {name: dict(key_metadata(i)) for i, name in enumerate(keys, start=1)}
+        )
+    dataset.update_schema_metadata({INCARNATION_KEY.decode(): str(incarnation)})
+    write_record(store, incarnation)
+    _finish(dataset, keys, spec)
+    return open_table(uri, storage_options=options)
+
+
+def open_table(
+    uri: Uri,
+    version: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Table:
+    """Open a MemWAL table; `version` reads it as it was recorded at that base version.
+
+    Raises InvalidCallError for a URI that is no Lance table or has no MemWAL index,
+    TableReplacedError for a table whose regions belong to rows that were overwritten, and
+    UnknownFormatError for one that a newer version of this package made.
+    """
+    uri = os.fspath(uri)
+    options = dict(storage_options) if storage_options else None
+    store = open_store(uri, options)
+    dataset = _open_lance(uri, options, version)
+    if dataset is None:
+        raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
+    context = TableContext(uri, store, read_record(store), options)
+    return Table(context, dataset, pinned=version is not None)
+
+
+def _key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:
+    return (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
+
+
+def _spec(
+    regions: Regions | None,
+    schema: pa.Schema,
+    keys: Sequence[str],
+) -> RegionSpec:
+    wanted = spec_of(unsharded() if regions is None else regions, _FIRST_SPEC_ID)
+    return validate(wanted, schema, keys)
+
+
+def _open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
+    try:
+        return lance.dataset(uri, version=version, storage_options=options)
+    except ValueError as error:
+        if "not found" in str(error).lower():
+            return None
+        raise
+
+
+def _check_no_regions(store: ObjectStore, uri: str) -> None:
+    if store.list_folders(MEM_WAL_FOLDER):
+        raise InvalidCallError(
+            f"{uri} still holds regions of a table that was replaced, under {MEM_WAL_FOLDER}/: "
+            "move that folder and _memwal_sql/ away if their rows are not needed any more"
+        )
+
+
+def _check_unique(dataset: Any, keys: Sequence[str]) -> None:
+    rows = dataset.to_table(columns=list(keys))
+    for name in keys:
+        if rows[name].null_count:
+            raise InvalidCallError(
+                f"{rows[name].null_count} rows have a null in the primary key column {name!r}: "
+                "delete or fill them first"
+            )
+    duplicate = first_duplicate(rows)
+    if duplicate is not None:
+        raise InvalidCallError(
+            f"the key {duplicate} occurs more than once in {dataset.uri}: "
+            "keep one row for every key first"
+        )
+
+
+def _finish(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> None:
+    indexed = {tuple(index.field_names) for index in dataset.describe_indices()}
+    for name in keys:
+        if (name,) not in indexed:
+            dataset.create_scalar_index(name, "BTREE")
+    field_ids = {f.name(): f.id() for f in dataset.lance_schema.fields()}
+    specs = () if spec.is_manual else (to_storage(spec, field_ids),)
+    commit_details(dataset, IndexDetails(region_specs=specs))

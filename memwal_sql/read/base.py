@@ -1,0 +1,128 @@
+"""The base table at one version, together with the MemWAL index recorded in that version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import lance
+
+from exec_nodes.lance_source import LanceSource
+from memwal_sql.errors import InvalidCallError, TableReplacedError
+from memwal_sql.read.context import TableContext
+from memwal_sql.schema import logical_schema, primary_key_of
+from memwal_sql.storage.index_details import IndexDetails, read_details
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
+from memwal_sql.storage.table_record import check_incarnation
+from planner.model import TableInfo
+from planner.region_storage import from_storage
+
+_FULL_CHECK_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class BaseTable:
+    """One version of the base table: its rows, its schema and its MemWAL index."""
+
+    version: int
+    dataset: Any
+    details: IndexDetails
+    info: TableInfo
+    source: LanceSource = field(repr=False)
+
+
+def load_base(
+    context: TableContext, dataset: Any, known: TableInfo | None = None
+) -> BaseTable:
+    """Read what a snapshot needs of `dataset`'s version; keeps `known` if it is still true.
+
+    Raises InvalidCallError when it has no primary key or no MemWAL index, and
+    TableReplacedError when it lost its index to an overwrite (protocol rule 22).
+    """
+    found = read_details(context.store, dataset)
+    metadata = dataset.schema.metadata
+    check_incarnation(
+        context.store, metadata, has_index=found is not None, record=context.record
+    )
+    if found is None:
+        if context.store.list_folders(MEM_WAL_FOLDER):
+            raise TableReplacedError(
+                f"{context.uri} has regions but lost its MemWAL index, as an overwrite of the base "
+                f"table does: restore an earlier version, or move {MEM_WAL_FOLDER} away"
+            )
+        raise InvalidCallError(
+            f"{context.uri} is a Lance table without a MemWAL index: "
+            "make it one with memwal_sql.enable(uri, primary_key=...)"
+        )
+    primary_key = primary_key_of(dataset.schema)
+    if not primary_key:
+        raise InvalidCallError(
+            f"{context.uri} has no primary key: memwal_sql.enable(uri, primary_key=...) sets one"
+        )
+    schema = logical_schema(dataset.schema)
+    columns = {f.id(): f.name() for f in dataset.lance_schema.fields()}
+    specs = tuple(from_storage(spec, columns) for spec in found.details.region_specs)
+    info = TableInfo(schema, primary_key, specs)
+    if info == known:
+        info = known
+    source = LanceSource.base(dataset, info, etag=found.etag, cache=context.cache)
+    return BaseTable(dataset.version, dataset, found.details, info, source)
+
+
+class BaseTracker:
+    """Finds the newest version of the base table at the price of one or two probes."""
+
+    def __init__(
+        self, context: TableContext, dataset: Any, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._context = context
+        self._current = load_base(context, dataset)
+        self._clock = clock
+        self._checked = clock()
+        self._lock = Lock()
+        self._path = _naming(context, self._current.version)
+
+    @property
+    def current(self) -> BaseTable:
+        """The newest version seen so far."""
+        return self._current
+
+    def latest(self) -> BaseTable:
+        """The newest version there is."""
+        version = self._current.version
+        exists = self._context.store.exists
+        if exists(self._path(version + 1)) or self._overdue():
+            return self.reload()
+        # Lance's cleanup may have removed version + 1; then it removed this one as well.
+        if not exists(self._path(version)):
+            self._path = _naming(self._context, version)
+            return self.reload()
+        return self._current
+
+    def reload(self) -> BaseTable:
+        """Ask Lance for the latest version, whatever the probes say."""
+        with self._lock:
+            # A handle of its own, as readers still hold the old version's.
+            dataset = lance.dataset(
+                self._context.uri,
+                storage_options=self._context.storage_options,
+                session=self._current.dataset.session(),
+            )
+            self._checked = self._clock()
+            if dataset.version != self._current.version:
+                self._current = load_base(self._context, dataset, self._current.info)
+            return self._current
+
+    def _overdue(self) -> bool:
+        # A tagged version outlives cleanup, so that the probes could miss a newer one for ever.
+        return self._clock() - self._checked > _FULL_CHECK_SECONDS
+
+
+def _naming(context: TableContext, version: int) -> Callable[[int], str]:
+    """How the table names its versions: old tables have another scheme until they are migrated."""
+    if context.store.exists(base_manifest_path(version)):
+        return base_manifest_path
+    return base_manifest_path_v1

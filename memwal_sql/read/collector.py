@@ -1,0 +1,172 @@
+"""Collects the sources of a query into one immutable snapshot (protocol rules 14 and 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Literal, TypeVar
+from uuid import UUID
+
+from memwal_sql.errors import InvalidCallError, NotFoundError
+from memwal_sql.read.base import BaseTable, BaseTracker
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.recorded import recorded_regions
+from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region_values import value_types
+from planner.model import RegionSources, Snapshot
+from planner.pruning import prune
+from planner.region_values import RegionValue
+
+Consistency = Literal["eventual", "manifest", "strong"]
+CONSISTENCIES = ("eventual", "manifest", "strong")
+ATTEMPTS = 8
+_PARALLEL_REQUESTS = 32
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def check_consistency(value: str) -> None:
+    """Raise InvalidCallError unless `value` names a consistency level."""
+    if value not in CONSISTENCIES:
+        raise InvalidCallError(f"consistency must be one of {CONSISTENCIES}, not {value!r}")
+
+
+class SnapshotCollector:
+    """Takes snapshots of one table; keeps what can't change between them."""
+
+    def __init__(self, context: TableContext, tracker: BaseTracker, *, pinned: bool) -> None:
+        self._context = context
+        self._tracker = tracker
+        self._pinned = pinned
+        self._regions: dict[UUID, RegionReader] = {}
+        self._by_values: dict[tuple[int, tuple[RegionValue, ...]], RegionReader] = {}
+        self._without_values: list[RegionReader] = []
+        self._lock = Lock()
+
+    def collect(self, consistency: str, filters: Sequence[str] = ()) -> Snapshot:
+        """One consistent state of the table, without the regions that `filters` rule out.
+
+        `"eventual"` reads the regions recorded in the MemWAL index, `"manifest"` the region
+        manifests, `"strong"` the unflushed rows of every writer too.
+        """
+        check_consistency(consistency)
+        base = self._tracker.current if self._pinned else self._tracker.latest()
+        for _ in range(ATTEMPTS):
+            try:
+                if self._pinned or consistency == "eventual":
+                    return self._recorded(base, filters)
+                return self._current(base, filters, strong=consistency == "strong")
+            except StaleBaseError as error:
+                gap = error
+                if self._pinned:
+                    break
+                base = self._tracker.reload()
+        raise gap_error(gap)
+
+    def region_of(
+        self, base: BaseTable, spec_id: int, values: tuple[RegionValue, ...]
+    ) -> RegionReader | None:
+        """The region with these values; regions are listed only while it is not known."""
+        region = self._by_values.get((spec_id, values))
+        if region is None:
+            self.regions(base)
+            region = self._by_values.get((spec_id, values))
+        return region
+
+    def manifest_of(
+        self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
+    ) -> RegionManifest | None:
+        """The manifest of the region with these values, if there is one."""
+        region = self.region_of(base, spec_id, tuple(values.values()))
+        return None if region is None else region.refresh()
+
+    def regions_without_values(self, base: BaseTable) -> list[RegionReader]:
+        """Regions given by hand, or made by native code: any key may be in them.
+
+        They are listed anew when the table has such regions, or no spec to derive them from.
+        """
+        if self._without_values or not base.info.region_specs:
+            self.regions(base)
+        return list(self._without_values)
+
+    def regions(self, base: BaseTable) -> list[RegionReader]:
+        """Every region of the table, after looking for new ones, in a stable order."""
+        folders = self._context.store.list_folders(MEM_WAL_FOLDER)
+        listed = (region_of(folder) for folder in folders)
+        new = [one for one in listed if one is not None and one not in self._regions]
+        for region_id, manifest in zip(new, self._parallel(self._first_look, new), strict=True):
+            if manifest is not None:
+                self._reader(manifest, base)
+        return sorted(self._regions.values(), key=lambda r: (r.spec_id, r.name))
+
+    def _current(self, base: BaseTable, filters: Sequence[str], *, strong: bool) -> Snapshot:
+        regions = self.regions(base)
+        kept = prune(filters, regions, base.info.region_specs, base.info.schema)
+
+        def sources(region: RegionReader) -> RegionSources:
+            if strong:
+                unflushed = region.unflushed()
+                found = region.sources(base, unflushed.manifest, unflushed.memtables)
+            else:
+                found = region.sources(base, region.refresh(), ())
+            return RegionSources(
+                region.region_id, region.name, region.spec_id, region.values, found
+            )
+
+        collected = tuple(self._parallel(sources, kept))
+        return Snapshot(base.info, base.source, collected, len(regions) - len(kept))
+
+    def _recorded(self, base: BaseTable, filters: Sequence[str]) -> Snapshot:
+        manifests = recorded_regions(self._context, base)
+        if manifests is None:  # never recorded, or lost to a merge (protocol rule 23)
+            if self._pinned:
+                return Snapshot(base.info, base.source, (), 0)
+            return self._current(base, filters, strong=False)
+        readers = []
+        for manifest in manifests:
+            readers.append((self._reader(manifest, base), manifest))
+        readers.sort(key=lambda pair: (pair[0].spec_id, pair[0].name))
+        by_id = {reader.region_id: manifest for reader, manifest in readers}
+        kept = prune(filters, [r for r, _ in readers], base.info.region_specs, base.info.schema)
+        regions = tuple(
+            RegionSources(
+                r.region_id, r.name, r.spec_id, r.values, r.sources(base, by_id[r.region_id], ())
+            )
+            for r in kept
+        )
+        return Snapshot(base.info, base.source, regions, len(readers) - len(kept))
+
+    def _reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
+        with self._lock:
+            reader = self._regions.get(manifest.region_id)
+            if reader is None:
+                reader = RegionReader(self._context, manifest, base)
+                self._regions[manifest.region_id] = reader
+                if reader.values is None:
+                    self._without_values.append(reader)
+                else:
+                    self._by_values[(reader.spec_id, tuple(reader.values.values()))] = reader
+            return reader
+
+    def _first_look(self, region_id: UUID) -> RegionManifest | None:
+        store, specs = self._context.store, self._tracker.current.info.region_specs
+        try:
+            manifest = RegionManifests(store, region_id).latest()
+            spec = next((s for s in specs if s.spec_id == manifest.region_spec_id), None)
+            if spec is not None and manifest.region_values is None:
+                # Native code does not note the values' types: the spec knows them.
+                typed = RegionManifests(store, region_id, value_types(spec))
+                manifest = typed.read(manifest.version)
+            return manifest
+        except NotFoundError:
+            return None  # a folder whose creator has not come to its manifest yet
+
+    def _parallel(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        items = list(items)
+        if not self._context.store.remote or len(items) < 2:
+            return [call(item) for item in items]
+        with ThreadPoolExecutor(min(_PARALLEL_REQUESTS, len(items))) as pool:
+            return list(pool.map(call, items))

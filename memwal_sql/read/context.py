@@ -1,0 +1,26 @@
+"""What every part of a table handle shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from exec_nodes.cache import ByteCache
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.table_record import TableRecord
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """A table's place, its store and the cache of facts that never change."""
+
+    uri: str
+    store: ObjectStore
+    record: TableRecord | None
+    storage_options: dict[str, str] | None = field(default=None, repr=False)
+    cache: ByteCache = field(default_factory=ByteCache, repr=False)
+
+    @property
+    def incarnation(self) -> UUID:
+        """What region ids are derived from; the nil UUID for a table that native code made."""
+        return UUID(int=0) if self.record is None else self.record.incarnation

@@ -1,0 +1,99 @@
+"""Which sources a point lookup asks: the regions that its keys can be in, then the base table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.keys import KeyBatch
+from exec_nodes.source import Source
+from memwal_sql.read.base import BaseTable, BaseTracker
+from memwal_sql.read.collector import ATTEMPTS, SnapshotCollector
+from memwal_sql.read.lookup import FoundRows, Places, search
+from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
+from planner.model import Snapshot
+
+
+class PointReader:
+    """Answers `table.get` at strong consistency, asking only the regions of its keys."""
+
+    def __init__(self, collector: SnapshotCollector, tracker: BaseTracker) -> None:
+        self._collector = collector
+        self._tracker = tracker
+
+    def get(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        """The live rows of distinct `keys`, in the order of `keys`."""
+        base = self._tracker.latest()
+        for _ in range(ATTEMPTS):
+            try:
+                return self._get(base, keys, columns)
+            except StaleBaseError as error:
+                gap = error
+                base = self._tracker.reload()
+        raise gap_error(gap)
+
+    def get_in(self, snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        """The same in a snapshot that was taken before; asks every region in it."""
+        everywhere = np.arange(len(keys))
+        parts = ((region.sources, everywhere) for region in snapshot.regions)
+        return _collect(keys, columns, parts, snapshot.base, snapshot.info.schema)
+
+    def _get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        parts = (
+            (_sources(region, base), places) for region, places in self._routes(base, keys)
+        )
+        return _collect(keys, columns, parts, base.source, base.info.schema)
+
+    def _routes(self, base: BaseTable, keys: KeyBatch) -> Iterator[tuple[RegionReader, Places]]:
+        """Each region that may hold some of the keys, with the places of those keys.
+
+        A region without values may hold any key (protocol rule 1).
+        """
+        info = base.info
+        for spec in info.region_specs:
+            if len(keys) == 1:
+                values = spec.key_function(info.schema, info.primary_key)(keys.values[0])
+                region = self._collector.region_of(base, spec.spec_id, values)
+                if region is not None:
+                    yield region, np.zeros(1, dtype=np.int64)
+                continue
+            distinct, index = spec.assign(keys.table)
+            for number, row in enumerate(spec.values_of(distinct)):
+                region = self._collector.region_of(base, spec.spec_id, tuple(row.values()))
+                if region is not None:
+                    yield region, np.flatnonzero(index == number)
+        for region in self._collector.regions_without_values(base):
+            yield region, np.arange(len(keys))
+
+
+def _sources(region: RegionReader, base: BaseTable) -> Sequence[Source]:
+    unflushed = region.unflushed()
+    return region.sources(base, unflushed.manifest, unflushed.memtables)
+
+
+def _collect(
+    keys: KeyBatch,
+    columns: Sequence[str],
+    parts: Iterable[tuple[Sequence[Source], Places]],
+    base: Source | None,
+    schema: pa.Schema,
+) -> pa.Table:
+    """Look for the keys at each part's places in its sources, and for the rest in the base."""
+    found = FoundRows(pa.schema([schema.field(name) for name in columns]))
+    wanted = np.ones(len(keys), dtype=np.bool_)
+    for sources, places in parts:
+        places = places[wanted[places]]
+        if len(places):
+            left = search(_take(keys, places), places, sources, found)
+            wanted[places] = False
+            wanted[left] = True
+    if base is not None:
+        places = np.flatnonzero(wanted)
+        search(_take(keys, places), places, (base,), found)
+    return found.in_order()
+
+
+def _take(keys: KeyBatch, places: Places) -> KeyBatch:
+    return keys if len(places) == len(keys) else KeyBatch(keys.table.take(pa.array(places)))

@@ -1,0 +1,159 @@
+"""One region as readers see it: its manifest, its generations and what is not flushed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from uuid import UUID
+
+from exec_nodes.lance_source import LanceSource
+from exec_nodes.memtable_source import MemTableSource
+from exec_nodes.source import Source
+from memwal_sql.errors import RepairError, ReopenError
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.tail import WalTail
+from memwal_sql.storage.paths import bloom_filter_path, generation_uri
+from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.write.live import live_writer
+from planner.region_name import region_name
+from planner.region_spec import RegionSpec
+from planner.region_values import RegionValue
+
+
+class StaleBaseError(Exception):
+    """The base version is older than what the region still holds; take a newer one and retry."""
+
+
+@dataclass(frozen=True)
+class Unflushed:
+    """A manifest and the MemTables above it, taken so that no row falls between the two."""
+
+    manifest: RegionManifest
+    memtables: tuple[MemTableSource, ...]
+
+
+class RegionReader:
+    """Follows one region: cheap to ask again, as everything that can't change is kept."""
+
+    def __init__(self, context: TableContext, manifest: RegionManifest, base: BaseTable) -> None:
+        self.region_id: UUID = manifest.region_id
+        self.spec_id = manifest.region_spec_id
+        self.values = values_in_order(manifest, base.info.region_specs)
+        self.name = region_name(self.region_id, self.values)
+        self._context = context
+        self._manifests = RegionManifests(context.store, self.region_id)
+        self._manifest = manifest
+        self._tail = WalTail(context, self._manifests, self.region_id, self.name, base.info)
+        self._generations: dict[str, LanceSource] = {}
+        self._info = base.info
+        self._lock = Lock()
+
+    @property
+    def manifest(self) -> RegionManifest:
+        """The newest manifest seen so far."""
+        return self._manifest
+
+    def refresh(self) -> RegionManifest:
+        """The latest manifest; one probe when nothing is new."""
+        newer = self._manifests.newer(self._manifest)
+        if newer is not None:
+            self.advance(newer)
+        return self._manifest
+
+    def advance(self, manifest: RegionManifest) -> None:
+        """Remember a manifest; an older one than the newest seen changes nothing."""
+        with self._lock:
+            if manifest.version > self._manifest.version:
+                self._manifest = manifest
+
+    def unflushed(self) -> Unflushed:
+        """The latest manifest and every MemTable above it (protocol rule 15).
+
+        This process's own writer answers with its buffered rows as long as nobody has fenced it;
+        every other writer's rows come from the WAL. The MemTables are taken before the manifest
+        is read: what is flushed between the two is in both, and dropped here.
+        """
+        writer = live_writer(self._context.uri, self.region_id)
+        if writer is not None:
+            try:
+                memtables = writer.memtables()
+            except ReopenError:
+                memtables = None
+            manifest = self.refresh()
+            if memtables is not None and manifest.writer_epoch == writer.epoch:
+                current = manifest.current_generation
+                return Unflushed(manifest, tuple(m for m in memtables if m.generation >= current))
+        manifest, memtables = self._tail.read(self._manifest)
+        self.advance(manifest)
+        return Unflushed(manifest, memtables)
+
+    def sources(
+        self, base: BaseTable, manifest: RegionManifest, memtables: tuple[MemTableSource, ...]
+    ) -> tuple[Source, ...]:
+        """What a query reads of this region beside the base table, newest first.
+
+        Generations up to the merge progress of the base version are left out; the rest must run
+        without a gap (protocol rule 14), else StaleBaseError asks for a newer base version.
+        """
+        merged = base.details.merged_generations.get(self.region_id, 0)
+        flushed = sorted(manifest.flushed_generations, key=lambda g: g.generation)
+        unmerged = [g for g in flushed if g.generation > merged]
+        expected = list(range(merged + 1, manifest.current_generation))
+        if [g.generation for g in unmerged] != expected:
+            raise StaleBaseError(
+                f"region {self.region_id} lists the generations "
+                f"{[g.generation for g in unmerged]} where {expected} are needed over base "
+                f"version {base.version}"
+            )
+        live = sorted((m for m in memtables if m.rows), key=lambda m: -m.generation)
+        return (*live, *(self._generation(base, g) for g in reversed(unmerged)))
+
+    def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
+        if base.info is not self._info:  # the base table's schema has changed
+            self._generations, self._info = {}, base.info
+        source = self._generations.get(flushed.path)
+        if source is None:
+            bloom = bloom_filter_path(self.region_id, flushed.path)
+            source = LanceSource.flushed(
+                generation_uri(self._context.uri, self.region_id, flushed.path),
+                region=self.name,
+                generation=flushed.generation,
+                info=base.info,
+                cache=self._context.cache,
+                storage_options=self._context.storage_options,
+                session=base.dataset.session(),
+                bloom=partial(self._context.store.get, bloom),
+            )
+            self._generations[flushed.path] = source
+        return source
+
+
+def values_in_order(
+    manifest: RegionManifest, specs: Sequence[RegionSpec]
+) -> dict[str, RegionValue] | None:
+    """A region's values by field id, in the order of its spec's fields.
+
+    None for a region without values, of an unknown spec, or whose values do not fit its spec: any
+    row may be in such a region, so it is never pruned.
+    """
+    spec = next((s for s in specs if s.spec_id == manifest.region_spec_id), None)
+    if spec is None:
+        return None
+    stored = manifest.region_values
+    if stored is None and all(f.transform == "unsharded" for f in spec.fields):
+        # Native code leaves the values out; there is one region, and it is where rows go.
+        return {name: 0 for name in spec.field_ids}
+    if stored is None or set(stored) != set(spec.field_ids):
+        return None
+    return {name: stored[name] for name in spec.field_ids}
+
+
+def gap_error(error: StaleBaseError) -> RepairError:
+    """The error for a gap that a newer base version did not close."""
+    return RepairError(
+        f"{error}; the base table was restored to an older version, or generation folders were "
+        "removed by hand: see table.check()"
+    )

@@ -1,0 +1,87 @@
+"""The unflushed rows of a region whose writer lives elsewhere, read from its WAL."""
+
+from __future__ import annotations
+
+from threading import Lock
+from uuid import UUID
+
+from exec_nodes.memtable_source import MemTableSource
+from memwal_sql.errors import TornEntryError
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.wal import Wal
+from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.replay import Replay, read_ahead
+from planner.model import TableInfo
+
+
+class WalTail:
+    """Replays the WAL above the flushed position into read-only MemTables and keeps them current.
+
+    Asking again costs one probe of the next WAL position when nothing was written meanwhile.
+    """
+
+    def __init__(
+        self,
+        context: TableContext,
+        manifests: RegionManifests,
+        region_id: UUID,
+        name: str,
+        info: TableInfo,
+    ) -> None:
+        self._manifests = manifests
+        self._wal = Wal(context.store, region_id)
+        self._name = name
+        self._info = info
+        self._replay = Replay(self._wal, 1, self._make)
+        self._next = 1
+        self._based_on = (0, 0)
+        self._lock = Lock()
+
+    def read(self, manifest: RegionManifest) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
+        """The MemTables above `manifest`, or above the newer one that was found meanwhile.
+
+        A position that is not there ends the tail only if no newer manifest has flushed it
+        (protocol rule 15): a flush and a collection could otherwise hide rows.
+        """
+        with self._lock:
+            while True:
+                self._rebase(manifest)
+                self._follow()
+                newer = self._manifests.newer(manifest)
+                if newer is None:
+                    break
+                manifest = newer
+            memtables = (replayed.memtable for replayed in self._replay.memtables)
+            return manifest, tuple(memtable.snapshot() for memtable in memtables)
+
+    def _rebase(self, manifest: RegionManifest) -> None:
+        """Let go of what `manifest` has flushed; start anew where it cuts through a MemTable."""
+        flushed = manifest.replay_after_wal_entry_position
+        current = manifest.current_generation
+        if (flushed, current) == self._based_on:
+            return
+        replayed = self._replay.memtables
+        kept = [one for one in replayed if one.memtable.generation >= current]
+        whole = all(one.last_position <= flushed for one in replayed if one not in kept)
+        if kept and whole and self._next > flushed:
+            replayed[:] = kept
+        else:
+            self._replay = Replay(self._wal, current, self._make)
+            self._next = flushed + 1
+        self._based_on = (flushed, current)
+
+    def _follow(self) -> None:
+        if not self._wal.exists(self._next):
+            return
+        end = max(self._wal.positions(), default=0) + 1
+        for position, entry in read_ahead(self._wal, self._next, end):
+            if entry is None:
+                return  # collected, or not written yet when this position was read
+            if isinstance(entry, TornEntryError) and not self._wal.exists(position + 1):
+                return  # it may still be under way
+            self._replay.add(position, entry)
+            self._next = position + 1
+
+    def _make(self, generation: int) -> MemTable:
+        return MemTable(self._name, generation, self._info.schema, self._info.primary_key)

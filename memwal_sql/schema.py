@@ -1,0 +1,85 @@
+"""The table's schema: its primary key as Lance marks it, and the columns a user sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from exec_nodes.keys import check_key_type
+from memwal_sql.errors import InvalidCallError
+
+TOMBSTONE = "_tombstone"
+_KEY = b"lance-schema:unenforced-primary-key"
+_POSITION = b"lance-schema:unenforced-primary-key:position"
+_LANCE_PREFIXES = (b"lance-schema:", b"lance:")
+_RESERVED = frozenset(
+    {TOMBSTONE, "_rowaddr", "_rowid", "_gen", "_source", "_distance", "_score", "_relevance_score"}
+)
+
+
+def primary_key_of(schema: pa.Schema) -> tuple[str, ...]:
+    """The unenforced primary key of a Lance schema, in key order; () when it has none.
+
+    Composite keys carry 1-based positions; without positions the order is that of the columns.
+    """
+    keys = []
+    for index, field in enumerate(schema):
+        metadata = field.metadata or {}
+        if metadata.get(_KEY, b"").lower() in (b"true", b"1", b"yes") or _POSITION in metadata:
+            position = int(metadata.get(_POSITION, b"0"))
+            keys.append((position, index, field.name))
+    return tuple(name for _, _, name in sorted(keys))
+
+
+def key_metadata(position: int) -> dict[str, str]:
+    """The field metadata that marks the `position`-th (from 1) column of a primary key."""
+    return {_KEY.decode(): "true", _POSITION.decode(): str(position)}
+
+
+def with_primary_key(schema: pa.Schema, primary_key: Sequence[str]) -> pa.Schema:
+    """`schema` with the key columns marked as Lance does it and not nullable."""
+    for position, name in enumerate(primary_key, start=1):
+        index = schema.get_field_index(name)
+        field = schema.field(index)
+        metadata = {**(field.metadata or {}), **key_metadata(position)}
+        schema = schema.set(index, field.with_nullable(False).with_metadata(metadata))
+    return schema
+
+
+def logical_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema that users and DataFusion see: without Lance's own metadata."""
+    return pa.schema([_logical_field(field) for field in schema])
+
+
+def _logical_field(field: pa.Field) -> pa.Field:
+    metadata = {
+        key: value
+        for key, value in (field.metadata or {}).items()
+        if not key.startswith(_LANCE_PREFIXES)
+    }
+    return field.with_metadata(metadata or None)
+
+
+def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
+    """Refuse a schema or a primary key that a MemWAL table can't have.
+
+    Raises InvalidCallError, naming the column and the remedy.
+    """
+    names = schema.names
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidCallError(f"column names must be unique; these are not: {twice}")
+    reserved = sorted(_RESERVED.intersection(names))
+    if reserved:
+        raise InvalidCallError(f"rename the columns {reserved}: these names are reserved")
+    if not primary_key:
+        raise InvalidCallError(
+            'a MemWAL table needs a primary key: pass primary_key="id" or a list of columns'
+        )
+    if len(set(primary_key)) != len(primary_key):
+        raise InvalidCallError(f"the primary key {list(primary_key)} names a column twice")
+    for name in primary_key:
+        if name not in names:
+            raise InvalidCallError(f"primary key column {name!r} is not in the schema: {names}")
+        check_key_type(schema.field(name))

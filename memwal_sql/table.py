@@ -1,0 +1,186 @@
+"""The table handle: what a program does with a MemWAL table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from exec_nodes.keys import KeyBatch, as_key_table
+from exec_nodes.node import Node
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.read import inspect
+from memwal_sql.read.base import BaseTracker
+from memwal_sql.read.collector import SnapshotCollector
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.lookup import distinct
+from memwal_sql.read.point_reader import PointReader
+from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.write.live import live_table_writer
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.table_writer import TableWriter
+from planner.model import Query, Snapshot
+from planner.plan import plan
+
+
+class Table:
+    """A Lance table with an LSM tree in front of it.
+
+    Safe to share between threads. Reads are strongly consistent unless they say otherwise: what
+    any writer has been told is durable is seen, and what this process's own writers have buffered.
+    """
+
+    def __init__(self, context: TableContext, dataset: Any, *, pinned: bool = False) -> None:
+        self._context = context
+        self._pinned = pinned
+        self._tracker = BaseTracker(context, dataset)
+        self._collector = SnapshotCollector(context, self._tracker, pinned=pinned)
+        self._points = PointReader(self._collector, self._tracker)
+        self._insert_writer: TableWriter | None = None
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._context.uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in the base table's order."""
+        return self._tracker.current.info.schema
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The primary key's columns, in key order."""
+        return self._tracker.current.info.primary_key
+
+    @property
+    def version(self) -> int:
+        """The newest base table version this handle has read."""
+        return self._tracker.current.version
+
+    def writer(self, *, region: str | None = None, **options: Any) -> TableWriter:
+        """A writer, to be used as a context manager; it claims regions as rows come for them.
+
+        Args:
+            region: the region's name or UUID, for tables with manual regions only.
+            options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
+        """
+        if self._pinned:
+            raise InvalidCallError(
+                f"this handle reads version {self.version}; open_table(uri) without a version "
+                "gives one that can write"
+            )
+        known = WriterOptions.__dataclass_fields__
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(known)}")
+        base = self._tracker.latest()
+        return TableWriter(
+            context=self._context,
+            info=base.info,
+            field_ids={f.name(): f.id() for f in base.dataset.lance_schema.fields()},
+            region_of=lambda spec_id, values: self._collector.manifest_of(base, spec_id, values),
+            region=region,
+            options=WriterOptions(**options),
+        )
+
+    def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The live rows with these primary keys, in the order asked; absent keys give no row.
+
+        Args:
+            keys: one key or many: values, tuples for a composite key, or anything Arrow that has
+                the key columns. A key given twice is answered once.
+            columns: which columns; all of them by default.
+        """
+        base = self._tracker.current
+        names = self._columns(columns)
+        batch = distinct(
+            KeyBatch(as_key_table(keys, base.info.schema, base.info.primary_key))
+        )
+        if self._pinned:
+            return self._points.get_in(self._collector.collect("eventual"), batch, names)
+        return self._points.get(batch, names)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002 (the word that Lance and its users use)
+        limit: int | None = None,
+        consistency: str = "strong",
+    ) -> pa.RecordBatchReader:
+        """The live rows, streamed in no particular order.
+
+        Args:
+            filter: a SQL condition as in WHERE.
+            limit: at most so many rows.
+        """
+        names = self._columns(columns)
+        if limit is not None and limit < 0:
+            raise InvalidCallError(f"limit={limit} must not be negative")
+        if filter is not None:
+            return filtered_scan(self, names, filter, limit, consistency)
+        snapshot = self._collector.collect(consistency)
+        return _stream(plan(Query(names, (), limit), snapshot))
+
+    def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
+        """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
+        return self._collector.collect(consistency, filters)
+
+    def writer_for_insert(self) -> TableWriter:
+        """The writer that INSERT uses: one this process has open for the table, or its own.
+
+        Claiming anew for every statement would fence the writer of the statement before.
+        """
+        writer = live_table_writer(self.uri)
+        if writer is None:
+            writer = self._insert_writer = self.writer()
+        return writer
+
+    def regions(self) -> pa.Table:
+        """One row a region: its values, epoch, positions and generations."""
+        return inspect.regions(self._tracker.latest(), self._collector)
+
+    def generations(self) -> pa.Table:
+        """One row a generation that is not merged yet, MemTables included."""
+        return inspect.generations(self._tracker.latest(), self._collector)
+
+    def wal(self) -> pa.Table:
+        """One row a WAL entry that is there, in order of region and position."""
+        return inspect.wal(self._context, self._tracker.latest(), self._collector)
+
+    def indexes(self) -> pa.Table:
+        """One row an index of the base table."""
+        return inspect.indexes(self._tracker.latest())
+
+    def close(self) -> None:
+        """Close the writer that INSERT statements opened, if any."""
+        if self._insert_writer is not None:
+            self._insert_writer.close()
+            self._insert_writer = None
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        key = ", ".join(self.primary_key)
+        return f"Table({self.uri!r}, version={self.version}, primary_key=[{key}])"
+
+    def _columns(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        names = self.schema.names
+        if columns is None:
+            return tuple(names)
+        if isinstance(columns, str):
+            raise InvalidCallError(f"columns={columns!r} must be a list: [{columns!r}]")
+        unknown = [name for name in columns if name not in names]
+        if unknown:
+            raise InvalidCallError(f"unknown columns {unknown}; the table has {names}")
+        return tuple(columns)
+
+
+def _stream(node: Node) -> pa.RecordBatchReader:
+    batches = (batch for part in range(node.partitions) for batch in node.execute(part))
+    return pa.RecordBatchReader.from_batches(node.schema, batches)
