@@ -33,3 +33,7 @@ class UnsupportedError(InvalidCallError):
 
 class RepairError(MemWalError):
     """Stored data is damaged, missing or replaced; the message names the file."""
+
+
+class SourceGoneError(RetryError):
+    """A generation's files are gone: it was merged and collected meanwhile. Take a new snapshot."""

@@ -28,10 +28,9 @@ _STRING_END = b"\xff"
 
 def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Hashes:
     """uint64, one hash a row of the key columns (no nulls), in row order."""
-    arrays = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
-    arrays = [a.chunk(0) if isinstance(a, pa.ChunkedArray) else a for a in arrays]
-    if not len(arrays[0]):
+    if not len(columns[0]):
         return np.empty(0, np.uint64)
+    arrays = [_one_array(column) for column in columns]
     if all(_width(array.type) is not None for array in arrays):
         return _hash_fixed(arrays)
     return _hash_messages(_messages(arrays))
@@ -60,6 +59,10 @@ def hash_columns_as_native_writer(columns: Sequence[pa.Array | pa.ChunkedArray])
     return hash_columns([c if keep else blank for c, keep in zip(columns, kept, strict=True)])
 
 
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+
+
 def _width(kind: pa.DataType) -> int | None:
     """Bytes the value adds to the message; None if that varies."""
     if pa.types.is_null(kind):
@@ -76,6 +79,8 @@ def _width(kind: pa.DataType) -> int | None:
 
 def _message(value: Any, kind: pa.DataType) -> bytes:
     width = _width(kind)
+    if width == 0:
+        return _NOT_NULL
     if isinstance(value, bytes) and width is not None:
         return _NOT_NULL + value  # a decimal
     if isinstance(value, str):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError
+from exec_nodes.key_hash import (
+    Hashes,
+    hash_columns,
+    hash_columns_as_native_writer,
+    hash_value,
+    written_by_native,
+)
 
 KeyColumn: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -80,9 +87,7 @@ def key_column(columns: Sequence[KeyColumn]) -> KeyColumn:
         return plain(columns[0])
     parts: list[KeyColumn] = []
     for column in columns:
-        column = plain(column)
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
+        column = one_array(plain(column))
         kind = column.type
         if pa.types.is_boolean(kind):
             column = column.cast(pa.uint8())
@@ -95,6 +100,15 @@ def key_column(columns: Sequence[KeyColumn]) -> KeyColumn:
             parts.append(_bytes_of(length.view(pa.binary(_LENGTH_BYTES))))
             parts.append(column.cast(pa.large_binary()))
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+
+
+def one_array(column: KeyColumn) -> pa.Array:
+    """The column as one array; copied only if it has several chunks."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 class KeyBatch:
@@ -123,6 +137,27 @@ class KeyBatch:
     def column(self) -> KeyColumn:
         """The keys as one column, see `key_column`."""
         return key_column(self.table.columns)
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        """The hash of every key as native's readers compute it."""
+        return hash_columns(self.table.columns)
+
+    @cached_property
+    def native_writer_hashes(self) -> Hashes:
+        """The hash of every key as native's writer puts it into a bloom filter."""
+        return hash_columns_as_native_writer(self.table.columns)
+
+    @cached_property
+    def few_hashes(self) -> list[tuple[int, int]]:
+        """`hashes` and `native_writer_hashes` side by side, computed without numpy's overhead."""
+        kinds = [column.type for column in self.table.columns]
+        rows = [(v,) for v in self.values] if len(kinds) == 1 else cast(Any, self.values)
+        blank = [pa.null() if not kept else k for k, kept in zip(kinds, written_by_native(kinds), strict=True)]
+        full = [hash_value(row, kinds) for row in rows]
+        if blank == kinds:
+            return list(zip(full, full, strict=True))
+        return [(h, hash_value(row, blank)) for h, row in zip(full, rows, strict=True)]
 
     @cached_property
     def positions(self) -> dict[Hashable, int]:

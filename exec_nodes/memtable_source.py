@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from exec_nodes.key_index import KeyIndex
 from exec_nodes.keys import KeyBatch
@@ -113,6 +112,5 @@ class MemTableSource:
 
     @cached_property
     def _keys(self) -> SourceKeys:
-        deleted = np.flatnonzero(self._table[TOMBSTONE].to_numpy())
-        hidden = np.union1d(self._index.superseded(self.rows), deleted).astype(np.uint64)
-        return SourceKeys(self._table.select(self.primary_key), self._addresses, hidden)
+        deleted = self._table[TOMBSTONE].to_numpy()
+        return SourceKeys(self._table.select(self.primary_key), self._addresses, deleted)

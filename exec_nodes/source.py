@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.keys import KeyBatch
+from exec_nodes.key_codes import repeated_later
+from exec_nodes.keys import KeyBatch, KeyColumn, key_column
 
 BASE_GENERATION = -1
 TOMBSTONE = "_tombstone"
 ROW_ADDRESS = "_rowaddr"
+SOURCE = "_source"
 KEY_POSITION = "_key"
 ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
 TOMBSTONE_FIELD = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
+SOURCE_FIELD = pa.field(SOURCE, pa.int32(), nullable=False)
 KEY_POSITION_FIELD = pa.field(KEY_POSITION, pa.int64(), nullable=False)
 
 RowAddresses = npt.NDArray[np.uint64]
@@ -43,26 +47,40 @@ class Filter:
     columns: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """The keys a source holds, one entry a row that it would return.
+    """The keys a source holds, one entry a row that it would return, in ascending row address.
 
     Attributes:
         table: the primary key columns in key order, tombstones and superseded rows included.
         addresses: uint64, the row address of each entry.
-        hidden: sorted unique row addresses of the rows that are no row of the table whatever is
-            newer: superseded inside the source (duplicate keys: the highest address wins), and
-            tombstones.
+        deleted: bool, which entries are tombstones.
     """
 
-    table: pa.Table
-    addresses: RowAddresses
-    hidden: RowAddresses
+    def __init__(
+        self, table: pa.Table, addresses: RowAddresses, deleted: npt.NDArray[np.bool_]
+    ) -> None:
+        self.table = table
+        self.addresses = addresses
+        self.deleted = deleted
+
+    @cached_property
+    def column(self) -> KeyColumn:
+        """The keys as one column, see `keys.key_column`."""
+        return key_column(self.table.columns)
+
+    @cached_property
+    def hidden(self) -> RowAddresses:
+        """Sorted unique addresses of what is no row of the table whatever is newer.
+
+        Rows superseded inside the source (of duplicate keys the highest address wins) and
+        tombstones.
+        """
+        return self.addresses[self.deleted | repeated_later(self.column)]
 
     @property
     def nbytes(self) -> int:
         """Bytes held, for a byte-bounded cache."""
-        return int(self.table.nbytes + self.addresses.nbytes + self.hidden.nbytes)
+        return int(self.table.nbytes + self.addresses.nbytes + self.deleted.nbytes)
 
 
 @runtime_checkable

@@ -1,0 +1,72 @@
+"""ScanExec: reads one source, whatever of it is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.node import Node, Statistics
+from exec_nodes.source import (
+    ROW_ADDRESS_FIELD,
+    SOURCE_FIELD,
+    Filter,
+    Source,
+)
+from exec_nodes.stale import PlanStale
+
+
+@dataclass(frozen=True)
+class ScanExec(Node):
+    """Scans one source with projection, filters and limit pushed down (Specification 2, "Scan
+    Queries").
+
+    Yields `output`'s columns, `_rowaddr` (uint64, where the row is in its source) and `_source`
+    (int32, the source's ordinal in the plan). Stale rows are among them: only DeduplicateExec
+    knows better, which is why a limit is raised here by the number of stale rows.
+    """
+
+    source: Source
+    ordinal: int
+    output: pa.Schema
+    filters: tuple[Filter, ...]
+    limit: int | None
+    stale: PlanStale
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The output columns, `_rowaddr`, `_source`."""
+        return self.output.append(ROW_ADDRESS_FIELD).append(SOURCE_FIELD)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """None: a leaf."""
+        return ()
+
+    @property
+    def partitions(self) -> int:
+        """The source's parts."""
+        return self.source.parts
+
+    @property
+    def statistics(self) -> Statistics:
+        """The source's rows; exact without filter and limit."""
+        exact = not self.filters and self.limit is None
+        return Statistics(self.source.rows, exact)
+
+    def label(self) -> str:
+        """`ScanExec: base_table[gen=-1], filter=[val > 5]`."""
+        return f"ScanExec: {self.source.name}, filter=[{', '.join(f.sql for f in self.filters)}]"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        limit = self.limit
+        if limit is not None:
+            limit += len(self.stale.compute()[self.ordinal])
+        schema, tag = self.schema, pa.array([], pa.int32())
+        for batch in self.source.scan(self.output.names, self.filters, limit, partition):
+            if len(tag) < batch.num_rows:
+                tag = pa.array(np.full(batch.num_rows, self.ordinal, np.int32))
+            arrays = [*batch.columns, tag.slice(0, batch.num_rows)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,278 @@
+"""Stale sets: which rows of a source are no rows of the table.
+
+Protocol rule 16: they belong to a pair (source, newer sources) and never change, so they are
+computed once, from unfiltered keys, and cached. A row is stale if a newer source of its region
+holds its key, as a row or as a tombstone, if a later row of its own source does, or if it is a
+tombstone itself (Specification 2, "LSM Tree Merging Read": highest `_gen`, then `_rowaddr`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.cache import ByteCache
+from exec_nodes.key_codes import Codes, KeyCodes, concat, repeated_later_codes
+from exec_nodes.keys import KeyBatch, KeyColumn, key_column
+from exec_nodes.literals import key_condition
+from exec_nodes.source import ROW_ADDRESS, Filter, RowAddresses, Source
+
+Cover = tuple[tuple[Hashable, int], ...]
+
+# Up to one new key for so many base rows, the base's btree is asked instead of reading its keys.
+_ROWS_PER_INDEXED_KEY = 100
+# Keys of the base that are matched at once: finding them prepares a hash table each time.
+_MATCH_ROWS = 1 << 20
+_NONE = np.iinfo(np.uint64).max
+# What a cached set costs beside its addresses.
+_ENTRY_BYTES = 500
+
+
+def cover_of(sources: Sequence[Source]) -> Cover:
+    """What a stale set has been computed against; `rows` names the prefix of a MemTable."""
+    return tuple((source.identity, source.rows) for source in sources)
+
+
+@dataclass(frozen=True)
+class _RegionSets:
+    cover: Cover
+    sets: tuple[RowAddresses, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(s.nbytes) + _ENTRY_BYTES for s in self.sets)
+
+
+class StaleSets:
+    """Computes and caches stale sets. Every set is sorted, unique and uint64."""
+
+    def __init__(self, cache: ByteCache | None = None) -> None:
+        self._cache = ByteCache() if cache is None else cache
+
+    def cached_region(self, sources: Sequence[Source]) -> tuple[RowAddresses, ...] | None:
+        """`of_region` if it is known already."""
+        if not sources:
+            return ()
+        found = self._cache.get(_region_key(sources))
+        return found.sets if found is not None and found.cover == cover_of(sources) else None
+
+    def of_region(self, sources: Sequence[Source]) -> tuple[RowAddresses, ...]:
+        """One set a source, given a region's sources newest first."""
+        known = self.cached_region(sources)
+        if known is not None:
+            return known
+        key = _region_key(sources)
+        with self._cache.locked(key):
+            cover, old = cover_of(sources), self._cache.get(key)
+            new = None if old is None else _newer_than(old.cover, cover)
+            if new == -1:
+                return tuple(old.sets)
+            sets = _from_scratch(sources) if new is None else _extended(sources, old, new)
+            entry = _RegionSets(cover, tuple(sets))
+            self._cache.put(key, entry, entry.nbytes)
+            return entry.sets
+
+    def cached_base(self, base: Source, newer: Sequence[Source]) -> RowAddresses | None:
+        """`of_base` if it is known already."""
+        found: RowAddresses | None = self._cache.get(_base_key(base, newer))
+        return found
+
+    def of_base(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
+        """The base table's stale rows, given all sources of all regions that are read."""
+        return self._cache.compute(
+            _base_key(base, newer),
+            lambda: self._base_union(base, newer),
+            lambda found: int(found.nbytes) + _ENTRY_BYTES,
+        )
+
+    def _base_union(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
+        pairs: list[RowAddresses] = []
+        missing: list[tuple[Source, int]] = []
+        for source in newer:
+            rows, addresses = self._cache.get(_pair_key(base, source)) or (0, _nothing())
+            if rows > source.rows:  # an older prefix of a MemTable than the one that is cached
+                rows, addresses = 0, _nothing()
+            pairs.append(addresses)
+            if rows < source.rows:
+                missing.append((source, rows))
+        for (source, _), found in zip(missing, _match_base(base, missing), strict=True):
+            at = newer.index(source)
+            pairs[at] = np.concatenate([pairs[at], found])
+            self._cache.put(
+                _pair_key(base, source),
+                (source.rows, pairs[at]),
+                int(pairs[at].nbytes) + _ENTRY_BYTES,
+            )
+        return np.unique(np.concatenate([_nothing(), *pairs]))
+
+
+@dataclass(frozen=True)
+class PlanStale:
+    """The stale sets of one plan's sources: the base's, then each region's, newest first."""
+
+    base: Source | None
+    regions: tuple[tuple[Source, ...], ...]
+    sets: StaleSets
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All sources; a source's place is its ordinal in the plan."""
+        return (*(() if self.base is None else (self.base,)), *self._newer)
+
+    @property
+    def _newer(self) -> tuple[Source, ...]:
+        return tuple(source for region in self.regions for source in region)
+
+    def compute(self) -> list[RowAddresses]:
+        """One set a source, by ordinal."""
+        found: list[RowAddresses] = []
+        if self.base is not None:
+            found.append(self.sets.of_base(self.base, self._newer))
+        for region in self.regions:
+            found += self.sets.of_region(region)
+        return found
+
+    def known_rows(self) -> int | None:
+        """How many rows of all sources are stale, if that is known without reading."""
+        total = 0
+        if self.base is not None:
+            base = self.sets.cached_base(self.base, self._newer)
+            if base is None:
+                return None
+            total = len(base)
+        for region in self.regions:
+            sets = self.sets.cached_region(region)
+            if sets is None:
+                return None
+            total += sum(map(len, sets))
+        return total
+
+
+def _region_key(sources: Sequence[Source]) -> Hashable:
+    return ("stale in region above", sources[-1].identity)
+
+
+def _base_key(base: Source, newer: Sequence[Source]) -> Hashable:
+    return ("stale in base", base.identity, cover_of(newer))
+
+
+def _pair_key(base: Source, newer: Source) -> Hashable:
+    return ("stale in base by", base.identity, newer.identity)
+
+
+def _nothing() -> RowAddresses:
+    return np.empty(0, np.uint64)
+
+
+def _newer_than(old: Cover, new: Cover) -> int | None:
+    """How many sources `new` has above all of `old`, whose newest one may have grown; -1 if the
+    two are equal, None if `new` is no such extension."""
+    extra = len(new) - len(old)
+    if old == new:
+        return -1
+    if extra < 0 or new[extra + 1 :] != old[1:]:
+        return None
+    (old_top, old_rows), (top, rows) = old[0], new[extra]
+    return extra if old_top == top and rows >= old_rows else None
+
+
+def _from_scratch(sources: Sequence[Source]) -> list[RowAddresses]:
+    keys = [source.keys() for source in sources]
+    numbers = KeyCodes(concat([k.column for k in keys]))
+    seen = np.zeros(numbers.size, np.bool_)
+    last = np.empty(numbers.size, np.int64)
+    sets, start = [], 0
+    for k in keys:
+        codes = numbers.codes[start : start + len(k.addresses)]
+        start += len(codes)
+        stale = seen[codes] | k.deleted | repeated_later_codes(codes, last)
+        seen[codes] = True
+        sets.append(np.sort(k.addresses[stale]))
+    return sets
+
+
+def _extended(sources: Sequence[Source], old: _RegionSets, extra: int) -> list[RowAddresses]:
+    """The sets after `extra` new sources came and the one below them perhaps grew."""
+    top, grown_from = sources[extra], old.cover[0][1]
+    sets = _from_scratch(sources[: extra + 1])
+    new = [source.keys().column for source in sources[:extra]]
+    new.append(_tail(top, grown_from))
+    added = concat(new)
+    if not len(added):
+        return [*sets, *old.sets[1:]]
+    numbers = KeyCodes(added)
+    for source, stale in zip(sources[extra + 1 :], old.sets[1:], strict=True):
+        keys = source.keys()
+        rows, _ = numbers.find(keys.column)
+        sets.append(np.union1d(stale, keys.addresses[rows]) if len(rows) else stale)
+    return sets
+
+
+def _tail(source: Source, start: int) -> KeyColumn:
+    return key_column(source.keys().table.slice(start).columns)
+
+
+def _match_base(base: Source, newer: Sequence[tuple[Source, int]]) -> Iterator[RowAddresses]:
+    """For each newer source, its rows from a position on: the base's rows with the same keys."""
+    if not newer:
+        return
+    columns = [_tail(source, start) for source, start in newer]
+    numbers = KeyCodes(concat(columns))
+    address = np.full(numbers.size, _NONE, np.uint64)
+    for column, addresses in _base_keys(base, newer, len(numbers.codes)):
+        rows, codes = numbers.find(column)
+        address[codes] = addresses[rows]
+    start = 0
+    for column in columns:
+        found = address[numbers.codes[start : start + len(column)]]
+        start += len(column)
+        yield found[found != _NONE]
+
+
+def _base_keys(
+    base: Source, newer: Sequence[tuple[Source, int]], count: int
+) -> Iterator[tuple[KeyColumn, RowAddresses]]:
+    """The base's keys, in large pieces; only those that matter if its btree finds them faster."""
+    tables = [source.keys().table.slice(start) for source, start in newer]
+    names = tables[0].column_names
+    filters: tuple[Filter, ...] = ()
+    if count * _ROWS_PER_INDEXED_KEY < base.rows:
+        filters = _key_filter(KeyBatch(pa.concat_tables(tables)))
+    for part in range(base.parts):
+        batches: list[pa.RecordBatch] = []
+        for batch in base.scan(names, filters, None, part):
+            batches.append(batch)
+            if sum(b.num_rows for b in batches) >= _MATCH_ROWS:
+                yield _piece(batches, names)
+                batches = []
+        if batches:
+            yield _piece(batches, names)
+
+
+def _key_filter(keys: KeyBatch) -> tuple[Filter, ...]:
+    sql = key_condition(keys)
+    if sql is None:
+        return ()
+
+    def evaluate(batch: pa.RecordBatch) -> pa.BooleanArray:
+        return pc.is_in(key_column(batch.columns), value_set=pa.chunked_array([keys.column])
+                        if isinstance(keys.column, pa.Array) else keys.column)
+
+    return (Filter(sql, evaluate, tuple(keys.names)),)
+
+
+def _piece(
+    batches: Sequence[pa.RecordBatch], names: Sequence[str]
+) -> tuple[KeyColumn, RowAddresses]:
+    table = pa.Table.from_batches(batches)
+    return key_column(table.select(names).columns), table[ROW_ADDRESS].to_numpy()
+
+
+# Sources' identities are unique in the process, so all tables can share one bound.
+STALE_SETS = StaleSets()

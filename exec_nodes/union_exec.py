@@ -1,0 +1,81 @@
+"""UnionExec: the rows of all children, packed into a few partitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from exec_nodes.errors import InvalidCallError
+from exec_nodes.node import Node, Statistics
+
+
+@dataclass(frozen=True)
+class UnionExec(Node):
+    """Yields every child's rows, in no particular order.
+
+    The children's partitions are dealt out to at most `target` partitions with about equally many
+    rows, so that sixty small generations cost no sixty partitions.
+    """
+
+    inputs: tuple[Node, ...]
+    target: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise InvalidCallError("a UnionExec needs at least one input")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every child."""
+        return self.inputs[0].schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The inputs."""
+        return self.inputs
+
+    @property
+    def partitions(self) -> int:
+        """At most `target`."""
+        return len(self._dealt)
+
+    @property
+    def statistics(self) -> Statistics:
+        """The children's sums."""
+        return total([child.statistics for child in self.inputs])
+
+    def label(self) -> str:
+        """`UnionExec`."""
+        return "UnionExec"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        for child, part in self._dealt[partition]:
+            yield from self.inputs[child].execute(part)
+
+    @cached_property
+    def _dealt(self) -> list[list[tuple[int, int]]]:
+        """By partition: the (child, child's partition) pairs it reads, in the children's order."""
+        pieces = []
+        for index, child in enumerate(self.inputs):
+            rows = (child.statistics.num_rows or 0) / child.partitions
+            pieces += [(rows, index, part) for part in range(child.partitions)]
+        count = max(1, min(self.target, len(pieces)))
+        dealt: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+        loads = [0.0] * count
+        for rows, index, part in sorted(pieces, key=lambda piece: -piece[0]):
+            least = loads.index(min(loads))
+            loads[least] += rows
+            dealt[least].append((index, part))
+        return [sorted(pairs) for pairs in dealt if pairs]
+
+
+def total(parts: Sequence[Statistics]) -> Statistics:
+    """The statistics of the union of outputs."""
+    rows = [part.num_rows for part in parts]
+    if any(count is None for count in rows):
+        return Statistics()
+    return Statistics(sum(count or 0 for count in rows), all(part.exact for part in parts))
