@@ -20,6 +20,7 @@ from demo.monitor import Observation
 
 LOG_WIDTH = 110
 SHOWN_ROWS = 5
+SHOWN_PLAN_LINES = 16
 
 
 def make_console() -> Console:
@@ -130,9 +131,12 @@ def print_summary(
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
     """One line: what was checked, how long it took, and whether it came out right."""
+    _print_verdict(console, outcome, f"{outcome.title}, {outcome.seconds * 1000:,.0f} ms")
+
+
+def _print_verdict(console: Console, outcome: Outcome, text: str) -> None:
     verdict = ("ok", "green") if outcome.problem is None else ("WRONG", "red")
-    line = Text.assemble("  ", verdict, f"  {outcome.title}, {outcome.seconds * 1000:,.0f} ms")
-    console.print(line)
+    console.print(Text.assemble("  ", verdict, f"  {text}"))
     if outcome.problem is not None:
         console.print(Text(f"      {outcome.problem}", "red"))
 
@@ -146,15 +150,18 @@ def print_example(console: Console, example: Example, outcome: Outcome) -> None:
     _print_indented(console, example.sql, "cyan")
     if outcome.plan is not None:
         console.print()
-        _print_indented(console, outcome.plan, "dim")
+        _print_indented(console, outcome.plan, "dim", SHOWN_PLAN_LINES)
     if outcome.answer is not None:
         console.print(_answer(outcome.answer))
-    print_outcome(console, outcome)
+    _print_verdict(console, outcome, f"{outcome.seconds * 1000:,.0f} ms")
 
 
-def _print_indented(console: Console, text: str, style: str) -> None:
-    for line in text.splitlines():
+def _print_indented(console: Console, text: str, style: str, most: int | None = None) -> None:
+    lines = text.splitlines()
+    for line in lines[:most]:
         console.print(Text(f"  {line}", style), soft_wrap=True)
+    if len(lines[:most]) < len(lines):
+        console.print(Text(f"  ... {len(lines) - len(lines[:most])} more lines", style))
 
 
 def _answer(answer: pa.Table) -> Table:

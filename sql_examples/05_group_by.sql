@@ -1,5 +1,5 @@
 -- GROUP BY: punctuality of each airport
--- Only the columns that are asked for are read, plus the primary key.
+-- Only the columns that are asked for are read.
 SELECT origin,
        count(*) AS flights,
        avg(dep_delay) AS mean_delay,
