@@ -1,0 +1,196 @@
+"""Boxes: where the rows are that a predicate may keep.
+
+A box gives a domain for some columns (any value for the others); a row that makes the predicate
+true is in at least one of its boxes. Made for pruning and for finding the keys of a lookup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from planner.domain import ANYTHING, NOT_NULL, NOTHING, ONLY_NULL, Domain, Interval, domain_of
+from planner.literals import Inexact, compared
+from planner.predicate import (
+    NEGATED,
+    And,
+    Compare,
+    Constant,
+    Distinct,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operand,
+    Or,
+    Other,
+    Predicate,
+    Truth,
+)
+
+Box: TypeAlias = Mapping[str, Domain]
+
+# More boxes than this are made coarser: pruning gets worse, never wrong.
+_MAX_BOXES = 256
+
+_EVERYWHERE: tuple[Box, ...] = ({},)
+
+
+def boxes(predicate: Predicate, schema: pa.Schema) -> tuple[Box, ...]:
+    """Boxes that hold every row for which `predicate` is true. None at all: no row can be."""
+    return _boxes(predicate, True, schema)
+
+
+def _boxes(predicate: Predicate, want: bool, schema: pa.Schema) -> tuple[Box, ...]:
+    """Boxes of the rows for which `predicate` is `want`; NULL is neither."""
+    match predicate:
+        case Not(argument):
+            return _boxes(argument, not want, schema)
+        case And(arguments) | Or(arguments):
+            parts = [_boxes(argument, want, schema) for argument in arguments]
+            return _all(parts) if isinstance(predicate, And) == want else _any(parts)
+        case Truth(argument, value):
+            # What is not TRUE may be FALSE or NULL: nothing is known about NULL.
+            return _boxes(argument, value, schema) if want else _EVERYWHERE
+        case Constant(value):
+            return _EVERYWHERE if value is want else ()
+        case Other():
+            return _EVERYWHERE
+    return _leaf(predicate, want, schema)
+
+
+def _leaf(
+    leaf: Compare | Distinct | In | IsNull | Like, want: bool, schema: pa.Schema
+) -> tuple[Box, ...]:
+    column = leaf.operand.column
+    if schema.get_field_index(column) < 0:
+        return _EVERYWHERE
+    try:
+        domain = _domain(leaf, want, schema.field(column).type)
+    except Inexact:
+        return _EVERYWHERE
+    return () if domain.is_empty else ({column: domain},)
+
+
+def _domain(leaf: Compare | Distinct | In | IsNull | Like, want: bool, kind: pa.DataType) -> Domain:
+    match leaf:
+        case Compare(operand, op, literal):
+            return compared(kind, operand, op if want else NEGATED[op], literal)
+        case IsNull(operand):
+            if operand.casts:
+                raise Inexact
+            return ONLY_NULL if want else NOT_NULL
+        case Distinct(operand, literal):
+            return _distinct(operand, literal, want, kind)
+        case In(operand, literals):
+            return _in(operand, literals, want, kind)
+        case Like():
+            return _like(leaf, kind) if want else NOT_NULL
+
+
+def _distinct(operand: Operand, literal: Literal, want: bool, kind: pa.DataType) -> Domain:
+    if literal is None:
+        return _domain(IsNull(operand), not want, kind)
+    domain = compared(kind, operand, "<>" if want else "=", literal)
+    return domain.join(ONLY_NULL) if want else domain
+
+
+def _in(operand: Operand, literals: Sequence[Literal], want: bool, kind: pa.DataType) -> Domain:
+    if not want:
+        if None in literals:
+            return NOTHING
+        domain = NOT_NULL
+        # One "differs" for each value would make as many intervals; a few are worth it.
+        for literal in literals if len(literals) <= 16 else ():
+            domain = domain.meet(compared(kind, operand, "<>", literal))
+        return domain
+    found = [compared(kind, operand, "=", literal) for literal in literals]
+    return domain_of(
+        frozenset().union(*(d.points for d in found)),
+        (interval for d in found for interval in d.intervals),
+    )
+
+
+def _like(like: Like, kind: pa.DataType) -> Domain:
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not text or like.operand.casts:
+        raise Inexact
+    if like.any_case:
+        return NOT_NULL
+    prefix = ""
+    for character in like.pattern:
+        if character in "%_\\":
+            return Domain(intervals=(starting_with(prefix),))
+        prefix += character
+    return Domain(frozenset((prefix,)))
+
+
+def starting_with(prefix: str) -> Interval:
+    """The texts that start with `prefix`."""
+    for at in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[at]) + 1
+        if code == 0xD800:
+            code = 0xE000
+        if code <= 0x10FFFF:
+            return Interval(prefix, prefix[:at] + chr(code), high_open=True)
+    return Interval(prefix, None)
+
+
+def _all(parts: Sequence[tuple[Box, ...]]) -> tuple[Box, ...]:
+    """The boxes of a conjunction, smallest parts first."""
+    result = _EVERYWHERE
+    for part in sorted(parts, key=len):
+        if len(result) * len(part) > _MAX_BOXES:
+            # Leaving a condition out keeps every row.
+            continue
+        met = (_meet(a, b) for a in result for b in part)
+        result = tuple(box for box in met if box is not None)
+    return result
+
+
+def _meet(a: Box, b: Box) -> Box | None:
+    met = dict(a)
+    for column, domain in b.items():
+        met[column] = domain.meet(met[column]) if column in met else domain
+        if met[column].is_empty:
+            return None
+    return met
+
+
+def _any(parts: Sequence[tuple[Box, ...]]) -> tuple[Box, ...]:
+    """The boxes of a disjunction; those over one and the same column become one box."""
+    single: dict[str, list[Domain]] = {}
+    result: list[Box] = []
+    for part in parts:
+        for box in part:
+            if not box:
+                return _EVERYWHERE
+            if len(box) == 1:
+                ((column, domain),) = box.items()
+                single.setdefault(column, []).append(domain)
+            else:
+                result.append(box)
+    result += [{column: _join(domains)} for column, domains in single.items()]
+    return tuple(result) if len(result) <= _MAX_BOXES else (_hull(result),)
+
+
+def _join(domains: Sequence[Domain]) -> Domain:
+    return Domain(
+        frozenset().union(*(d.points for d in domains)),
+        tuple(dict.fromkeys(interval for d in domains for interval in d.intervals)),
+        any(d.null for d in domains),
+    )
+
+
+def _hull(parts: Sequence[Box]) -> Box:
+    """One box around all."""
+    columns = set(parts[0]).intersection(*parts)
+    return {column: _join([box[column] for box in parts]) for column in sorted(columns)}
+
+
+def domain_in(box: Box, column: str) -> Domain:
+    """What the box says about a column."""
+    return box.get(column, ANYTHING)

@@ -1,0 +1,87 @@
+"""Region pruning: which regions may hold a row that the filters keep.
+
+Specification 1, "Region Pruning". Everything here errs on one side: a region is dropped only if no
+row with its values can satisfy the filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+
+from exec_nodes.errors import InvalidCallError
+from planner.boxes import Box, boxes
+from planner.field_tests import field_test
+from planner.model import RegionSources
+from planner.predicate import And, parse
+from planner.region_spec import RegionSpec
+
+RegionTest = Callable[[Mapping[str, object]], bool]
+
+
+def prune(
+    filters: Sequence[str],
+    regions: Sequence[RegionSources],
+    specs: Sequence[RegionSpec],
+    schema: pa.Schema,
+) -> tuple[RegionSources, ...]:
+    """The regions that may hold a row for which all `filters` (SQL texts) are true, in order.
+
+    Regions without values, or of a spec that is not among `specs`, always stay.
+    """
+    if not filters or not regions:
+        return tuple(regions)
+    by_id = {spec.spec_id: spec for spec in specs if not spec.is_manual}
+    tests: dict[int, RegionTest | None] = {}
+    kept = []
+    for region in regions:
+        spec = by_id.get(region.spec_id)
+        if region.values is None or spec is None:
+            kept.append(region)
+            continue
+        if region.spec_id not in tests:
+            tests[region.spec_id] = region_test(tuple(filters), spec, schema)
+        test = tests[region.spec_id]
+        if test is None or test(region.values):
+            kept.append(region)
+    return tuple(kept)
+
+
+@lru_cache(maxsize=1024)
+def region_test(filters: tuple[str, ...], spec: RegionSpec, schema: pa.Schema) -> RegionTest | None:
+    """A function from region values to whether the region may match; None if all may.
+
+    What the filters allow is worked out once, so that a region costs a set lookup or so.
+    """
+    predicates = tuple(map(parse, filters))
+    found = boxes(predicates[0] if len(predicates) == 1 else And(predicates), schema)
+    if not found:
+        return lambda values: False
+    alternatives = [_box_test(box, spec, schema) for box in found]
+    if any(test is None for test in alternatives):
+        return None
+    tests = [test for test in alternatives if test is not None]
+    if len(tests) == 1:
+        return tests[0]
+    return lambda values: any(test(values) for test in tests)
+
+
+def _box_test(box: Box, spec: RegionSpec, schema: pa.Schema) -> RegionTest | None:
+    tests = []
+    for field in spec.fields:
+        try:
+            test = field_test(field, box, schema)
+        except InvalidCallError:
+            # A field that can't be evaluated says nothing about its regions.
+            continue
+        if test is not None:
+            tests.append((field.field_id, test))
+    if not tests:
+        return None
+
+    def may_match(values: Mapping[str, object]) -> bool:
+        return all(name not in values or test(values[name]) for name, test in tests)
+
+    return may_match
