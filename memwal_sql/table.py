@@ -79,7 +79,7 @@ class Table:
         return TableWriter(
             context=self._context,
             info=base.info,
-            field_ids={f.name(): f.id() for f in base.dataset.lance_schema.fields()},
+            base=base.dataset,
             region_of=lambda spec_id, values: self._collector.manifest_of(base, spec_id, values),
             region=region,
             options=WriterOptions(**options),

@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.bloom import BloomFilter
+from exec_nodes.keys import KeyBatch
 from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
 from memwal_sql.read.context import TableContext
+from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.generation import write_generation
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import encode_values
@@ -38,12 +42,13 @@ FindRegion = Callable[[int, Mapping[str, object]], RegionManifest | None]
 class RegionOpener:
     """Opens writers of a table's regions; what they share is given here.
 
-    `find` looks a region up by spec id and values among those that exist; `executor` runs flushes.
+    `base` is the Lance dataset of the base table, whose field ids stored rows carry. `find` looks
+    a region up by spec id and values among those that exist; `executor` runs flushes.
     """
 
     context: TableContext
     info: TableInfo
-    field_ids: Mapping[str, int]
+    base: Any
     spec: RegionSpec | None
     find: FindRegion
     options: WriterOptions
@@ -109,7 +114,7 @@ class RegionOpener:
                 region,
                 won.lease.epoch,
                 won.next_position,
-                entry_schema(info.schema, self.field_ids),
+                entry_schema(info.schema, field_ids(self.base)),
             ),
             make_flusher=lambda writer: RegionFlusher(
                 lease=won.lease,
@@ -128,14 +133,17 @@ class RegionOpener:
         )
 
     def _write_generation(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
+        keys = KeyBatch(rows.select(self.info.primary_key))
         return write_generation(
+            self.context.store,
             self.context.uri,
-            self.context.storage_options,
             region,
             generation,
             rows,
-            self.info.primary_key,
-            self.field_ids,
+            primary_key=self.info.primary_key,
+            base=self.base,
+            bloom_filter=BloomFilter.build(keys.hashes).data,
+            storage_options=self.context.storage_options,
         )
 
 

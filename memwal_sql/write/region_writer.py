@@ -34,6 +34,9 @@ from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.wal_writer import WalWriter
 
 
+_NOTHING_WRITTEN = "nothing of this call was written"
+
+
 @dataclass(slots=True, eq=False)
 class _Generation:
     """An unflushed MemTable. `unlanded` writes of it are pending or being written."""
@@ -147,7 +150,7 @@ class RegionWriter:
             memtable = self._open[-1].memtable
             keys = [memtable.keys_of(piece) for piece in pieces]
         with self._changed:
-            self._check_usable()
+            self._check_usable(_NOTHING_WRITTEN)
             writes = [self._enqueue(*one) for one in zip(pieces, keys, strict=True)]
             full = (
                 self._pending_bytes >= options.wal_flush_bytes
@@ -276,11 +279,11 @@ class RegionWriter:
 
     # Below, the caller holds the lock.
 
-    def _check_usable(self) -> None:
+    def _check_usable(self, note: str = "") -> None:
         failure = self._failure or self._flush_failure
         if failure is not None:
             self._reported = True
-            raise _again(failure)
+            raise _again(failure, note)
         if self._closed:
             raise ReopenError(f"the writer of region {self.region_id} is closed; open a new one")
 
@@ -435,23 +438,24 @@ class RegionWriter:
         self._fail(error)
 
     def _error_of(self, writes: list[_Write]) -> MemWalError:
+        """What to tell a caller whose `writes` (none: a flush) can't land any more."""
         assert self._failure is not None
+        self._reported = True
         own = next((write.error for write in writes if write.error is not None), None)
         landed = [write.position for write in writes if write.position]
-        error = _again(own or self._failure)
+        note = ""
         if landed:
-            error.add_note(f"the first rows of this call are in the WAL, at positions {landed}")
-        elif own is None and writes:
-            error.add_note("nothing of this call was written")
+            note = f"the first rows of this call are in the WAL, at positions {landed}"
+        elif writes and own is None:
+            note = _NOTHING_WRITTEN
         elif not writes and self._lost_rows:
-            error.add_note(f"{self._lost_rows} buffered rows were not written")
-        self._reported = True
-        return error
+            note = f"{self._lost_rows} buffered rows were not written"
+        return _again(own or self._failure, note)
 
 
-def _again(error: MemWalError) -> MemWalError:
+def _again(error: MemWalError, note: str = "") -> MemWalError:
     """The same error for another caller, with a traceback of its own."""
-    same = type(error)(*error.args)
+    same = type(error)(f"{error}; {note}" if note else str(error))
     same.__cause__ = error
     return same
 

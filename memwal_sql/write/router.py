@@ -18,7 +18,10 @@ def route(batch: pa.RecordBatch, spec: RegionSpec) -> Iterator[tuple[RegionValue
     if batch.num_rows == 0:
         return
     table = pa.Table.from_batches([batch])
-    distinct, region_of_row = spec.assign(table.select(list(spec.source_columns)))
+    if not spec.source_columns:  # every row has the same values
+        yield spec.values_of(spec.evaluate(table.slice(0, 1)))[0], batch
+        return
+    distinct, region_of_row = spec.assign(table)
     values = spec.values_of(distinct)
     if len(values) == 1:
         yield values[0], batch

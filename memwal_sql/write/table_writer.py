@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import pyarrow as pa
@@ -63,7 +63,7 @@ class TableWriter:
         *,
         context: TableContext,
         info: TableInfo,
-        field_ids: Mapping[str, int],
+        base: Any,
         region_of: FindRegion,
         region: str | None = None,
         options: WriterOptions | None = None,
@@ -72,7 +72,7 @@ class TableWriter:
     ) -> None:
         """
         Args:
-            field_ids: Lance's field id of every top-level column.
+            base: the Lance dataset of the base table, whose field ids stored rows carry.
             region_of: the manifest of the region with this spec id and these values, if there is
                 one; asked before a region is created.
             region: the name or UUID of the one region to write, for manual regions.
@@ -100,7 +100,7 @@ class TableWriter:
         self._opener = RegionOpener(
             context=context,
             info=info,
-            field_ids=field_ids,
+            base=base,
             spec=self._spec,
             find=region_of,
             options=options,
@@ -185,23 +185,17 @@ class TableWriter:
             return  # the parent's threads are not here, nor is the region ours
         if self._background is not None:
             self._background.stop()
-        writers = list(self._writers.values())
         errors: list[Exception] = []
-        for close in (RegionWriter.close, RegionWriter.check_flushes):
-            for writer in writers:
-                try:
-                    close(writer)
-                except Exception as error:
-                    errors.append(error)
-            # Between the two: flushes that are under way end, and may fail.
-            self._flushes.shutdown()
+        self._try_each(RegionWriter.close, errors)
         self._regions_pool.shutdown()
-        for writer in writers:
+        self._flushes.shutdown()  # flushes under way end, and may fail
+        self._try_each(RegionWriter.check_flushes, errors)
+        for writer in self._writers.values():
             live.unregister(self._context.uri, writer)
         if errors:
             raise errors[0]
 
-    def __enter__(self) -> TableWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -304,6 +298,13 @@ class TableWriter:
         if options.memtable_age_s is not None:
             intervals.append(options.memtable_age_s / 4)
         return Background(self._tick, min(intervals)) if intervals else None
+
+    def _try_each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:
+        for writer in self._writers.values():
+            try:
+                call(writer)
+            except Exception as error:
+                errors.append(error)
 
     def _tick(self) -> None:
         for writer in list(self._writers.values()):

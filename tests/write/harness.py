@@ -1,0 +1,182 @@
+"""One region in memory: writers of it, and a plain reading of what it holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+
+from memwal_sql.storage.memory_store import MemoryStore
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.flusher import RegionFlusher
+from memwal_sql.write.lease import Claim, claim
+from memwal_sql.write.memtable import MemTable, memtable_schema
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.wal_writer import WalWriter
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("val", pa.string())])
+FIELD_IDS = {"id": 0, "val": 1}
+ENTRY_SCHEMA = entry_schema(SCHEMA, FIELD_IDS)
+Rows = dict[int, str | None]
+
+
+def upsert(rows: Rows) -> pa.RecordBatch:
+    """A batch of upserts in the MemTable's schema."""
+    return _batch(list(rows), list(rows.values()), [False] * len(rows))
+
+
+def delete(keys: Iterable[int]) -> pa.RecordBatch:
+    """A batch of tombstones in the MemTable's schema."""
+    ids = list(keys)
+    return _batch(ids, [None] * len(ids), [True] * len(ids))
+
+
+def _batch(ids: list[int], values: list[str | None], gone: list[bool]) -> pa.RecordBatch:
+    columns = [pa.array(ids, pa.int64()), pa.array(values, pa.string()), pa.array(gone)]
+    return pa.RecordBatch.from_arrays(columns, schema=memtable_schema(SCHEMA))
+
+
+class ManualExecutor(Executor):
+    """Runs what was submitted when it is told to, in the order of the test's choice."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Callable[[], object]] = deque()
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.waiting.append(partial(call, *args, **kwargs))
+        return Future()
+
+    def run(self, index: int = 0) -> None:
+        task = self.waiting[index]
+        del self.waiting[index]
+        task()
+
+    def run_all(self) -> None:
+        while self.waiting:
+            self.run()
+
+
+class InlineExecutor(Executor):
+    """Runs everything at once."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        call(*args, **kwargs)
+        return Future()
+
+
+class Region:
+    """A region of a table in memory; its generations are kept as Arrow tables."""
+
+    def __init__(self, store: ObjectStore | None = None) -> None:
+        self.id = uuid4()
+        self.store = store or MemoryStore("memory://test")
+        self.generations: dict[str, pa.Table] = {}
+        self._generation_count = 0
+        self.create()
+
+    def create(self, store: ObjectStore | None = None) -> RegionManifest:
+        return self.manifests(store).create(RegionManifest(self.id))
+
+    def manifests(self, store: ObjectStore | None = None) -> RegionManifests:
+        return RegionManifests(store or self.store, self.id)
+
+    @property
+    def manifest(self) -> RegionManifest:
+        return self.manifests().latest()
+
+    def wal(self, store: ObjectStore | None = None) -> Wal:
+        return Wal(store or self.store, self.id)
+
+    def claim(self, store: ObjectStore | None = None) -> Claim:
+        return claim(self.manifests(store), self.wal(store), make_memtable)
+
+    def open(
+        self,
+        store: ObjectStore | None = None,
+        *,
+        executor: Executor | None = None,
+        budget: MemoryBudget | None = None,
+        write: Callable[[UUID, int, pa.Table], FlushedGeneration] | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
+        wake: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> RegionWriter:
+        won = self.claim(store)
+        chosen = WriterOptions(**options)
+        return RegionWriter(
+            lease=won.lease,
+            replayed=won.memtables,
+            make_memtable=make_memtable,
+            wal=WalWriter(
+                self.wal(store), self.id, won.lease.epoch, won.next_position, ENTRY_SCHEMA
+            ),
+            make_flusher=lambda writer: RegionFlusher(
+                lease=won.lease,
+                manifests=self.manifests(store),
+                write=write or self.write_generation,
+                executor=executor or InlineExecutor(),
+                attempts=chosen.flush_attempts,
+                committed=writer.flushed,
+                failed=writer.flush_failed,
+                sleep=lambda seconds: None,
+            ),
+            options=chosen,
+            budget=budget or MemoryBudget(1 << 40, 1.0),
+            wake=wake,
+            clock=clock,
+        )
+
+    def write_generation(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
+        self._generation_count += 1
+        path = f"{self._generation_count:08x}_gen_{generation}"
+        self.generations[path] = rows
+        return FlushedGeneration(generation, path, rows=rows.num_rows)
+
+    def entries(self) -> list[Any]:
+        wal = self.wal()
+        return [wal.read(position) for position in wal.positions()]
+
+    def rows(self) -> Rows:
+        """What the region holds, read in the most plain way: generations, then the WAL."""
+        manifest, held = self.manifest, dict[int, str | None]()
+        for flushed in manifest.flushed_generations:
+            _apply(held, self.generations[flushed.path])
+        for entry in self.entries():
+            if entry.position > manifest.replay_after_wal_entry_position and entry.batch:
+                _apply(held, entry.batch)
+        return held
+
+
+def make_memtable(generation: int) -> MemTable:
+    """An empty MemTable of the region."""
+    return MemTable("r", generation, SCHEMA, ("id",))
+
+
+def seen(writer: RegionWriter) -> Rows:
+    """What readers of this process see of the unflushed rows."""
+    held: Rows = {}
+    for source in writer.memtables():
+        columns = ["id", "val", "_tombstone"]
+        for batch in source.scan(columns, [], None):
+            _apply(held, batch)
+    return held
+
+
+def _apply(held: Rows, rows: pa.Table | pa.RecordBatch) -> None:
+    for row in rows.to_pylist():
+        if row["_tombstone"]:
+            held.pop(row["id"], None)
+        else:
+            held[row["id"]] = row["val"]
+
+

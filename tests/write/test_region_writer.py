@@ -1,0 +1,400 @@
+"""The writer of one region: what is acknowledged, seen, replayed and refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from memwal_sql.errors import (
+    CorruptFileError,
+    FencedError,
+    OutcomeUnknownError,
+    ReopenError,
+    WriterFailedError,
+)
+from memwal_sql.storage.wal import encode_entry, encode_fence
+from tests.write.harness import ENTRY_SCHEMA, ManualExecutor, Region, delete, seen, upsert
+from tests.write.hooked_store import HookedStore, lost_reply
+
+
+def test_a_durable_write_is_in_the_wal_when_it_returns() -> None:
+    """#7760, #6368: acknowledged before durable."""
+    region = Region()
+    writer = region.open()
+    position = writer.append(upsert({1: "a", 2: "b"}))
+    entry = region.wal().read(position)
+    assert entry is not None and entry.batch is not None
+    assert entry.batch["id"].to_pylist() == [1, 2]
+    assert entry.generation == 1 and entry.writer_epoch == writer.epoch
+    assert seen(writer) == {1: "a", 2: "b"} == region.rows()
+
+
+def test_a_row_is_not_seen_before_it_is_durable() -> None:
+    """#7760: readers of this process and of others agree on what was written."""
+    region = Region()
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hook(operation: str, path: str, call):  # type: ignore[no-untyped-def]
+        if operation == "put_if_absent" and reached is not None and waiting:
+            reached.set()
+            go_on.wait(5)
+        return call()
+
+    waiting = False
+    writer = region.open(HookedStore(region.store, hook))
+    waiting = True
+    thread = threading.Thread(target=writer.append, args=(upsert({1: "a"}),))
+    thread.start()
+    reached.wait(5)
+    result: list[dict[int, str | None]] = []
+    reader = threading.Thread(target=lambda: result.append(seen(writer)))
+    reader.start()
+    time.sleep(0.02)
+    assert not result  # the entry on its way decides what the reader sees
+    go_on.set()
+    thread.join()
+    reader.join()
+    assert result == [{1: "a"}]
+
+
+def test_last_write_wins_within_and_across_batches_and_deletes_hide() -> None:
+    region = Region()
+    writer = region.open()
+    writer.append(upsert({1: "a", 2: "b"}))
+    writer.append(upsert({1: "c"}))
+    writer.append(delete([2]))
+    assert seen(writer) == {1: "c"} == region.rows()
+
+
+def test_reopening_replays_everything_once() -> None:
+    """#6767: replay must not duplicate rows, however often it happens."""
+    region = Region()
+    writer = region.open()
+    writer.append(upsert({1: "a"}))
+    writer.append(upsert({2: "b"}))
+    for _ in range(3):
+        writer = region.open()
+        (source,) = writer.memtables()
+        assert source.rows == 2
+    assert seen(writer) == {1: "a", 2: "b"}
+
+
+def test_replay_after_a_flush_starts_behind_it() -> None:
+    """#6767, #7067, #6834: a flushed row is not replayed over a newer flushed one."""
+    region = Region()
+    writer = region.open()
+    writer.append(upsert({1: "old"}))
+    writer.seal()
+    writer.append(upsert({1: "new", 2: "b"}))
+    writer.seal()
+    writer.append(upsert({3: "c"}))
+    writer.wait_flushed()
+    writer = region.open()
+    assert seen(writer) == {3: "c"}
+    assert region.rows() == {1: "new", 2: "b", 3: "c"}
+    assert [g.generation for g in region.manifest.flushed_generations] == [1, 2]
+
+
+def test_a_flush_writes_only_the_newest_version_of_a_key() -> None:
+    region = Region()
+    writer = region.open()
+    writer.append(upsert({1: "a", 2: "b"}))
+    writer.append(upsert({1: "c"}))
+    writer.append(delete([2]))
+    writer.seal()
+    (rows,) = region.generations.values()
+    assert rows.to_pydict() == {"id": [1, 2], "val": ["c", None], "_tombstone": [False, True]}
+
+
+def test_an_entry_belongs_to_one_generation_and_replay_rebuilds_the_same_memtables() -> None:
+    """Protocol rule 6."""
+    region = Region()
+    writer = region.open(executor=ManualExecutor(), memtable_rows=4)
+    for start in range(0, 18, 3):
+        writer.append(upsert({start + i: "x" for i in range(3)}))
+    before = [(m.generation, m.rows) for m in writer.memtables()]
+    assert before == [(1, 3), (2, 3), (3, 3), (4, 3), (5, 3), (6, 3)]
+    generations = [entry.generation for entry in region.entries() if not entry.is_fence]
+    assert generations == sorted(generations)
+    again = region.open(executor=ManualExecutor(), memtable_rows=4)
+    assert [(m.generation, m.rows) for m in again.memtables()] == before
+
+
+def test_a_call_larger_than_a_memtable_is_split_into_generations() -> None:
+    region = Region()
+    writer = region.open(executor=ManualExecutor(), memtable_rows=10)
+    writer.append(upsert({i: "x" for i in range(25)}))
+    rows = [m.rows for m in writer.memtables()]
+    assert sum(rows) == 25 and max(rows) <= 10
+    assert len(region.rows()) == 25
+
+
+def test_writers_waiting_for_the_wal_share_one_entry() -> None:
+    region = Region()
+    started, go_on = threading.Event(), threading.Event()
+    armed = False
+
+    def hook(operation: str, path: str, call):  # type: ignore[no-untyped-def]
+        if armed and operation == "put_if_absent" and not started.is_set():
+            started.set()
+            go_on.wait(5)
+        return call()
+
+    writer = region.open(HookedStore(region.store, hook))
+    armed = True
+    threads = [
+        threading.Thread(target=writer.append, args=(upsert({i: str(i)}),)) for i in range(8)
+    ]
+    threads[0].start()
+    started.wait(5)
+    for thread in threads[1:]:
+        thread.start()
+    while writer._tickets < 8:
+        time.sleep(0.001)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    data = [entry for entry in region.entries() if not entry.is_fence]
+    assert [entry.batch.num_rows for entry in data] == [1, 7]
+    assert len(seen(writer)) == 8
+
+
+@pytest.mark.parametrize(
+    "answer", ["timeout, landed", "timeout, not landed", "exists, landed", "exists, not landed"]
+)
+def test_an_append_with_a_doubtful_answer_is_settled_by_its_nonce(
+    answer: str, no_pauses: None
+) -> None:
+    """Protocol rules 3 and 5: lost replies, timeouts that landed, 409s that did not."""
+    region = Region()
+    store = HookedStore(region.store, lambda operation, path, call: call())
+    writer = region.open(store)
+    store.hook = lost_reply(1, answer)
+    writer.append(upsert({1: "a"}))
+    writer.append(upsert({2: "b"}))
+    assert region.rows() == {1: "a", 2: "b"} == seen(writer)
+    assert [e.batch.num_rows for e in region.entries() if not e.is_fence] == [1, 1]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_append_that_can_not_be_settled_poisons_the_writer(
+    landed: bool, no_pauses: None
+) -> None:
+    """Protocol rule 5; #7547: a writer goes on after its WAL failed."""
+    region = Region()
+    store = HookedStore(region.store, lambda operation, path, call: call())
+    writer = region.open(store)
+    writer.append(upsert({1: "a"}))
+    first = True
+
+    def dead(operation: str, path: str, call):  # type: ignore[no-untyped-def]
+        nonlocal first
+        if first and landed:
+            call()
+        first = False
+        raise_unknown(path)
+
+    store.hook = dead
+    with pytest.raises(WriterFailedError, match="unknown whether 1 rows were"):
+        writer.append(upsert({2: "b"}))
+    store.hook = lambda operation, path, call: call()
+    with pytest.raises(WriterFailedError, match="nothing of this call was written"):
+        writer.append(upsert({3: "c"}))
+    with pytest.raises(WriterFailedError):
+        writer.memtables()
+    again = region.open()
+    assert seen(again) == ({1: "a", 2: "b"} if landed else {1: "a"})
+
+
+def test_a_full_disk_stops_the_writer_and_says_that_nothing_was_written(no_pauses: None) -> None:
+    """#7547: nothing is acknowledged after a failed append."""
+    region = Region()
+    store = HookedStore(region.store, lambda operation, path, call: call())
+    writer = region.open(store)
+    store.hook = lost_reply(1, "unavailable")
+    with pytest.raises(WriterFailedError, match="were not written.*disk is full"):
+        writer.append(upsert({1: "a"}))
+    with pytest.raises(WriterFailedError):
+        writer.append(upsert({2: "b"}))
+    assert region.rows() == {}
+
+
+def test_everybody_waiting_fails_with_the_writer(no_pauses: None) -> None:
+    """#7547: also the writes that were queued behind the failed one."""
+    region = Region()
+    started, go_on = threading.Event(), threading.Event()
+    store = HookedStore(region.store, lambda operation, path, call: call())
+    writer = region.open(store)
+
+    def hook(operation: str, path: str, call):  # type: ignore[no-untyped-def]
+        started.set()
+        go_on.wait(5)
+        raise_unknown(path)
+
+    store.hook = hook
+    errors: list[BaseException] = []
+
+    def write(key: int) -> None:
+        try:
+            writer.append(upsert({key: "x"}))
+        except WriterFailedError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(key,)) for key in range(4)]
+    threads[0].start()
+    started.wait(5)
+    for thread in threads[1:]:
+        thread.start()
+    while writer._tickets < 4:
+        time.sleep(0.001)
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(errors) == 4
+    assert region.rows() == {}
+
+
+def test_a_fenced_writer_stops_and_says_who_took_over() -> None:
+    """Protocol rule 5."""
+    region = Region()
+    first = region.open()
+    first.append(upsert({1: "a"}))
+    second = region.open()
+    for _ in range(2):
+        with pytest.raises(FencedError, match="writer of epoch 2 took over from .* epoch 1"):
+            first.append(upsert({1: "zombie"}))
+    with pytest.raises(FencedError):
+        first.memtables()
+    assert seen(second) == {1: "a"} == region.rows()
+
+
+def test_a_zombie_can_not_append_after_wal_entries_were_collected() -> None:
+    """slatedb #1622; protocol rules 4 and 21: fences stay, so the zombie's position is taken."""
+    region = Region()
+    zombie = region.open()
+    zombie.append(upsert({1: "a"}))
+    writer = region.open()
+    writer.append(upsert({1: "b"}))
+    writer.seal()
+    manifest = region.manifest
+    kept = {manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen}
+    for entry in region.entries():
+        if entry.position <= max(kept) and not entry.is_fence and entry.position not in kept:
+            region.store.delete([region.wal().path(entry.position)])
+    with pytest.raises(FencedError):
+        zombie.append(upsert({1: "zombie"}))
+    assert region.rows() == {1: "b"}
+
+
+def test_a_stray_fence_of_a_claim_that_was_lost_is_passed_over() -> None:
+    """Protocol rule 5."""
+    region = Region()
+    region.open()
+    writer = region.open()
+    stray = max(region.wal().positions()) + 1
+    region.wal().append(stray, encode_fence(writer_epoch=1))
+    assert writer.append(upsert({1: "a"})) == stray + 1
+    assert seen(region.open()) == {1: "a"}
+
+
+def test_rows_of_a_lower_epoch_above_the_fence_are_corruption() -> None:
+    """Protocol rule 5."""
+    region = Region()
+    region.open()
+    writer = region.open()
+    position = max(region.wal().positions()) + 1
+    rows = upsert({1: "a"})
+    stored = type(rows).from_arrays(rows.columns, schema=ENTRY_SCHEMA)
+    region.wal().append(position, encode_entry(stored, writer_epoch=1, generation=1))
+    with pytest.raises(CorruptFileError, match="epoch 1 above the fence of epoch 2"):
+        writer.append(upsert({2: "b"}))
+    with pytest.raises(CorruptFileError, match="epoch 1 above the fence of epoch 2"):
+        region.open()
+
+
+def test_buffered_writes_are_seen_at_once_and_durable_after_flush_wal() -> None:
+    region = Region()
+    writer = region.open(durable=False)
+    assert writer.append(upsert({1: "a"})) == 0
+    writer.append(upsert({2: "b"}))
+    assert seen(writer) == {1: "a", 2: "b"}
+    assert region.rows() == {}
+    writer.flush_wal()
+    assert region.rows() == {1: "a", 2: "b"}
+    assert len([e for e in region.entries() if not e.is_fence]) == 1
+
+
+def test_buffered_writes_reach_the_wal_by_size_count_and_time() -> None:
+    now = 0.0
+    woken: list[int] = []
+    for options, writes in (
+        ({"wal_flush_writes": 2}, 2),
+        ({"wal_flush_bytes": 40}, 3),
+        ({"wal_flush_interval_s": 5.0}, 1),
+    ):
+        region, now = Region(), 0.0
+        writer = region.open(
+            durable=False, clock=lambda: now, wake=lambda: woken.append(1), **options
+        )
+        for key in range(writes):
+            writer.append(upsert({key: "x"}))
+        if "wal_flush_interval_s" in options:
+            writer.tick()
+            assert region.rows() == {}
+            now = 6.0
+        else:
+            assert woken.pop()
+        writer.tick()
+        assert len(region.rows()) == writes, options
+
+
+def test_deferred_indexing_catches_up_when_somebody_reads_or_flushes() -> None:
+    region = Region()
+    writer = region.open(durable=False, indexed=False)
+    writer.append(upsert({1: "a"}))
+    writer.append(upsert({1: "b"}))
+    assert seen(writer) == {1: "b"}
+    writer.append(upsert({1: "c"}))
+    writer.seal()
+    writer.flush_wal()
+    (rows,) = region.generations.values()
+    assert rows["val"].to_pylist() == ["c"]
+
+
+def test_a_failed_wal_reports_lost_buffered_rows_at_close(no_pauses: None) -> None:
+    region = Region()
+    store = HookedStore(region.store, lambda operation, path, call: call())
+    writer = region.open(store, durable=False)
+    writer.append(upsert({1: "a"}))
+    store.hook = lost_reply(1, "unavailable")
+    with pytest.raises(WriterFailedError, match="1 rows were not written"):
+        writer.close()
+
+
+def test_an_old_memtable_is_sealed_by_age() -> None:
+    now = 0.0
+    region = Region()
+    writer = region.open(memtable_age_s=10.0, clock=lambda: now)
+    writer.append(upsert({1: "a"}))
+    now = 9.0
+    writer.tick()
+    assert not region.generations
+    now = 11.0
+    writer.tick()
+    assert len(region.generations) == 1
+
+
+def test_a_closed_writer_refuses_writes_and_reads() -> None:
+    writer = Region().open()
+    writer.close()
+    writer.close()
+    with pytest.raises(ReopenError, match="closed"):
+        writer.append(upsert({1: "a"}))
+    with pytest.raises(ReopenError, match="closed"):
+        writer.memtables()
+
+
+def raise_unknown(path: str) -> None:
+    raise OutcomeUnknownError(f"{path}: timed out")
