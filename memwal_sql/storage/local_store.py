@@ -102,6 +102,15 @@ class LocalStore:
             ) from error
         return True
 
+    def sync(self, folder: str) -> None:
+        """Sync all files and folders below a folder, itself, and the folders above it."""
+        full = self._full(folder)
+        with _writing(full):
+            _sync_tree(full)
+            while len(full) > len(self._root):
+                full = os.path.dirname(full)
+                _sync_path(full)
+
     def exists(self, path: str) -> bool:
         """Whether the object is there: one `stat`."""
         try:
@@ -150,17 +159,11 @@ class LocalStore:
             folder = os.path.dirname(folder)
 
 
-def sync_tree(folder: str) -> None:
-    """Sync every file and folder below `folder`, itself and its parent: what is in it is durable.
-
-    Raises `StoreUnavailableError`.
-    """
-    with _writing(folder):
-        for parent, _, names in os.walk(folder):
-            for name in names:
-                _sync_path(os.path.join(parent, name))
-            _sync_path(parent)
-        _sync_path(os.path.dirname(os.path.abspath(folder)))
+def _sync_tree(folder: str) -> None:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            _sync_path(os.path.join(parent, name))
+        _sync_path(parent)
 
 
 def _walk(folder: str) -> Iterator[os.DirEntry[str]]:

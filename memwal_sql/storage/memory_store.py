@@ -76,6 +76,9 @@ class MemoryStore:
             self._objects[path] = bytes(data)
             return True
 
+    def sync(self, folder: str) -> None:
+        """Nothing to do."""
+
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
         return path in self._objects or self._lance.contains(path)

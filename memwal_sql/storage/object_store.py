@@ -54,6 +54,10 @@ class ObjectStore(Protocol):
         that answer and `OutcomeUnknownError` are settled by reading back (protocol rule 3)."""
         ...
 
+    def sync(self, folder: str) -> None:
+        """Make what others wrote below a folder durable; stores that are so by nature do nothing."""
+        ...
+
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
         ...

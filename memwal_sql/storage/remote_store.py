@@ -91,6 +91,9 @@ class RemoteStore:
             raise OutcomeUnknownError(self._describe(path, error)) from None
         return True
 
+    def sync(self, folder: str) -> None:
+        """Nothing to do."""
+
     def exists(self, path: str) -> bool:
         """Whether the object is there: one HEAD request."""
         try:

@@ -38,3 +38,13 @@ class IndexMetadata(_message.Message):
     index_details: _any_pb2.Any
     index_version: int
     def __init__(self, uuid: _Optional[bytes] = ..., fields: _Optional[_Iterable[int]] = ..., name: _Optional[str] = ..., dataset_version: _Optional[int] = ..., fragment_bitmap: _Optional[bytes] = ..., index_details: _Optional[_Union[_any_pb2.Any, _Mapping]] = ..., index_version: _Optional[int] = ...) -> None: ...
+
+class SchemaField(_message.Message):
+    __slots__ = ("name", "id", "parent_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PARENT_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    id: int
+    parent_id: int
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., parent_id: _Optional[int] = ...) -> None: ...

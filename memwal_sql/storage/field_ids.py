@@ -1,0 +1,59 @@
+"""Lance field ids: a flushed generation's columns carry those of the base table.
+
+Lance numbers the fields of a new table by their position. A base table that lost or gained columns
+has other numbers, and a generation is read by id, so its schema is built from the base's
+(protocol rule 2). `_tombstone` gets the next id, as native code does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from lance import LanceDataset
+from lance.schema import LanceSchema
+
+from memwal_sql.storage.proto_gen import lance_table_pb2 as pb
+
+
+def generation_schema(base: LanceSchema, schema: pa.Schema) -> LanceSchema:
+    """`schema`, the base's columns in their order and `_tombstone`, with the ids of `base`.
+
+    Columns that `base` does not have, `_tombstone` among them, get new ids.
+    """
+    written = LanceSchema.from_pyarrow(schema)
+    # What pickling a schema gives is the only way from Python to choose ids.
+    restore, (metadata, *fields) = written.__reduce__()
+    known = _ids(base)
+    next_id = max(known.values(), default=-1) + 1
+    ids: dict[int, int] = {}
+    renumbered = []
+    for path, message in _fields(fields):
+        if path not in known:
+            known[path], next_id = next_id, next_id + 1
+        ids[message.id] = known[path]
+        message.id = known[path]
+        message.parent_id = ids.get(message.parent_id, message.parent_id)
+        renumbered.append(message.SerializeToString())
+    result: LanceSchema = restore(metadata, *renumbered)
+    return result
+
+
+def _ids(schema: LanceSchema) -> dict[tuple[str, ...], int]:
+    """Field ids by the names that lead to them, nested fields after their parents."""
+    _, (_, *fields) = schema.__reduce__()
+    return {path: message.id for path, message in _fields(fields)}
+
+
+def _fields(encoded: list[bytes]) -> Iterator[tuple[tuple[str, ...], pb.SchemaField]]:
+    paths: dict[int, tuple[str, ...]] = {}
+    for data in encoded:
+        message = pb.SchemaField.FromString(data)
+        path = (*paths.get(message.parent_id, ()), message.name)
+        paths[message.id] = path
+        yield path, message
+
+
+def field_ids(base: LanceDataset) -> dict[str, int]:
+    """The ids of a dataset's top-level columns by name."""
+    return {one.name(): one.id() for one in base.lance_schema.fields()}

@@ -1,0 +1,104 @@
+"""Writing a flushed generation: a Lance table of its own, as native readers expect it.
+
+Specification 1, "Flushed MemTable". The folder has a random name, and nothing points to it until
+the region's manifest does, so a crash leaves an orphan and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import lance
+import pyarrow as pa
+from lance.schema import LanceSchema
+
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.storage import paths
+from memwal_sql.storage.field_ids import generation_schema
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.pk_index import write_pk_index
+from memwal_sql.storage.region_manifest import FlushedGeneration
+from memwal_sql.storage.wal_entry import TOMBSTONE
+
+# A generation is one fragment of one file: row addresses are then row positions.
+_MOST_ROWS = 2**31 - 1
+_MOST_BYTES = 2**62
+
+
+def random_hex() -> str:
+    """8 random hex digits."""
+    return os.urandom(4).hex()
+
+
+def write_generation(
+    store: ObjectStore,
+    table_uri: str,
+    region_id: UUID,
+    generation: int,
+    table: pa.Table,
+    *,
+    primary_key: Sequence[str],
+    base: Any,
+    bloom_filter: bytes,
+    storage_options: Mapping[str, str] | None = None,
+    new_hex: Callable[[], str] = random_hex,
+) -> FlushedGeneration:
+    """Write the rows of `table` as a generation into a new folder, durably.
+
+    `table` has the base table's columns and `_tombstone` last, at least one row, and every key
+    once. `base` is the Lance dataset of the base table, whose field ids and file format
+    the generation takes; `bloom_filter` are the bytes over its keys. Raises `StoreUnavailableError`
+    when the store refuses; what was written by then is never read.
+    """
+    if table.column_names[-1:] != [TOMBSTONE] or not table.num_rows:
+        raise InvalidCallError(f"a generation needs rows and {TOMBSTONE!r} as its last column")
+    name = paths.generation_name(new_hex(), generation)
+    uri = paths.generation_uri(lance_uri(table_uri), region_id, name)
+    options = dict(storage_options) if storage_options else None
+    try:
+        _write_table(uri, table, base, primary_key, options)
+        write_pk_index(
+            f"{uri}/_pk_index",
+            table,
+            primary_key,
+            version=base.data_storage_version,
+            storage_options=options,
+        )
+    except OSError as error:
+        raise StoreUnavailableError(f"{uri} could not be written: {error}") from error
+    store.put(paths.bloom_filter_path(region_id, name), bloom_filter)
+    store.sync(paths.generation_folder(region_id, name))
+    return FlushedGeneration(generation, name, table.nbytes, table.num_rows)
+
+
+def _write_table(
+    uri: str,
+    table: pa.Table,
+    base: Any,
+    primary_key: Sequence[str],
+    options: dict[str, str] | None,
+) -> None:
+    schema = table.schema.remove_metadata()
+    rows = table.replace_schema_metadata(None)
+    settings: dict[str, Any] = {
+        "max_rows_per_file": _MOST_ROWS,
+        "max_bytes_per_file": _MOST_BYTES,
+        "data_storage_version": base.data_storage_version,
+        "storage_options": options,
+    }
+    numbered = generation_schema(base.lance_schema, schema)
+    if numbered == LanceSchema.from_pyarrow(schema):
+        dataset = lance.write_dataset(rows, uri, mode="create", **settings)
+    else:
+        # Only an empty table can be given ids: one that has rows keeps its own.
+        dataset = lance.write_dataset(rows.slice(0, 0), uri, mode="create", **settings)
+        dataset = lance.LanceDataset.commit(
+            dataset, lance.LanceOperation.Project(numbered), read_version=dataset.version
+        )
+        dataset = lance.write_dataset(rows, dataset, mode="append", **settings)
+    if len(primary_key) == 1:
+        dataset.create_scalar_index(primary_key[0], "BTREE")
