@@ -18,7 +18,7 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.generation import write_generation
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
-from memwal_sql.storage.region_values import encode_values
+from memwal_sql.storage.region_values import value_types
 from memwal_sql.storage.wal import Wal
 from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write.budget import MemoryBudget
@@ -33,7 +33,6 @@ from planner.model import TableInfo
 from planner.region_id import region_id
 from planner.region_name import region_name
 from planner.region_spec import MANUAL_SPEC_ID, RegionSpec
-from planner.region_values import type_of
 
 FindRegion = Callable[[int, Mapping[str, object]], RegionManifest | None]
 
@@ -65,11 +64,10 @@ class RegionOpener:
         found = self.find(spec_id, values)
         if found is not None:
             return self._claim(found, values)
-        types = {field.field_id: type_of(field.result_type) for field in self.spec.fields}
         wanted = RegionManifest(
             region_id=region_id(self.context.incarnation, spec_id, values),
             region_spec_id=spec_id,
-            region_values=encode_values(values, types),
+            region_values=values,
         )
         return self._claim(self._find_or_create(wanted), values)
 
@@ -85,7 +83,8 @@ class RegionOpener:
         return self._claim(self._find_or_create(manifest), None)
 
     def _find_or_create(self, wanted: RegionManifest) -> RegionManifest:
-        manifests = RegionManifests(self.context.store, wanted.region_id)
+        types = None if self.spec is None else value_types(self.spec)
+        manifests = RegionManifests(self.context.store, wanted.region_id, types)
         try:
             found = manifests.latest()
         except NotFoundError:
@@ -100,7 +99,8 @@ class RegionOpener:
 
     def _claim(self, manifest: RegionManifest, values: RegionValues | None) -> RegionWriter:
         region = manifest.region_id
-        manifests = RegionManifests(self.context.store, region)
+        types = None if self.spec is None else value_types(self.spec)
+        manifests = RegionManifests(self.context.store, region, types)
         wal = Wal(self.context.store, region)
         info = self.info
         make = partial(_memtable, region_name(region, values), info.schema, info.primary_key)
