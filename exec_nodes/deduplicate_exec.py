@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exec_nodes.live_rows import live_rows
 from exec_nodes.node import Node, Statistics
@@ -85,7 +87,7 @@ class DeduplicateExec(Node):
                 yield rows
 
 
-def _take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+def _take(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
     if not batch.num_columns:
         return batch.slice(0, len(rows))
-    return batch.take(pa.array(rows))
+    return pc.take(batch, pa.array(rows), boundscheck=False)

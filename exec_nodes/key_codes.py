@@ -47,6 +47,11 @@ class KeyCodes:
         self.size = len(self._distinct)
         self.codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
+    @property
+    def direct(self) -> bool:
+        """Whether a code is the key's place in a range, so that `find` needs no preparation."""
+        return self._first is not None
+
     def find(self, column: KeyColumn) -> tuple[Codes, Codes]:
         """The rows of another column whose key is among these, ascending, and their codes."""
         if self._first is None:

@@ -77,6 +77,8 @@ def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) ->
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with exactly these columns and types; what it lacks is null."""
+    if batch.schema.equals(schema):
+        return batch
     arrays = []
     for field in schema:
         index = batch.schema.get_field_index(field.name)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.cache import ByteCache
-from exec_nodes.key_codes import Codes, KeyCodes, concat, repeated_later_codes
-from exec_nodes.keys import KeyBatch, KeyColumn, key_column
+from exec_nodes.key_codes import KeyCodes, concat, repeated_later_codes
+from exec_nodes.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.literals import key_condition
 from exec_nodes.source import ROW_ADDRESS, Filter, RowAddresses, Source
 
@@ -27,8 +25,10 @@ Cover = tuple[tuple[Hashable, int], ...]
 
 # Up to one new key for so many base rows, the base's btree is asked instead of reading its keys.
 _ROWS_PER_INDEXED_KEY = 100
-# Keys of the base that are matched at once: finding them prepares a hash table each time.
+# Keys of the base that are matched at once: where finding them prepares a hash table each time,
+# and where it does not, so that intermediate arrays stay in the processor's caches.
 _MATCH_ROWS = 1 << 20
+_CACHED_ROWS = 1 << 16
 _NONE = np.iinfo(np.uint64).max
 # What a cached set costs beside its addresses.
 _ENTRY_BYTES = 500
@@ -93,23 +93,20 @@ class StaleSets:
 
     def _base_union(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
         pairs: list[RowAddresses] = []
-        missing: list[tuple[Source, int]] = []
-        for source in newer:
+        missing: list[tuple[int, Source, int]] = []
+        for index, source in enumerate(newer):
             rows, addresses = self._cache.get(_pair_key(base, source)) or (0, _nothing())
             if rows > source.rows:  # an older prefix of a MemTable than the one that is cached
                 rows, addresses = 0, _nothing()
             pairs.append(addresses)
             if rows < source.rows:
-                missing.append((source, rows))
-        for (source, _), found in zip(missing, _match_base(base, missing), strict=True):
-            at = newer.index(source)
-            pairs[at] = np.concatenate([pairs[at], found])
-            self._cache.put(
-                _pair_key(base, source),
-                (source.rows, pairs[at]),
-                int(pairs[at].nbytes) + _ENTRY_BYTES,
-            )
-        return np.unique(np.concatenate([_nothing(), *pairs]))
+                missing.append((index, source, rows))
+        at = [index for index, _, _ in missing]
+        for index, found in zip(at, _match_base(base, [m[1:] for m in missing]), strict=True):
+            source, pairs[index] = newer[index], np.concatenate([pairs[index], found])
+            entry = (source.rows, pairs[index])
+            self._cache.put(_pair_key(base, source), entry, pairs[index].nbytes + _ENTRY_BYTES)
+        return _union(pairs)
 
 
 @dataclass(frozen=True)
@@ -170,6 +167,12 @@ def _nothing() -> RowAddresses:
     return np.empty(0, np.uint64)
 
 
+def _union(parts: Sequence[RowAddresses]) -> RowAddresses:
+    # By sorting: numpy's own unique hashes, which takes ten times as long.
+    merged = np.sort(np.concatenate([_nothing(), *parts]))
+    return merged[np.append(True, merged[1:] != merged[:-1])] if len(merged) else merged
+
+
 def _newer_than(old: Cover, new: Cover) -> int | None:
     """How many sources `new` has above all of `old`, whose newest one may have grown; -1 if the
     two are equal, None if `new` is no such extension."""
@@ -210,7 +213,7 @@ def _extended(sources: Sequence[Source], old: _RegionSets, extra: int) -> list[R
     for source, stale in zip(sources[extra + 1 :], old.sets[1:], strict=True):
         keys = source.keys()
         rows, _ = numbers.find(keys.column)
-        sets.append(np.union1d(stale, keys.addresses[rows]) if len(rows) else stale)
+        sets.append(_union([stale, keys.addresses[rows]]) if len(rows) else stale)
     return sets
 
 
@@ -225,7 +228,8 @@ def _match_base(base: Source, newer: Sequence[tuple[Source, int]]) -> Iterator[R
     columns = [_tail(source, start) for source, start in newer]
     numbers = KeyCodes(concat(columns))
     address = np.full(numbers.size, _NONE, np.uint64)
-    for column, addresses in _base_keys(base, newer, len(numbers.codes)):
+    piece = _CACHED_ROWS if numbers.direct else _MATCH_ROWS
+    for column, addresses in _base_keys(base, newer, len(numbers.codes), piece):
         rows, codes = numbers.find(column)
         address[codes] = addresses[rows]
     start = 0
@@ -236,7 +240,7 @@ def _match_base(base: Source, newer: Sequence[tuple[Source, int]]) -> Iterator[R
 
 
 def _base_keys(
-    base: Source, newer: Sequence[tuple[Source, int]], count: int
+    base: Source, newer: Sequence[tuple[Source, int]], count: int, piece: int
 ) -> Iterator[tuple[KeyColumn, RowAddresses]]:
     """The base's keys, in large pieces; only those that matter if its btree finds them faster."""
     tables = [source.keys().table.slice(start) for source, start in newer]
@@ -246,11 +250,13 @@ def _base_keys(
         filters = _key_filter(KeyBatch(pa.concat_tables(tables)))
     for part in range(base.parts):
         batches: list[pa.RecordBatch] = []
+        rows = 0
         for batch in base.scan(names, filters, None, part):
             batches.append(batch)
-            if sum(b.num_rows for b in batches) >= _MATCH_ROWS:
+            rows += batch.num_rows
+            if rows >= piece:
                 yield _piece(batches, names)
-                batches = []
+                batches, rows = [], 0
         if batches:
             yield _piece(batches, names)
 
@@ -261,8 +267,7 @@ def _key_filter(keys: KeyBatch) -> tuple[Filter, ...]:
         return ()
 
     def evaluate(batch: pa.RecordBatch) -> pa.BooleanArray:
-        return pc.is_in(key_column(batch.columns), value_set=pa.chunked_array([keys.column])
-                        if isinstance(keys.column, pa.Array) else keys.column)
+        return pc.is_in(key_column(batch.columns), value_set=one_array(keys.column))
 
     return (Filter(sql, evaluate, tuple(keys.names)),)
 

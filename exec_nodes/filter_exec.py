@@ -1,0 +1,52 @@
+"""FilterExec: conditions that may only be applied once the newest version is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from exec_nodes.node import Node, Statistics
+from exec_nodes.source import Filter
+
+
+@dataclass(frozen=True)
+class FilterExec(Node):
+    """Keeps the rows that meet every filter, and of their columns those in `output`."""
+
+    child: Node
+    filters: tuple[Filter, ...]
+    output: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`output`."""
+        return self.output
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The child."""
+        return (self.child,)
+
+    @property
+    def partitions(self) -> int:
+        """The child's."""
+        return self.child.partitions
+
+    @property
+    def statistics(self) -> Statistics:
+        """At most the child's rows."""
+        return Statistics(self.child.statistics.num_rows, False)
+
+    def label(self) -> str:
+        """`FilterExec: filter=[val > 5]`."""
+        return f"FilterExec: filter=[{', '.join(f.sql for f in self.filters)}]"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        for batch in self.child.execute(partition):
+            for condition in self.filters:
+                names = batch.schema.names if condition.columns is None else condition.columns
+                batch = batch.filter(condition.evaluate(batch.select(list(names))))
+            if batch.num_rows:
+                yield batch.select(self.output.names)

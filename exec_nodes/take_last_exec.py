@@ -1,0 +1,52 @@
+"""TakeLastExec: the last row of one key in one source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from exec_nodes.keys import KeyBatch
+from exec_nodes.node import Node, Statistics
+from exec_nodes.source import TOMBSTONE_FIELD, Source
+
+
+@dataclass(frozen=True)
+class TakeLastExec(Node):
+    """Finds the row of `key` with the highest row address by an index, without a scan
+    (Specification 2, Appendix 3).
+
+    Yields at most one row: `output`'s columns and `_tombstone`, which tells a deleted key from
+    one that is not there.
+    """
+
+    source: Source
+    key: KeyBatch
+    condition: str
+    output: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The output columns and `_tombstone`."""
+        return self.output.append(TOMBSTONE_FIELD)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """None: a leaf."""
+        return ()
+
+    @property
+    def statistics(self) -> Statistics:
+        """At most one row."""
+        return Statistics(1, False)
+
+    def label(self) -> str:
+        """`TakeLastExec: region_a[gen=2], filter=[id = 42]`."""
+        return f"TakeLastExec: {self.source.name}, filter=[{self.condition}]"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        found = self.source.take(self.key, self.output.names).select(schema.names)
+        for batch in found.to_batches():
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
