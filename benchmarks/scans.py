@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.data import batches, check_same, merged, rows, shuffled
+from benchmarks.child import run_child
+from benchmarks.data import WrongResultError, batches, check_same, merged, rows, shuffled
 from benchmarks.native import native_scan
 from benchmarks.result import Result, at_most_ratio, beside, faster_than
-from benchmarks.timing import interleaved, seconds
+from benchmarks.timing import interleaved
 from benchmarks.workspace import Workspace, enabled_table, plain_table
 
 _COLUMNS = ["id", "val"]
 _WHERE = "val > 0.9"
 _NATIVE_ROUNDS = 3
+_ROUNDS_PER_CHILD = 3
 
 
 def full_scan(work: Workspace) -> Iterator[Result]:
@@ -39,26 +42,15 @@ def full_scan(work: Workspace) -> Iterator[Result]:
 
 def first_scan(work: Workspace) -> Iterator[Result]:
     """The first scan of a handle that was just opened, against a warm plain scan."""
-    plain = work.plain
-    handles: list[mw.Table] = []
-
-    def opened() -> pa.Table:
-        return _scan(handles[-1])
-
-    def open_one() -> None:
-        handles.append(mw.open_table(work.ours.uri))
-
-    open_one()
-    check_same(opened(), work.live.select(_COLUMNS), "first scan")
-    for _ in range(2):
-        plain.to_table(columns=_COLUMNS)
+    arguments = ("benchmarks.first_scan_child", work.ours.uri, work.plain.uri, *_COLUMNS)
     pairs = []
-    for _ in range(work.sizes.rounds):
-        open_one()
-        first = seconds(opened)
-        pairs.append((first, seconds(lambda: plain.to_table(columns=_COLUMNS))))
-    ours, baseline = (sorted(times)[len(times) // 2] for times in zip(*pairs, strict=True))
-    yield at_most_ratio("first scan after opening", ours, baseline, "plain Lance, warm", 4)
+    for _ in range(-(-work.sizes.rounds // _ROUNDS_PER_CHILD)):
+        ours, plain, same = run_child(*arguments).words
+        if same != "True":
+            raise WrongResultError("first scan: other rows than the baseline")
+        pairs.append((float(ours), float(plain)))
+    first, warm = map(statistics.median, zip(*pairs, strict=True))
+    yield at_most_ratio("first scan after opening", first, warm, "plain Lance, warm", 4)
 
 
 def filtered_scan(work: Workspace) -> Iterator[Result]:

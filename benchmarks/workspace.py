@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import lance
 import numpy as np
@@ -44,7 +44,7 @@ class Workspace:
         self.sizes = sizes
         self._open = ExitStack()
 
-    def __enter__(self) -> Workspace:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,0 +1,39 @@
+"""Child process: warm plain scans, then the first scan of a table of ours after opening it.
+
+A process of its own, as what is known of a table is shared by all handles of a process. The plain
+scans come first, so that Lance's own start is in neither time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+
+import lance
+import pyarrow as pa
+
+import memwal_sql as mw
+from benchmarks.child import ready
+from benchmarks.data import checksum
+from benchmarks.timing import seconds
+
+_ROUNDS = 9
+
+
+def main(ours: str, plain: str, *columns: str) -> None:
+    """Print the seconds of both and whether they hold the same rows."""
+    ready()
+    names = list(columns)
+    dataset = lance.dataset(plain)
+    expected = dataset.to_table(columns=names)
+    baseline = statistics.median(
+        seconds(lambda: dataset.to_table(columns=names)) for _ in range(_ROUNDS)
+    )
+    table = mw.open_table(ours)
+    found: list[pa.Table] = []
+    first = seconds(lambda: found.append(table.scan(columns=names).read_all()))
+    print(first, baseline, checksum(found[0]) == checksum(expected))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
