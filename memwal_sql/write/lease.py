@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from memwal_sql.errors import (
+    CorruptFileError,
     FencedError,
     ManifestConflictError,
     RegionSealedError,
@@ -64,6 +65,7 @@ def claim(manifests: RegionManifests, wal: Wal, make: MakeMemTable) -> Claim:
     replayed = replay(wal, first, fence, manifest.current_generation, make)
     if torn := replayed.torn(manifest.wal_entry_position_last_seen):
         fence = _put_fence(wal, own.region_id, epoch, fence + 1, torn)
+    _check_nothing_above(wal, fence, epoch)
     lease = Lease(own.region_id, epoch, manifest)
     return Claim(lease, tuple(replayed.memtables), fence + 1)
 
@@ -118,3 +120,13 @@ def _put_fence(
         if found is not None and found.writer_epoch > epoch:
             raise fenced(region_id, epoch, found.writer_epoch)
         position += 1
+
+
+def _check_nothing_above(wal: Wal, fence: int, epoch: int) -> None:
+    """The first free position is the end of the log, unless an entry was lost there."""
+    found = wal.read(fence + 1)
+    if found is not None and not found.is_fence and found.writer_epoch < epoch:
+        raise CorruptFileError(
+            f"{wal.path(fence)} was missing, but {wal.path(fence + 1)} was written after it by "
+            f"epoch {found.writer_epoch}"
+        )

@@ -1,0 +1,370 @@
+"""Claiming a region: protocol rules 4, 6, 9 and 11, alone and in races."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from memwal_sql.errors import CorruptFileError, FencedError, MemWalError, RegionSealedError
+from memwal_sql.storage.region_manifest import RegionStatus
+from memwal_sql.storage.wal import encode_entry, encode_fence
+from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
+from tests.write.hooked_store import Crash, HookedStore, crash_at, lost_reply
+
+ROUNDS = 40 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+
+
+def entry(rows: Rows, epoch: int, generation: int) -> bytes:
+    batch = upsert(rows)
+    stored = pa.RecordBatch.from_arrays(batch.columns, schema=ENTRY_SCHEMA)
+    return encode_entry(stored, writer_epoch=epoch, generation=generation)
+
+
+def test_appendix_1_writer_fencing_example() -> None:
+    """Specification 1, Appendix 1: two writers compete for a region.
+
+    Positions differ from the example by the fences, which protocol rule 4 puts into the WAL.
+    """
+    region = Region()
+    # Initial state: epoch 5, replay after 10, last seen 12. Entries 11 and 12 are not flushed.
+    region.manifests().commit(
+        region.manifest,
+        writer_epoch=5,
+        replay_after_wal_entry_position=10,
+        wal_entry_position_last_seen=12,
+    )
+    region.wal().append(11, entry({11: "before"}, 5, 1))
+    region.wal().append(12, entry({12: "before"}, 5, 1))
+
+    # 1, 2: A loads epoch 5, increments it to 6 and writes the manifest.
+    a = region.open()
+    assert (a.epoch, region.manifest.writer_epoch) == (6, 6)
+    # 3: A writes WAL entries.
+    positions_a = [a.append(upsert({key: "A"})) for key in (13, 14, 15)]
+    # 4, 5: B loads epoch 6, increments it to 7.
+    b = region.open()
+    assert (b.epoch, region.manifest.writer_epoch) == (7, 7)
+    # 6: B writes WAL entries.
+    positions_b = [b.append(upsert({key: "B"})) for key in (16, 17)]
+    assert positions_a < positions_b
+
+    # 7, 8, 9: A tries to flush its MemTable, sees epoch 7, and aborts all operations.
+    a.seal()
+    with pytest.raises(FencedError, match="epoch 7 took over from this one of epoch 6"):
+        a.wait_flushed()
+    with pytest.raises(FencedError):
+        a.append(upsert({18: "A"}))
+    assert region.manifest.flushed_generations == ()
+    # 10: B continues to write normally.
+    b.append(upsert({18: "B"}))
+
+    # "What happens to writer A's WAL entries?" They were valid and are replayed by the next.
+    everything = {11: "before", 12: "before", 13: "A", 14: "A", 15: "A"} | {
+        16: "B",
+        17: "B",
+        18: "B",
+    }
+    assert seen(b) == everything == region.rows()
+    assert seen(region.open()) == everything
+
+
+def test_the_fence_is_in_the_wal_before_anything_is_replayed() -> None:
+    """#7110: no fence before replay; protocol rule 4.
+
+    The old writer appends at the last moment it can, just before the fence: what it was told is
+    durable must be replayed. Just after the fence it must fail.
+    """
+    for moment in ("before", "after"):
+        region = Region()
+        old = region.open()
+        old.append(upsert({1: "a"}))
+        outcome: list[str] = []
+
+        def append_late(outcome: list[str] = outcome, old: Any = old) -> None:
+            try:
+                old.append(upsert({2: "late"}))
+                outcome.append("acknowledged")
+            except FencedError:
+                outcome.append("fenced")
+
+        def hook(
+            operation: str, path: str, call: Any, moment: str = moment, late: Any = append_late
+        ) -> Any:
+            if operation != "put_if_absent" or "/wal/" not in path or hooked[0]:
+                return call()
+            hooked[0] = True
+            if moment == "before":
+                late()
+            result = call()
+            if moment == "after":
+                late()
+            return result
+
+        hooked = [False]
+        new = region.open(HookedStore(region.store, hook))
+        expected: Rows = {1: "a"}
+        if outcome == ["acknowledged"]:
+            expected[2] = "late"
+        assert outcome == ["acknowledged" if moment == "before" else "fenced"]
+        assert seen(new) == expected == region.rows()
+
+
+def test_a_claim_that_was_overtaken_between_epoch_and_fence_gives_up() -> None:
+    """Protocol rule 4: the epoch must still be mine after the fence."""
+    region = Region()
+    winner: list[Any] = []
+
+    def hook(operation: str, path: str, call: Any) -> Any:
+        if operation == "put_if_absent" and "/wal/" in path and not winner:
+            winner.append(region.open())
+        return call()
+
+    with pytest.raises(FencedError, match="epoch 2 took over from this one of epoch 1"):
+        region.claim(HookedStore(region.store, hook))
+    winner[0].append(upsert({1: "a"}))  # passes over the stray fence
+    assert region.rows() == {1: "a"}
+
+
+def test_a_sealed_region_takes_no_writer() -> None:
+    """Protocol rule 1."""
+    region = Region()
+    region.manifests().commit(region.manifest, status=RegionStatus.SEALED)
+    with pytest.raises(RegionSealedError, match="sealed"):
+        region.open()
+    assert region.manifest.writer_epoch == 0
+
+
+def test_a_claim_probes_beyond_a_stale_hint() -> None:
+    region = Region()
+    writer = region.open()
+    for key in range(40):
+        writer.append(upsert({key: "x"}))
+    assert region.manifest.wal_entry_position_last_seen == 0
+    assert len(seen(region.open())) == 40
+
+
+def test_a_missing_entry_below_others_is_an_error_that_names_it() -> None:
+    region = Region()
+    writer = region.open()
+    for key in range(3):
+        writer.append(upsert({key: "x"}))
+    path = region.wal().path(3)
+    region.store.delete([path])
+    for _ in range(2):
+        with pytest.raises(CorruptFileError, match="epoch 1"):
+            region.open()
+
+
+def test_a_gap_in_generations_is_an_error_that_names_the_entry() -> None:
+    """Protocol rule 6."""
+    region = Region()
+    region.open()
+    region.wal().append(2, entry({1: "x"}, 1, 3))
+    with pytest.raises(CorruptFileError, match="generation 3, but no entry before it"):
+        region.open()
+
+
+def torn(region: Region, position: int, rows: Rows, epoch: int = 1) -> None:
+    data = entry(rows, epoch, 1)
+    region.store.put_if_absent(region.wal().path(position), data[: len(data) * 2 // 3])
+
+
+def test_a_torn_last_entry_is_skipped_and_the_next_fence_says_so() -> None:
+    """Protocol rule 9."""
+    region = Region()
+    writer = region.open()
+    last = writer.append(upsert({1: "a"}))
+    torn(region, last + 1, {2: "torn"})
+    again = region.open()
+    assert seen(again) == {1: "a"}
+    fences = [e for e in _readable(region) if e.is_fence]
+    assert fences[-1].skipped == (last + 1,)
+    again.append(upsert({3: "c"}))
+    for _ in range(2):  # the record is remembered by every later replay
+        again = region.open()
+        assert seen(again) == {1: "a", 3: "c"}
+
+
+def test_a_torn_entry_below_rows_is_an_error_that_names_it() -> None:
+    """Protocol rule 9: whoever wrote above it had been told that it was complete."""
+    region = Region()
+    writer = region.open()
+    last = writer.append(upsert({1: "a"}))
+    torn(region, last + 1, {2: "torn"})
+    region.wal().append(last + 2, entry({3: "c"}, 1, 1))
+    with pytest.raises(CorruptFileError, match=region.wal().path(last + 1)):
+        region.open()
+
+
+def test_a_torn_entry_that_was_known_to_be_complete_is_an_error() -> None:
+    """Protocol rule 9: only above everything acknowledged."""
+    region = Region()
+    writer = region.open()
+    last = writer.append(upsert({1: "a"}))
+    region.manifests().commit(region.manifest, wal_entry_position_last_seen=last)
+    path = region.wal().path(last)
+    data = region.store.get(path)
+    region.store.delete([path])
+    region.store.put_if_absent(path, data[: len(data) // 2])
+    with pytest.raises(CorruptFileError, match=path):
+        region.open()
+
+
+def test_a_damaged_entry_is_an_error_that_names_it() -> None:
+    """Protocol rule 9: any other damage is never skipped."""
+    region = Region()
+    writer = region.open()
+    path = region.wal().path(writer.append(upsert({1: "a" * 100})))
+    data = bytearray(region.store.get(path))
+    data[data.index(b"aaaa")] ^= 1
+    region.store.delete([path])
+    region.store.put_if_absent(path, bytes(data))
+    with pytest.raises(CorruptFileError, match=path):
+        region.open()
+
+
+def test_a_claim_interrupted_anywhere_loses_nothing() -> None:
+    """Protocol rule 4: a crash at any operation of the store leaves an epoch and a fence at most."""
+    for when in ("before", "after"):
+        nth = 0
+        while True:
+            nth += 1
+            region = Region()
+            region.open().append(upsert({1: "a"}))
+            torn(region, 3, {2: "torn"})
+            try:
+                region.claim(HookedStore(region.store, crash_at(nth, when)))
+            except Crash:
+                assert seen(region.open()) == {1: "a"}
+            else:
+                break
+        assert nth > 5
+
+
+@pytest.mark.parametrize(
+    "answer", ["timeout, landed", "timeout, not landed", "exists, landed", "exists, not landed"]
+)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_claim_settles_doubtful_answers_by_nonces(
+    answer: str, nth: int, no_pauses: None
+) -> None:
+    """Protocol rule 3: two claimants otherwise write identical bytes and both think they won."""
+    region = Region()
+    region.open().append(upsert({1: "a"}))
+    writer = region.open(HookedStore(region.store, lost_reply(nth, answer)))
+    writer.append(upsert({2: "b"}))
+    assert region.rows() == {1: "a", 2: "b"}
+
+
+@pytest.mark.parametrize("claimants", [2, 3, 8])
+def test_of_racing_claimants_one_writes_and_no_acknowledged_row_is_lost(claimants: int) -> None:
+    """Protocol rules 3 to 5, and 11: creators race as well."""
+    for round_ in range(max(4, ROUNDS // claimants)):
+        region = Region()
+        store = HookedStore(region.store, _jitter(round_ * 100 + claimants))
+        acknowledged: Rows = {}
+        maybe: Rows = {}
+        lock = threading.Lock()
+
+        def run(me: int, region: Region = region, store: HookedStore = store) -> None:
+            region.create(store)
+            for attempt in range(3):
+                try:
+                    writer = region.open(store)
+                    for step in range(3):
+                        key = me * 100 + attempt * 10 + step
+                        with lock:
+                            maybe[key] = "x"
+                        writer.append(upsert({key: "x"}))
+                        with lock:
+                            acknowledged[key] = "x"
+                except FencedError:
+                    continue
+
+        threads = [threading.Thread(target=run, args=(me,)) for me in range(claimants)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        held = region.rows()
+        assert acknowledged.items() <= held.items() <= maybe.items()
+        # A fenced write is refused for certain: nothing beyond what was acknowledged.
+        assert held == acknowledged == seen(region.open())
+
+
+def test_a_writer_paused_anywhere_while_its_successor_flushes_changes_nothing() -> None:
+    """Protocol rules 4, 5 and 7."""
+    for pause_at in range(1, 40):
+        region = Region()
+        operations = 0
+
+        def hook(operation: str, path: str, call: Any) -> Any:
+            nonlocal operations
+            operations += 1
+            if operations == pause_at:
+                successor = region.open()  # noqa: B023 (used within this round)
+                successor.append(upsert({2: "successor"}))
+                successor.seal()
+                successor.append(upsert({3: "successor"}))
+                taken.append(True)
+            return call()
+
+        taken: list[bool] = []
+        first = Region.open
+        acknowledged: Rows = {}
+        try:
+            writer = first(region, HookedStore(region.store, hook))
+            for key in (1, 2):
+                writer.append(upsert({key: "old"}))
+                acknowledged[key] = "old"
+                writer.seal()
+                writer.wait_flushed()
+        except MemWalError as error:
+            assert isinstance(error, FencedError), error
+        if not taken:
+            assert pause_at > 10
+            break
+        held = region.rows()
+        assert held[3] == "successor"
+        assert held[2] == "successor" or acknowledged.get(2) == "old"
+        assert set(acknowledged) <= set(held)
+        generations = [g.generation for g in region.manifest.flushed_generations]
+        assert generations == list(range(1, len(generations) + 1))
+        assert held == {**held, **seen(region.open())}
+
+
+def _readable(region: Region) -> list[Any]:
+    found = []
+    for position in region.wal().positions():
+        try:
+            found.append(region.wal().read(position))
+        except CorruptFileError:
+            continue
+    return found
+
+
+def _jitter(seed: int) -> Any:
+    generator = random.Random(seed)
+
+    def hook(operation: str, path: str, call: Any) -> Any:
+        if generator.random() < 0.3:
+            threading.Event().wait(generator.random() * 0.002)
+        return call()
+
+    return hook
+
+
+def test_fences_of_lower_epochs_do_not_stop_a_replay() -> None:
+    """Protocol rule 5: a stray fence is not corruption."""
+    region = Region()
+    region.open()
+    writer = region.open()
+    writer.append(upsert({1: "a"}))
+    region.wal().append(4, encode_fence(writer_epoch=1))
+    writer.append(upsert({2: "b"}))
+    assert seen(region.open()) == {1: "a", 2: "b"}
