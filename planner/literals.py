@@ -77,7 +77,18 @@ def clamped(kind: pa.DataType, domain: Domain) -> Domain:
         low, high = 0, 2**kind.bit_width - 1
     else:
         low, high = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
-    return domain.meet(Domain(intervals=(Interval(low, high),), null=domain.null))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return domain.meet(Domain(intervals=(Interval(low, high),), null=domain.null))
+    # No bound is better than the type's own bound, which the calendar can't take.
+    ends = [
+        Interval(
+            None if i.low is None or i.low <= low else i.low,
+            None if i.high is None or i.high >= high else i.high,
+        )
+        for i in domain.intervals
+        if not ((i.low is not None and i.low > high) or (i.high is not None and i.high < low))
+    ]
+    return domain_of((p for p in domain.points if low <= p <= high), ends, domain.null)
 
 
 def python_values(points: Iterable[Point], kind: pa.DataType) -> list[object]:
