@@ -132,6 +132,10 @@ class RegionOpener:
             clock=self.clock,
         )
 
+    def _manifests(self, region: UUID) -> RegionManifests:
+        types = None if self.spec is None else value_types(self.spec)
+        return RegionManifests(self.context.store, region, types)
+
     def _write_generation(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
         keys = KeyBatch(rows.select(self.info.primary_key))
         return write_generation(
