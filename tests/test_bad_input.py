@@ -32,6 +32,7 @@ from memwal_sql.errors import (
     MemWalError,
     ReopenError,
     RepairError,
+    StoreUnavailableError,
     TableReplacedError,
     UnknownFormatError,
 )
@@ -191,7 +192,7 @@ def test_the_last_of_duplicate_keys_in_a_batch_wins(table: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "empty", [lambda: SCHEMA.empty_table(), lambda: [], lambda: {"id": [], "must": []}]
+    "empty", [lambda: SCHEMA.empty_table(), list, lambda: {"id": [], "must": []}]
 )
 def test_empty_batches_do_nothing(table: Any, uri: str, empty: Callable[[], Any]) -> None:
     with table.writer() as writer:
@@ -576,7 +577,7 @@ class _FullStore:
 
         def write(*args: Any) -> Any:
             if self.full:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), args[0])
+                raise StoreUnavailableError(f"{args[0]}: {os.strerror(errno.ENOSPC)}")
             return value(*args)
 
         return write
@@ -595,7 +596,7 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing(uri: str, table: Any
     writer = small.writer()
     writer.upsert(_rows(1, text="before"))
     made[-1].full = True
-    with pytest.raises((MemWalError, OSError), match="(?i)space|disk"):
+    with pytest.raises((MemWalError, OSError), match=r"(?i)space|disk"):
         writer.upsert(_rows(2, text="lost"))
     with pytest.raises((MemWalError, OSError)):
         writer.flush()
@@ -617,9 +618,11 @@ def test_a_flush_that_lance_can_t_write_loses_nothing(uri: str, table: Any) -> N
 
     writer = table.writer(flush_attempts=1)
     writer.upsert(_rows(1, text="before"))
-    with patch.object(lance, "write_dataset", no_space):
-        with pytest.raises(MemWalError, match="(?i)space"):
-            writer.flush()
+    with (
+        patch.object(lance, "write_dataset", no_space),
+        pytest.raises(MemWalError, match=r"(?i)space"),
+    ):
+        writer.flush()
     assert lance.write_dataset is real
     with suppress(MemWalError):
         writer.close()
@@ -643,7 +646,7 @@ def test_a_disk_that_really_fills_up_loses_no_acknowledged_row(tmp_path: Path) -
         writer = table.writer(memtable_rows=100)
         acknowledged: dict[int, str] = {}
         key = 0
-        with pytest.raises((MemWalError, OSError), match="(?i)space|disk|full"):
+        with pytest.raises((MemWalError, OSError), match=r"(?i)space|disk|full"):
             while key < 5_000:
                 text = f"{key:06d}" * 500
                 writer.upsert(_rows(key, text=text))
@@ -675,7 +678,7 @@ def _as_nobody() -> Iterator[None]:
 
 def test_a_read_only_folder_can_be_read_and_refuses_writes() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
+        Path(folder).chmod(0o755)
         uri = str(Path(folder) / "table")
         lance.write_dataset(_rows(0, 1, 2), uri)
         table = mw.enable(uri, primary_key="id")
@@ -687,9 +690,9 @@ def test_a_read_only_folder_can_be_read_and_refuses_writes() -> None:
         before = folder_state(uri)
         with _as_nobody():
             assert _texts(mw.open_table(uri)) == {0: "x", 1: "flushed", 2: "x"}
-            with pytest.raises((MemWalError, OSError), match="(?i)permission|read-only"):
+            with pytest.raises((MemWalError, OSError), match=r"(?i)permission|read-only"):
                 mw.open_table(uri).writer().upsert(_rows(1))
-            with pytest.raises((MemWalError, OSError), match="(?i)permission|read-only"):
+            with pytest.raises((MemWalError, OSError), match=r"(?i)permission|read-only"):
                 mw.create_table(str(Path(folder) / "new"), SCHEMA, primary_key="id")
         assert folder_state(uri) == before
         for path in [Path(uri), *Path(uri).rglob("*")]:
@@ -751,6 +754,8 @@ def test_credentials_are_in_no_repr_and_no_plan(table: Any, uri: str) -> None:
     session = datafusion.SessionContext()
     mw.register(session, "t", secret)
     said = [repr(secret), str(secret), repr(with_secret), repr(secret.snapshot("manifest"))]
-    for sql in ("EXPLAIN SELECT * FROM t", "EXPLAIN SELECT * FROM t WHERE id = 1"):
-        said.append(str(session.sql(sql).to_arrow_table().to_pydict()))
+    said += [
+        str(session.sql(sql).to_arrow_table().to_pydict())
+        for sql in ("EXPLAIN SELECT * FROM t", "EXPLAIN SELECT * FROM t WHERE id = 1")
+    ]
     assert SECRET not in "\n".join(said)

@@ -110,7 +110,7 @@ def test_buffered_rows_of_a_fenced_writer_are_not_read(table: Any, uri: str) -> 
     assert _read(table)[1] == 7
     with mw.open_table(uri).writer() as second:
         second.upsert(_rows((3, 33)))
-        assert _read(table) == {**{i: 0 for i in range(10)}, 3: 33}
+        assert _read(table) == {**dict.fromkeys(range(10), 0), 3: 33}
         assert _read(mw.open_table(uri))[1] == 0
         with pytest.raises(ReopenError):
             first.upsert(_rows((1, 8)))
@@ -119,7 +119,7 @@ def test_buffered_rows_of_a_fenced_writer_are_not_read(table: Any, uri: str) -> 
             first.flush()
     with suppress(MemWalError):
         first.close()
-    assert _read(table) == {**{i: 0 for i in range(10)}, 3: 33}
+    assert _read(table) == {**dict.fromkeys(range(10), 0), 3: 33}
 
 
 def test_durable_rows_of_a_fenced_writer_stay(table: Any, uri: str) -> None:
@@ -214,7 +214,7 @@ def _with_tail(uri: str) -> Any:
     return writer
 
 
-TAIL_STATE = {**{i: 0 for i in range(9)}, 1: 2, 2: 1, 3: 3, 4: 3}
+TAIL_STATE = {**dict.fromkeys(range(9), 0), 1: 2, 2: 1, 3: 3, 4: 3}
 
 
 def _collect_flushed(uri: str) -> None:

@@ -88,6 +88,7 @@ class History:
             "durable": self.rng.random() < 0.7 if durable is None else durable,
             "indexed": self.rng.random() < 0.7,
             "memtable_rows": self.rng.choice((6, 15, 100_000)),
+            "flush_attempts": 1,  # the writers of a dead process shall not try again for long
         }
         self._durable = self._options["durable"]
         self.log.append(f"process opens: {self._options}")

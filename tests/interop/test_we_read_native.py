@@ -117,7 +117,7 @@ def test_our_writer_takes_over_a_native_region_with_its_tail(tmp_path: Path) -> 
         second.upsert(_table([(2, 2.75, "ours again"), (4, 4.5, "back")]))
         rows |= {2: (2.75, "ours again"), 4: (4.5, "back")}
         assert _rows(table.scan().read_all()) == rows
-        with pytest.raises(OSError, match="(?i)fence"):
+        with pytest.raises(OSError, match=r"(?i)fence"):
             native.put(_table([(9, 9.9, "zombie")]))
         second.flush()
     assert _rows(table.scan().read_all()) == rows

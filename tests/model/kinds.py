@@ -18,6 +18,7 @@ import pyarrow as pa
 import memwal_sql as mw
 
 UTC = dt.UTC
+_START = dt.datetime(1967, 1, 2, 3, 4, 5)  # noqa: DTZ001  (a wall clock without a zone)
 WORDS = ("", "a", "ä", "Zürich", "日本", "o'clock", "under_score", "100%", "a" * 40)
 
 
@@ -122,7 +123,7 @@ def _word(n: int) -> str:
 
 def _moment(n: int) -> dt.datetime:
     # Years, months, days and hours all vary, before and after 1970.
-    return dt.datetime(1967, 1, 2, 3, 4, 5) + dt.timedelta(days=173 * n, hours=5 * n)
+    return _START + dt.timedelta(days=173 * n, hours=5 * n)
 
 
 def _arrow_cast(kind: str) -> Callable[[Any], str]:
@@ -226,7 +227,7 @@ KEY_KINDS: tuple[KeyKind, ...] = (
             "id",
             pa.decimal256(45, 3),
             lambda n: Decimal(n - 9).scaleb(25),
-            _arrow_cast("Decimal256(45, 3)"),
+            lambda v: f"arrow_cast('{v:f}', 'Decimal256(45, 3)')",
         ),
     ),
     KeyKind("int64_string", (_named(INT64, "a"), _named(TEXT, "b"))),

@@ -176,6 +176,7 @@ def any_predicate(rng: Random, kind: KeyKind, keys: int) -> Predicate:
     predicate = part()
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
         predicate = rng.choice((both, either))(predicate, part())
-        if rng.random() < 0.2:
+        # DataFusion 55 turns `txt IN ('a') AND txt IN ('b')` into false, also where txt is null.
+        if rng.random() < 0.2 and predicate.sql.count("txt IN") < 2:
             predicate = negated(predicate)
     return predicate

@@ -102,10 +102,12 @@ class Process:
 
 def forget_writers(uri: str) -> None:
     """Make this process blind for the MemTables of its writers on a table."""
-    own = live._canonical(uri)
+    own = live.canonical(uri)
     with live._lock:
-        for key in [key for key in live._writers if key[1] == own]:
-            del live._writers[key]
+        for key in [key for key in live._regions if key[1] == own]:
+            del live._regions[key]
+        for writer in [writer for writer in live._tables if writer.uri == own]:
+            live._tables.discard(writer)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create
-from memwal_sql.errors import FencedError, MemWalError, ReopenError
+from memwal_sql.errors import FencedError, MemWalError, ReopenError, StoreUnavailableError
 from memwal_sql.storage.store import open_store
 from tests.model.merging import manifests
 from tests.model.process import Process, as_another_process
@@ -154,7 +154,7 @@ def test_a_writer_stops_when_its_wal_failed(table: Any, uri: str) -> None:
 
     def fail_at_wal(path: str) -> None:
         if broken.is_set() and _is_wal(path):
-            raise OSError("the disk is on fire")
+            raise StoreUnavailableError("the disk is on fire")
 
     writer = _open_hooked(uri, fail_at_wal).writer()
     writer.upsert(rows((1, 10)))

@@ -1,0 +1,126 @@
+"""Stores that lie and fail: lost replies, timeouts that landed, "exists" that did not, torn puts.
+
+Whatever the store answers, every acknowledged write is there, a failed one is there whole or not
+at all, and the table can be written again (protocol rules 3, 5, 8 and 9).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import lance
+import pytest
+
+import memwal_sql as mw
+from memwal_sql import create
+from memwal_sql.errors import MemWalError
+from memwal_sql.storage import settle
+from tests.crash.script import KEYS, State, base_rows, base_state, writes
+from tests.faults import Fault, FaultyStore, Kind
+from tests.model.process import as_another_process
+
+SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+PUTS = (Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY, Kind.FALSE_EXISTS, Kind.LANDED_EXISTS)
+OTHERS = (Kind.REFUSED, Kind.TIMEOUT)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template") / "table"
+    lance.write_dataset(base_rows(), str(folder))
+    mw.enable(str(folder), primary_key="id")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    with patch.object(settle.time, "sleep", lambda seconds: None):
+        yield
+
+
+def _faults(rng: Random, *, torn: bool) -> list[Fault]:
+    faults = []
+    for _ in range(rng.randint(1, 5)):
+        operation = rng.choice(("put_if_absent",) * 4 + ("get", "exists", "put", "list"))
+        kinds = (*PUTS, Kind.TORN) if torn else PUTS
+        kind = rng.choice(kinds if operation == "put_if_absent" else OTHERS)
+        path = rng.choice(("", "/wal/", "/manifest/")) if operation == "put_if_absent" else ""
+        faults.append(Fault(operation, kind, rng.randint(1, 15), path))
+    return faults
+
+
+def _read(uri: str) -> State:
+    with as_another_process():
+        table = mw.open_table(uri)
+        rows = table.scan().read_all()
+        found = dict(zip(rows["id"].to_pylist(), rows["op"].to_pylist(), strict=True))
+        assert len(found) == rows.num_rows, "a key was returned twice"
+        got = table.get(list(range(KEYS)))
+        assert dict(zip(got["id"].to_pylist(), got["op"].to_pylist(), strict=True)) == found
+    return found
+
+
+def _open_faulty(uri: str, faults: list[Fault]) -> Any:
+    opened = create.open_store
+    with patch.object(create, "open_store", lambda *a, **k: FaultyStore(opened(*a, **k), faults)):
+        return mw.open_table(uri)
+
+
+def _play(uri: str, seed: int, faults: list[Fault], options: dict[str, Any]) -> None:
+    state = base_state()
+    table: Any = None
+    writer: Any = None
+    for write in writes(seed, 14):
+        allowed = [state]
+        try:
+            if table is None:
+                table = _open_faulty(uri, faults)
+            if writer is None:
+                writer = table.writer(**options)
+            allowed.append(write.apply(state))
+            if write.kind == "flush":
+                writer.flush()
+            else:
+                (writer.upsert if write.kind == "upsert" else writer.delete)(write.rows())
+            allowed = allowed[1:]
+        except MemWalError:
+            if writer is not None:
+                with suppress(MemWalError):
+                    writer.close()
+            writer = None
+        found = _read(uri)
+        assert found in allowed, f"{write}: {found} is none of {allowed}"
+        state = found
+    if writer is not None:
+        writer.close()
+    assert _read(uri) == state
+    with mw.open_table(uri).writer() as again:
+        again.flush()
+    assert _read(uri) == state
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+def test_no_answer_of_a_store_loses_or_halves_a_write(
+    template: Path, tmp_path: Path, torn: bool
+) -> None:
+    rng = Random(f"faults {torn}")
+    for _ in range(40 * SOAK):
+        seed = rng.randrange(10_000)
+        faults = _faults(Random(seed), torn=torn)
+        uri = str(tmp_path / "table")
+        shutil.copytree(template, uri)
+        options = {"memtable_rows": rng.choice((12, 1000)), "flush_attempts": 1}
+        try:
+            _play(uri, seed, faults, options)
+        except (AssertionError, MemWalError) as error:
+            planned = [(f.operation, f.kind.name, f.nth, f.path, f.fired) for f in faults]
+            raise AssertionError(f"seed {seed}, {options}, {planned}: {error!r}") from error
+        finally:
+            shutil.rmtree(uri)
