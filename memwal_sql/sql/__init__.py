@@ -1,1 +1,1 @@
-"""SQL over a table: the provider that DataFusion mounts, and metadata tables."""
+"""SQL over tables: the DataFusion provider, registration and the tables about a table."""

@@ -43,9 +43,11 @@ pub struct MountedExec {
 impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
     /// `metrics` and `execute(partition)`.
-    pub fn mount(node: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ExecutionPlan>> {
+    pub fn mount(node: &Bound<'_, PyAny>) -> PyResult<Arc<Self>> {
         let children = node.getattr("children")?.try_iter()?;
-        let children = children.map(|child| Self::mount(&child?)).collect::<PyResult<Vec<_>>>()?;
+        let children = children
+            .map(|child| Ok(Self::mount(&child?)? as Arc<dyn ExecutionPlan>))
+            .collect::<PyResult<Vec<_>>>()?;
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema_from_python(&node.getattr("schema")?)?),
             Partitioning::UnknownPartitioning(node.getattr("partitions")?.extract()?),

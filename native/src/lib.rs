@@ -9,6 +9,7 @@ mod metrics;
 mod predicate;
 mod provider;
 mod runtime;
+mod sealed;
 
 use pyo3::prelude::*;
 
@@ -17,5 +18,6 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DATAFUSION_MAJOR", datafusion_ffi::version())?;
     module.add_class::<provider::MountedTable>()?;
     module.add_class::<predicate::Predicate>()?;
+    module.add_class::<arrow_bridge::ArrowStream>()?;
     module.add_function(wrap_pyfunction!(errors::recall, module)?)
 }

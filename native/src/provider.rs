@@ -22,6 +22,7 @@ use crate::exec::MountedExec;
 use crate::insert::UpsertExec;
 use crate::predicate::{Predicate, sql_of, unqualified};
 use crate::runtime::runtime;
+use crate::sealed::sealed;
 
 /// What `SessionContext.register_table` takes: a Python provider with
 ///
@@ -109,10 +110,11 @@ impl TableProvider for PythonTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let predicates = filters.iter().map(Predicate::new).collect::<Result<Vec<_>>>()?;
-        with_python(|py| {
+        let plan = with_python(|py| {
             let arguments = (projection.cloned(), predicates, limit);
             MountedExec::mount(&self.provider.bind(py).call_method1("scan", arguments)?)
-        })
+        })?;
+        sealed(plan, runtime()?.clone())
     }
 
     async fn insert_into(
