@@ -15,7 +15,7 @@ import datafusion
 from rich.console import Console
 
 import memwal_sql as mw
-from demo.checks import Outcome, check_table, run_example
+from demo.checks import Outcome, check_reopened, check_table, run_example
 from demo.events import Events
 from demo.examples import load_examples
 from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
@@ -52,7 +52,6 @@ def run(console: Console, uri: str, until: date | None) -> int:
     mw.register(context, "flights", table, consistency="strong")
     register_ordinary(context, ordinary)
     oracle = Oracle(expected, ordinary)
-    examples = load_examples()
 
     with table.writer() as writer:
         outcomes = [_replay(console, context, uri, events, writer)]
@@ -60,13 +59,12 @@ def run(console: Console, uri: str, until: date | None) -> int:
         for outcome in check_table(table, expected):
             outcomes.append(outcome)
             print_outcome(console, outcome)
-        for example in (example for example in examples if not example.writes):
+        for example in load_examples():
             outcomes.append(run_example(context, example, oracle))
             print_example(console, example, outcomes[-1])
-    # INSERT writes through a writer of its own, which would fence one that is still open.
-    for example in (example for example in examples if example.writes):
-        outcomes.append(run_example(context, example, oracle))
-        print_example(console, example, outcomes[-1])
+    console.print()
+    outcomes.append(check_reopened(uri, oracle))
+    print_outcome(console, outcomes[-1])
 
     wrong = [outcome for outcome in outcomes if outcome.problem is not None]
     console.print()

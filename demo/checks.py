@@ -17,6 +17,7 @@ from demo.flights import PRIMARY_KEY
 from demo.oracle import Oracle
 
 KEYS_TO_GET = 10_000
+EVERYTHING = "SELECT * FROM flights"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,15 @@ def check_table(table: mw.Table, expected: pa.Table) -> Iterator[Outcome]:
     yield Outcome(f"table.get: {keys.num_rows:,} keys at once", seconds, problem)
 
 
+def check_reopened(uri: str, oracle: Oracle) -> Outcome:
+    """Open the table as another program would: rows that are not flushed come from the WAL."""
+    start = time.perf_counter()
+    actual = mw.open_table(uri).scan().read_all()
+    seconds = time.perf_counter() - start
+    problem = difference(actual, oracle.answer(EVERYTHING), ordered=False)
+    return Outcome(f"opened anew: {actual.num_rows:,} rows", seconds, problem)
+
+
 def run_example(context: datafusion.SessionContext, example: Example, oracle: Oracle) -> Outcome:
     """Explain and run one file, and compare its answer.
 
@@ -65,9 +75,8 @@ def run_example(context: datafusion.SessionContext, example: Example, oracle: Or
     seconds = time.perf_counter() - start
     if example.writes:
         oracle.upsert(example)
-        everything = "SELECT * FROM flights"
-        now = context.sql(everything).to_arrow_table()
-        problem = difference(now, oracle.answer(everything), ordered=False)
+        now = context.sql(EVERYTHING).to_arrow_table()
+        problem = difference(now, oracle.answer(EVERYTHING), ordered=False)
     elif example.explains or example.reads_metadata:
         problem = None if answer.num_rows else "no rows"
     else:

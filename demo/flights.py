@@ -8,7 +8,6 @@ from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv

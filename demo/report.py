@@ -101,21 +101,25 @@ def print_summary(
     observations: Sequence[Observation],
 ) -> None:
     """A short table of what the replay left behind, asked from the table's own metadata."""
-    generations = context.sql(
-        "SELECT count(*) FILTER (WHERE state = 'flushed') AS flushed,"
-        " coalesce(sum(num_rows) FILTER (WHERE state = 'flushed'), 0) AS flushed_rows,"
+    counts = context.sql(
+        "SELECT count(*) FILTER (WHERE state = 'flushed') AS generations,"
+        " coalesce(sum(num_rows) FILTER (WHERE state = 'flushed'), 0) AS generations_rows,"
         " count(*) FILTER (WHERE state = 'memtable') AS memtables,"
-        " coalesce(sum(num_rows) FILTER (WHERE state = 'memtable'), 0) AS memtable_rows"
+        " coalesce(sum(num_rows) FILTER (WHERE state = 'memtable'), 0) AS memtables_rows"
         " FROM flights$generations"
     ).to_pylist()[0]
     regions = context.sql("SELECT count(*) AS n FROM flights$regions").to_pylist()[0]["n"]
     entries = context.sql("SELECT count(*) AS n FROM flights$wal WHERE kind = 'rows'")
     times = sorted(seen.seconds for seen in observations)
+    flushed, held = (
+        f"{counts[kind]:,} with {counts[f'{kind}_rows']:,} rows"
+        for kind in ("generations", "memtables")
+    )
     rows = {
         "events": f"{events:,} in {seconds:.1f} s, {events / seconds:,.0f} events/s, all durable",
         "regions": f"{regions:,}, one for each carrier",
-        "flushed generations": f"{generations['flushed']:,} with {generations['flushed_rows']:,} rows",
-        "MemTables": f"{generations['memtables']:,} with {generations['memtable_rows']:,} rows",
+        "flushed generations": flushed,
+        "MemTables": held,
         "WAL entries": f"{entries.to_pylist()[0]['n']:,}",
         "queries meanwhile": f"{len(times):,} by the second process",
     }
