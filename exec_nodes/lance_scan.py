@@ -45,7 +45,7 @@ def scan_dataset(
                 schema = schema.append(table_schema.field(name))
     scanner = dataset.scanner(
         columns=[name for name in schema.names if name in stored],
-        filter=" AND ".join(f"({f.sql})" for f in inside) or None,
+        filter=" AND ".join(f"({f.for_lance})" for f in inside) or None,
         limit=None if outside else limit,
         fragments=fragments,
         batch_size=batch_rows(schema),

@@ -57,6 +57,11 @@ class MemTableSource:
         """As plans print it."""
         return f"region_{self.region}[gen={self.generation}]"
 
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the rows, those appended since this snapshot included."""
+        return sum(batch.nbytes for batch in self._batches)
+
     def scan(
         self,
         columns: Sequence[str],

@@ -36,15 +36,22 @@ class Filter:
     """One conjunct of a WHERE clause.
 
     Attributes:
-        sql: the condition as Lance parses it, for sources that Lance scans.
+        sql: the condition as DataFusion wrote it.
         evaluate: the same condition over a batch in memory; null counts as false. The batch has
             exactly `columns`, in that order.
         columns: the columns the condition reads; None means every column of the table's schema.
+        lance: the same condition in the dialect of Lance's own filter, where that differs.
     """
 
     sql: str
     evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
     columns: tuple[str, ...] | None = None
+    lance: str | None = None
+
+    @property
+    def for_lance(self) -> str:
+        """The condition for sources that Lance scans."""
+        return self.sql if self.lance is None else self.lance
 
 
 class SourceKeys:

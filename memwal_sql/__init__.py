@@ -1,1 +1,80 @@
-"""SQL, point lookups and search over Lance tables that take upserts and deletes."""
+"""SQL, point lookups and search over Lance tables that take a stream of upserts and deletes."""
+
+from __future__ import annotations
+
+from memwal_sql.create import create_table, enable, open_table
+from memwal_sql.errors import (
+    BackPressureError,
+    CorruptFileError,
+    FencedError,
+    InvalidCallError,
+    ManifestConflictError,
+    MemWalError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ReopenError,
+    RepairError,
+    RetryError,
+    SnapshotChangedError,
+    TableReplacedError,
+    UnknownFormatError,
+    UnsupportedError,
+    WriterFailedError,
+)
+from memwal_sql.sql.register import register
+from memwal_sql.table import Table
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.table_writer import TableWriter, WriteResult
+from planner.region_factories import (
+    bucket,
+    day,
+    expression,
+    hour,
+    identity,
+    manual,
+    month,
+    multi_bucket,
+    truncate,
+    unsharded,
+    year,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BackPressureError",
+    "CorruptFileError",
+    "FencedError",
+    "InvalidCallError",
+    "ManifestConflictError",
+    "MemWalError",
+    "NotFoundError",
+    "OutcomeUnknownError",
+    "ReopenError",
+    "RepairError",
+    "RetryError",
+    "SnapshotChangedError",
+    "Table",
+    "TableReplacedError",
+    "TableWriter",
+    "UnknownFormatError",
+    "UnsupportedError",
+    "WriteResult",
+    "WriterFailedError",
+    "WriterOptions",
+    "bucket",
+    "create_table",
+    "day",
+    "enable",
+    "expression",
+    "hour",
+    "identity",
+    "manual",
+    "month",
+    "multi_bucket",
+    "open_table",
+    "register",
+    "truncate",
+    "unsharded",
+    "year",
+]

@@ -22,6 +22,7 @@ from memwal_sql.schema import (
 )
 from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
+from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.store import open_store
 from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
@@ -73,7 +74,7 @@ def create_table(
     marked = with_primary_key(logical, keys).with_metadata(metadata)
     _check_no_regions(store, uri)
     dataset = lance.write_dataset(
-        marked.empty_table(), uri, schema=marked, mode="create", storage_options=options
+        marked.empty_table(), lance_uri(uri), schema=marked, mode="create", storage_options=options
     )
     write_record(store, incarnation)
     _finish(dataset, keys, spec)
@@ -159,7 +160,7 @@ def _spec(
 
 def _open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
     try:
-        return lance.dataset(uri, version=version, storage_options=options)
+        return lance.dataset(lance_uri(uri), version=version, storage_options=options)
     except ValueError as error:
         if "not found" in str(error).lower():
             return None

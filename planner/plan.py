@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from exec_nodes.node import Node
@@ -18,7 +20,7 @@ MAX_LOOKUP_KEYS = 8
 
 def plan(query: Query, snapshot: Snapshot) -> Node:
     """A point lookup if the filters pin the primary key to a few values, else a scan. Pure."""
-    filters = tuple(map(_with_columns, query.filters))
+    filters = tuple(_with_columns(f, snapshot.info.schema) for f in query.filters)
     query = Query(query.columns, filters, query.limit)
     has_sources = snapshot.base is not None or any(r.sources for r in snapshot.regions)
     keys = _keys(query, snapshot) if has_sources else None
@@ -47,10 +49,11 @@ def _keys(query: Query, snapshot: Snapshot) -> pa.Table | None:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _with_columns(condition: Filter) -> Filter:
+def _with_columns(condition: Filter, schema: pa.Schema) -> Filter:
+    """The filter with the columns that it reads, if its text tells."""
     if condition.columns is not None:
         return condition
     columns = columns_of(condition.sql)
-    if columns is None:
+    if not columns or not columns.issubset(schema.names):
         return condition
-    return Filter(condition.sql, condition.evaluate, tuple(sorted(columns)))
+    return replace(condition, columns=tuple(sorted(columns)))

@@ -14,7 +14,9 @@ from exec_nodes.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, TableReplacedError
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import logical_schema, primary_key_of
+from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.index_details import IndexDetails, read_details
+from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.table_record import check_incarnation
 from planner.model import TableInfo
@@ -63,7 +65,7 @@ def load_base(
             f"{context.uri} has no primary key: memwal_sql.enable(uri, primary_key=...) sets one"
         )
     schema = logical_schema(dataset.schema)
-    columns = {f.id(): f.name() for f in dataset.lance_schema.fields()}
+    columns = {field_id: name for name, field_id in field_ids(dataset).items()}
     specs = tuple(from_storage(spec, columns) for spec in found.details.region_specs)
     info = TableInfo(schema, primary_key, specs)
     if info == known:
@@ -107,7 +109,7 @@ class BaseTracker:
         with self._lock:
             # A handle of its own, as readers still hold the old version's.
             dataset = lance.dataset(
-                self._context.uri,
+                lance_uri(self._context.uri),
                 storage_options=self._context.storage_options,
                 session=self._current.dataset.session(),
             )

@@ -154,7 +154,7 @@ def indexes(base: BaseTable) -> pa.Table:
             "columns": list(index.field_names),
             "type": index.type_url.rpartition(".")[2].removesuffix("IndexDetails"),
             "rows_indexed": index.num_rows_indexed,
-            "segments": index.num_segments,
+            "segments": len(index.segments),
             "maintained": index.name in maintained or list(index.field_names) in key_columns,
         }
         for index in base.dataset.describe_indices()

@@ -30,5 +30,5 @@ def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManif
             except NotFoundError:
                 return None
         cached = decode_regions(data, base.info.region_specs)
-        context.cache.put(key, cached, size=len(data))
+        context.cache.put(key, cached, len(data))
     return list(cached)

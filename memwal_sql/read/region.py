@@ -15,6 +15,7 @@ from memwal_sql.errors import RepairError, ReopenError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.tail import WalTail
+from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.write.live import live_writer
@@ -118,7 +119,7 @@ class RegionReader:
         if source is None:
             bloom = bloom_filter_path(self.region_id, flushed.path)
             source = LanceSource.flushed(
-                generation_uri(self._context.uri, self.region_id, flushed.path),
+                generation_uri(lance_uri(self._context.uri), self.region_id, flushed.path),
                 region=self.name,
                 generation=flushed.generation,
                 info=base.info,
