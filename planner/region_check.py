@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +28,8 @@ from planner.region_transform import (
 from planner.region_values import type_name, type_of
 
 _ONE_SOURCE = ("identity", *DATE_PARTS, "bucket", "truncate")
+_SIGNED = (pa.int8(), pa.int16(), pa.int32())
+_UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _SAMPLE_INTEGERS = [0, 1, -1, 2, 3, 5, 7, 10, 100, 127, -128, None]
 _SAMPLE_TEXT = ["", "a", "b", "abc", "é", "0", "12", "2024-01-31", "key-00001", " x ", "Z", None]
 
@@ -95,7 +99,7 @@ def _result_type(field: RegionField, kinds: Sequence[pa.DataType]) -> pa.DataTyp
 
 def _bound_expression(field: RegionField, sql: str, kinds: Sequence[pa.DataType]) -> RegionField:
     check_expression(sql, len(kinds))
-    samples = [_sample(kind) for kind in kinds]
+    samples = _samples(kinds)
     declared = type_of(field.result_type) if field.result_type else None
     values = evaluate_expression(sql, samples, declared)
     if pa.types.is_floating(values.type) or pa.types.is_nested(values.type):
@@ -126,31 +130,51 @@ def _check_promotion(
     samples: Sequence[pa.Array],
     values: pa.Array,
 ) -> None:
-    """Integer columns of every width that holds the samples give the same values."""
-    for wide in (pa.int16(), pa.int32(), pa.int64()):
-        if not any(pa.types.is_integer(kind) for kind in kinds):
-            return
-        promoted = [
-            s.cast(wide) if pa.types.is_integer(kind) else s
-            for s, kind in zip(samples, kinds, strict=True)
+    """The same numbers give the same values in integer columns of every width that holds them."""
+    whole = [at for at, kind in enumerate(kinds) if pa.types.is_integer(kind)]
+    if not whole:
+        return
+    unsigned = any(pa.types.is_unsigned_integer(kinds[at]) for at in whole)
+    for other in (*(_UNSIGNED if unsigned else _SIGNED), pa.int64()):
+        fits = [_fits(samples[at], other) for at in whole]
+        rows = pa.array(np.flatnonzero(np.logical_and.reduce(fits)))
+        changed = [
+            s.take(rows).cast(other) if at in whole else s.take(rows)
+            for at, s in enumerate(samples)
         ]
         try:
-            other = evaluate_expression(sql, promoted, values.type)
+            result = evaluate_expression(sql, changed, values.type)
         except InvalidCallError as error:
-            raise _wrong(field, f"fails when integers are promoted to {wide}: {error}") from error
-        if other != values:
+            raise _wrong(field, f"fails for integers of type {other}: {error}") from error
+        if result != values.take(rows):
             raise _wrong(
                 field,
-                f"gives other values for the same numbers as {wide}; hash with murmur3, "
-                "or cast to one type first",
+                f"gives other values for the same numbers as {other}; hash with murmur3, "
+                "or cast to BIGINT first",
             )
+
+
+def _fits(sample: pa.Array, kind: pa.DataType) -> npt.NDArray[np.bool_]:
+    bits = kind.bit_width - int(pa.types.is_signed_integer(kind))
+    low = -(2**bits) if pa.types.is_signed_integer(kind) else 0
+    return np.array([v is None or low <= v < 2**bits for v in sample.to_pylist()], np.bool_)
+
+
+def _samples(kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Sample columns of one length, the shorter ones repeated."""
+    samples = [_sample(kind) for kind in kinds]
+    rows = np.arange(max(map(len, samples)))
+    return [sample.take(pa.array(rows % len(sample))) for sample in samples]
 
 
 def _sample(kind: pa.DataType) -> pa.Array:
     if pa.types.is_integer(kind):
         signed = pa.types.is_signed_integer(kind)
         values = [v if signed or v is None or v >= 0 else -v - 1 for v in _SAMPLE_INTEGERS]
-        return pa.array(values, kind)
+        # The largest of each width show where arithmetic wraps around.
+        largest = [2**bits - 1 for bits in (7, 8, 15, 16, 31, 32, 63, 64)]
+        limit = 2 ** (kind.bit_width - int(signed))
+        return pa.array([*values, *(v for v in largest if v < limit)], kind)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.array(_SAMPLE_TEXT, kind)
     numbers = pa.array(_SAMPLE_INTEGERS, pa.int64())

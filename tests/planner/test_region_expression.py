@@ -1,0 +1,168 @@
+"""Region expressions: what is allowed in one, and what it gives."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from exec_nodes.errors import InvalidCallError
+from exec_nodes.murmur3 import murmur3
+from planner import region_factories as mw
+from planner.region_check import validate
+from planner.region_expression import evaluate_expression, known_bucket
+from planner.region_spec import RegionSpec, spec_of
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("s", pa.string()),
+        ("ts", pa.timestamp("us")),
+        ("b", pa.binary()),
+        ("u", pa.uint8()),
+        ("big", pa.int64()),
+    ]
+)
+
+
+def bound(sql: str, *columns: str, result_type: str = "") -> RegionSpec:
+    field = mw.expression(sql, *columns, result_type=result_type)
+    return validate(spec_of(field, 1), SCHEMA, SCHEMA.names)
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns", "result_type"),
+    [
+        ("col0 % 7", ["id"], "int64"),
+        ("upper(left(col0, 2))", ["s"], "utf8"),
+        ("date_part('year', col0)", ["ts"], "int32"),
+        ("extract(year from col0) * 100 + extract(month from col0)", ["ts"], "int64"),
+        ("CASE WHEN col0 > 100 THEN 'big' ELSE 'small' END", ["id"], "utf8"),
+        ("coalesce(col0, '') || '-' || col1", ["s", "id"], "utf8"),
+        ("abs(murmur3(lower(col0))) % 4 + 1", ["s"], "int64"),
+        ("murmur3_multi(col0, col1) & 3", ["s", "b"], "int64"),
+        ("CAST(col0 AS BIGINT)", ["u"], "int64"),
+    ],
+)
+def test_deterministic_expressions_are_bound(
+    sql: str, columns: list[str], result_type: str
+) -> None:
+    assert bound(sql, *columns).fields[0].result_type == result_type
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "now()",
+        "current_date",
+        "CURRENT_TIMESTAMP",
+        "random()",
+        "uuid()",
+        "today()",
+        "version()",
+        "current_schema()",
+        "col0 + random()",
+        "CASE WHEN current_time > '12:00' THEN 1 ELSE 2 END",
+        "@@session",
+        "$1",
+        "(SELECT 1)",
+        "sum(col0)",
+        "row_number() OVER ()",
+        "id",
+        '"id"',
+        "rows.col0",
+        "col1",
+        "col0; DROP TABLE x",
+        "some_udf(col0)",
+        "upper(col0",
+        "'open",
+        "",
+        "arrow_typeof(col0)",
+    ],
+)
+def test_what_is_not_deterministic_and_stateless_is_refused(sql: str) -> None:
+    """Protocol rule 12 and specification 1, "Region Expression"."""
+    with pytest.raises(InvalidCallError):
+        bound(sql, "id")
+
+
+def test_a_declared_type_that_does_not_come_out_is_refused() -> None:
+    """Protocol rule 12: expressions are of the declared type."""
+    with pytest.raises(InvalidCallError, match="result type"):
+        bound("col0 + 1", "id", result_type="utf8")
+    with pytest.raises(InvalidCallError, match="cast it"):
+        bound("CAST(col0 AS DOUBLE)", "id")
+    assert bound("col0 % 5", "id", result_type="int32").fields[0].result_type == "int32"
+
+
+def test_a_value_beyond_the_declared_type_is_an_error() -> None:
+    with pytest.raises(InvalidCallError, match="beyond"):
+        evaluate_expression("col0", [pa.array([2**40])], pa.int32())
+
+
+def test_an_expression_that_sees_the_width_of_integers_is_refused() -> None:
+    """Specification 1, "Type-promotion resistant"."""
+    for column in ("u", "id", "big"):
+        with pytest.raises(InvalidCallError, match="other values|fails for"):
+            bound("col0 * col0", column)
+    bound("murmur3(col0) * 2", "u")
+
+
+def test_the_lowest_hash_does_not_overflow() -> None:
+    """Protocol rule 12: abs() runs in 64 bits."""
+    column = pa.array(range(1000))
+    result = evaluate_expression("abs(murmur3(col0)) + 0", [column], None)
+    assert result.type == pa.int64()
+    assert result.to_pylist() == [abs(h) for h in murmur3(column).to_pylist()]
+
+
+def test_hash_calls_nest_and_take_any_type() -> None:
+    column = pa.array([b"a", None])
+    inner = murmur3(column).cast(pa.int64())
+    assert evaluate_expression("murmur3(murmur3(col0))", [column], None) == murmur3(inner).cast(
+        pa.int64()
+    )
+    with pytest.raises(InvalidCallError, match="one argument"):
+        evaluate_expression("murmur3(col0, col0)", [column], None)
+
+
+def test_the_word_murmur3_in_a_text_is_not_a_call() -> None:
+    result = evaluate_expression("concat('murmur3(col0)', col0)", [pa.array(["x"])], None)
+    assert result.to_pylist() == ["murmur3(col0)x"]
+
+
+def test_rows_keep_their_order() -> None:
+    column = pa.array(range(200_000))
+    assert evaluate_expression("col0 + 1", [column], None).to_pylist() == list(range(1, 200_001))
+
+
+def test_a_removed_column_is_null_of_its_own_type() -> None:
+    """Protocol rule 12: a removed source column is NULL."""
+    spec = bound("date_part('year', col0)", "ts")
+    assert spec.evaluate(pa.table({"x": [1]})).column(0).to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns", "expected"),
+    [
+        ("abs(murmur3(col0)) % 16", 1, ("bucket", 16)),
+        (" ABS( murmur3( col0 ) )  %  16 ", 1, ("bucket", 16)),
+        ("abs(murmur3_multi(col0, col1)) % 3", 2, ("multi_bucket", 3)),
+        ("abs(murmur3_multi(col0)) % 3", 1, ("multi_bucket", 3)),
+        ("abs(murmur3_multi(col1, col0)) % 3", 2, None),
+        ("abs(murmur3(col0)) % 0", 1, None),
+        ("abs(murmur3(col0)) % 16 + 1", 1, None),
+        ("abs(murmur3(col0, col1)) % 16", 2, None),
+        ("murmur3(col0) % 16", 1, None),
+    ],
+)
+def test_bucket_expressions_are_recognised(
+    sql: str, columns: int, expected: tuple[str, int] | None
+) -> None:
+    assert known_bucket(sql, columns) == expected
+
+
+def test_a_recognised_bucket_equals_its_expression() -> None:
+    column = pa.array([1, None, -5, 2**40])
+    table = pa.table({"id": column})
+    written = evaluate_expression("abs(murmur3(col0)) % 16", [column], pa.int32())
+    assert spec_of(mw.bucket("id", 16), 1).evaluate(table).column(0).combine_chunks() == written
