@@ -11,6 +11,7 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
+from memwal_sql.storage.index_details import INDEX_NAME
 from memwal_sql.storage.wal import Wal
 
 REGIONS = pa.schema(
@@ -158,6 +159,7 @@ def indexes(base: BaseTable) -> pa.Table:
             "maintained": index.name in maintained or list(index.field_names) in key_columns,
         }
         for index in base.dataset.describe_indices()
+        if index.name != INDEX_NAME
     )
     return _table(rows, INDEXES)
 
