@@ -42,6 +42,10 @@ from exec_nodes.source import (
 SMALL_BYTES = 4 * 1024 * 1024
 
 
+# `_tombstone` and `_key` of the only row found.
+_ONE_LIVE_ROW = (pa.array([False]), pa.array([0], pa.int64()))
+
+
 class TableShape(Protocol):
     """What a source must know of its table."""
 
@@ -194,6 +198,10 @@ class LanceSource:
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """See `Source.take`: by the btree of the key columns, or among decoded columns."""
+        if len(keys) == len(keys.names) == 1 and columns and not self._tombstone:
+            found = self._take_one(keys, columns)
+            if found is not None:
+                return found
         names = list(dict.fromkeys([*keys.names, *columns, *self._tombstone]))
         with gone_is_typed(self.name):
             if self._is_small(names):
@@ -205,8 +213,24 @@ class LanceSource:
         newest = last_rows(addresses[rows], positions)
         found = table.select([*columns, *self._tombstone]).take(pa.array(rows[newest]))
         if not self._tombstone:
-            found = found.append_column(TOMBSTONE_FIELD, pa.array(np.zeros(len(newest), np.bool_)))
+            live = pa.array(np.zeros(len(newest), np.bool_))
+            found = found.append_column(TOMBSTONE_FIELD, live)
         return found.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
+
+    def _take_one(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
+        """`take` of one key of one column from the base table, whose rows are live, with as
+        little as possible around Lance's own lookup; None if that can't tell."""
+        condition = key_condition(key)
+        if condition is None:
+            return None
+        with gone_is_typed(self.name):
+            found = self.dataset.scanner(columns=list(columns), filter=condition).to_table()
+        if found.num_rows > 1:
+            return None
+        tail = [column.slice(0, found.num_rows) for column in _ONE_LIVE_ROW]
+        return found.append_column(TOMBSTONE_FIELD, tail[0]).append_column(
+            KEY_POSITION_FIELD, tail[1]
+        )
 
     @cached_property
     def _tombstone(self) -> tuple[str, ...]:
