@@ -36,13 +36,16 @@ def filtered_scan(
     if limit is not None:
         frame = frame.limit(limit)
     schema = pa.schema([table.schema.field(name) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, _batches(frame, schema))
+    return pa.RecordBatchReader.from_batches(schema, _batches(context, frame, schema))
 
 
-def _batches(frame: datafusion.DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    context: datafusion.SessionContext, frame: datafusion.DataFrame, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     # An empty projection still has to come with its number of rows.
     names = [datafusion.col(f'"{name}"') for name in schema.names] or [datafusion.lit(1)]
     with memwal_errors():
         for part in frame.select(*names).execute_stream():
             batch = part.to_pyarrow()
             yield batch.select([]) if not schema.names else batch.cast(schema)
+    del context  # the mounted table refers to its session, which must live as long as the stream

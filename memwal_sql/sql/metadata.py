@@ -61,7 +61,7 @@ class MetadataProvider:
         return ["unsupported"] * len(filters)
 
     def scan(
-        self, projection: Sequence[int] | None, predicates: Sequence[Predicate], limit: int | None
+        self, projection: Sequence[int] | None, _: Sequence[Predicate], limit: int | None
     ) -> Node:
         """A leaf over what there is now."""
         rows = self._load().select(self.schema.names).cast(self.schema)
@@ -71,6 +71,6 @@ class MetadataProvider:
             rows = rows.select(projection)
         return BatchesExec(self._name, rows)
 
-    def insert(self, rows: ArrowStream) -> int:
+    def insert(self, _: ArrowStream) -> int:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"{self._name!r} describes a table and can't be written")

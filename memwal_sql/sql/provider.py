@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from exec_nodes.node import Node
 from exec_nodes.source import Filter
-from memwal_sql.errors import InvalidCallError, ReopenError
+from memwal_sql.errors import ReopenError
 from memwal_sql.read.collector import check_consistency
+from planner.lance_filter import lance_filter
 from planner.model import Query, Snapshot
 from planner.plan import plan
-from planner.lance_filter import is_pushable, lance_filter
 
 if TYPE_CHECKING:
     from memwal_native import ArrowStream, Predicate
@@ -62,16 +62,21 @@ class TableProvider:
         self._consistency = consistency
 
     def supports_filters_pushdown(self, filters: Sequence[str | None]) -> list[str]:
-        """`"exact"` for the filters that every source evaluates as DataFusion would."""
-        pushable = (sql is not None and is_pushable(sql, self.schema) for sql in filters)
-        return ["exact" if yes else "unsupported" for yes in pushable]
+        """`"exact"` for the filters that every source evaluates as DataFusion would.
+
+        The others may still rule regions out; DataFusion applies them to the rows itself.
+        """
+        return [_answer(sql, self.schema) for sql in filters]
 
     def scan(
         self, projection: Sequence[int] | None, predicates: Sequence[Predicate], limit: int | None
     ) -> Node:
-        """The plan of one query; `predicates` are filters that were called exact."""
-        filters = tuple(_filter(predicate, self.schema) for predicate in predicates)
-        snapshot = self._table.snapshot(self._consistency, [f.sql for f in filters])
+        """The plan of one query; `predicates` are the filters that were called (in)exact.
+
+        `limit` is given only where every filter is exact.
+        """
+        texts = [predicate.sql for predicate in predicates if predicate.sql is not None]
+        snapshot = self._table.snapshot(self._consistency, texts)
         if not snapshot.info.schema.equals(self.schema):
             raise ReopenError(
                 f"the columns of {self._name!r} have changed since it was registered: "
@@ -79,16 +84,21 @@ class TableProvider:
             )
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        return plan(Query(tuple(columns), filters, limit), snapshot)
+        return plan(Query(tuple(columns), tuple(self._exact(predicates)), limit), snapshot)
 
     def insert(self, rows: ArrowStream) -> int:
         """Upsert the rows of one INSERT statement, all of which are there."""
         reader = pa.RecordBatchReader.from_stream(rows)
         return self._table.writer_for_insert().upsert(reader).rows
 
+    def _exact(self, predicates: Sequence[Predicate]) -> Iterator[Filter]:
+        for predicate in predicates:
+            sql = predicate.sql
+            if sql is not None and (text := lance_filter(sql, self.schema)) is not None:
+                yield Filter(sql, predicate.evaluate, tuple(predicate.columns), text)
 
-def _filter(predicate: Predicate, schema: pa.Schema) -> Filter:
-    lance = None if predicate.sql is None else lance_filter(predicate.sql, schema)
-    if predicate.sql is None or lance is None:
-        raise InvalidCallError(f"the filter {predicate.sql} was pushed down but not offered to be")
-    return Filter(predicate.sql, predicate.evaluate, tuple(predicate.columns), lance)
+
+def _answer(sql: str | None, schema: pa.Schema) -> str:
+    if sql is None:
+        return "unsupported"
+    return "inexact" if lance_filter(sql, schema) is None else "exact"
