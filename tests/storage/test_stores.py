@@ -1,0 +1,161 @@
+"""The operations that every store offers, and what is special about each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_sql.errors import InvalidCallError, NotFoundError, StoreUnavailableError
+from memwal_sql.storage import local_store
+from memwal_sql.storage.store import ObjectMeta, ObjectStore, lance_uri, open_store
+
+
+@pytest.fixture(params=["local", "file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    uris = {
+        "local": str(tmp_path / "t"),
+        "file": f"file://{tmp_path}/t",
+        "memory": f"memory://{uuid4().hex}",
+    }
+    return open_store(uris[request.param])
+
+
+def test_a_put_if_absent_creates_once(store: ObjectStore) -> None:
+    assert store.put_if_absent("a/b/c", b"one")
+    assert not store.put_if_absent("a/b/c", b"two")
+    assert store.get("a/b/c") == b"one"
+    assert store.exists("a/b/c")
+    assert store.list("a/b") == [ObjectMeta("a/b/c", 3)]
+
+
+def test_missing_objects(store: ObjectStore) -> None:
+    assert not store.exists("x/y")
+    assert store.list("x") == []
+    assert store.list_folders("x") == []
+    for read in (store.get, lambda path: store.get_tail(path, 1)):
+        with pytest.raises(NotFoundError, match="x/y"):
+            read("x/y")
+    store.delete(["x/y"])
+
+
+def test_parts_of_an_object(store: ObjectStore) -> None:
+    store.put_if_absent("o", b"0123456789")
+    assert store.get_tail("o", 4) == (b"6789", 10)
+    assert store.get_tail("o", 40) == (b"0123456789", 10)
+    assert store.get_range("o", 2, 5) == b"234"
+
+
+def test_folders_are_listed_by_name_and_hints_are_replaced(store: ObjectStore) -> None:
+    store.put("top/one/x", b"1")
+    store.put("top/one/x", b"2")
+    store.put("top/two/deep/y", b"")
+    store.put("topping/three/z", b"")
+    assert store.get("top/one/x") == b"2"
+    assert sorted(store.list_folders("top")) == ["one", "two"]
+    store.delete(["top/one/x", "top/two/deep/y"])
+    assert store.list("top") == []
+
+
+def test_one_of_many_racing_threads_wins(store: ObjectStore) -> None:
+    won: list[int] = []
+    barrier = threading.Barrier(8)
+
+    def race(number: int) -> None:
+        barrier.wait()
+        if store.put_if_absent("race", b"%d" % number):
+            won.append(number)
+
+    threads = [threading.Thread(target=race, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.get("race") == b"%d" % won[0] and len(won) == 1
+
+
+def test_a_local_put_is_synced_before_it_is_visible_and_leaves_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protocol rule 5: file and folder are synced before a write counts as durable."""
+    store = open_store(tmp_path)
+    events: list[str] = []
+    real_fsync, real_link = os.fsync, os.link
+
+    def fsync(file: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{file}")
+        events.append("folder" if os.path.isdir(name) else "file")
+        real_fsync(file)
+
+    def link(source: str, target: str) -> None:
+        events.append("link")
+        real_link(source, target)
+
+    store.put_if_absent("wal/first", b"makes the folder")
+    monkeypatch.setattr(local_store.os, "fsync", fsync)
+    monkeypatch.setattr(local_store.os, "link", link)
+    assert store.put_if_absent("wal/x", b"data")
+    assert events == ["file", "link", "folder"]
+    assert sorted(os.listdir(tmp_path / "wal")) == ["first", "x"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_named_with_its_remedy(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreUnavailableError, match="permission"):
+        open_store(tmp_path).put_if_absent("a", b"")
+
+
+def test_a_full_disk_is_named_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(local_store.os, "write", full)
+    store = open_store(tmp_path)
+    with pytest.raises(StoreUnavailableError, match="disk is full.*free") as caught:
+        store.put_if_absent("wal/a", b"data")
+    assert "wal/a" in str(caught.value)
+    assert os.listdir(tmp_path / "wal") == []
+
+
+def test_memory_tables_are_shared_in_the_process_and_with_lance() -> None:
+    uri = f"memory://{uuid4().hex}/table"
+    open_store(uri).put_if_absent("ours", b"1")
+    assert open_store(uri + "/").exists("ours")
+    assert not open_store(f"memory://{uuid4().hex}").exists("ours")
+    written = lance.write_dataset(pa.table({"a": [1]}), lance_uri(uri))
+    assert lance.dataset(lance_uri(uri)).version == written.version
+    manifest = "_versions/18446744073709551614.manifest"
+    assert open_store(uri).exists(manifest)
+    assert open_store(uri).get_tail(manifest, 4)[0] == b"LANC"
+
+
+def test_a_misspelt_option_is_named_and_its_value_is_not() -> None:
+    for uri in ("s3://bucket/table", "/tmp/somewhere", "memory://x"):
+        with pytest.raises(InvalidCallError, match="aws_secret_acess_key") as caught:
+            open_store(uri, {"aws_secret_acess_key": "hunter2secret", "region": "us-east-1"})
+        assert "hunter2secret" not in str(caught.value)
+    with pytest.raises(InvalidCallError) as caught:
+        open_store("s3://bucket/table", {"client_max_retries": "hunter2secret"})
+    assert "hunter2secret" not in str(caught.value)
+
+
+def test_a_store_never_shows_credentials() -> None:
+    options = {
+        "aws_access_key_id": "AKIAEXAMPLE",
+        "aws_secret_access_key": "hunter2secret",
+        "aws_region": "us-east-1",
+        "allow_http": "true",
+        "timeout": "5s",
+        "client_max_retries": "2",
+    }
+    store = open_store("s3://bucket/table", options)
+    assert "hunter2secret" not in repr(store) + str(store) + repr(vars(store))
+    assert store.uri == "s3://bucket/table"
