@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from planner.predicate import (
+from planner.predicate import columns_of, conjuncts, parse
+from planner.predicate_nodes import (
     And,
     Compare,
     Constant,
@@ -22,9 +23,6 @@ from planner.predicate import (
     Predicate,
     Truth,
     Typed,
-    columns_of,
-    conjuncts,
-    parse,
 )
 
 ID, S, BO = Operand("id"), Operand("s"), Operand("bo")

@@ -53,6 +53,7 @@ def write(
     table: pa.Table,
     primary_key: list[str],
     new_hex: str = "0123abcd",
+    storage_options: dict[str, str] | None = None,
 ) -> FlushedGeneration:
     """`write_generation` with a bloom filter of the table's keys."""
     columns = [table[name].combine_chunks() for name in primary_key]
@@ -66,6 +67,7 @@ def write(
         base=base,
         bloom_filter=BloomFilter.build(hash_columns(columns)).data,
         new_hex=lambda: new_hex,
+        storage_options=storage_options,
     )
 
 
