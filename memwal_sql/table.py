@@ -10,6 +10,7 @@ import pyarrow as pa
 from exec_nodes.keys import KeyBatch, as_key_table
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.maintain.region_snapshots import record_regions
 from memwal_sql.read import inspect
 from memwal_sql.read.base import BaseTracker
 from memwal_sql.read.collector import SnapshotCollector
@@ -152,6 +153,15 @@ class Table:
     def indexes(self) -> pa.Table:
         """One row an index of the base table."""
         return inspect.indexes(self._tracker.latest())
+
+    def snapshot_regions(self) -> int:
+        """Record the state of all regions in the MemWAL index, for `eventual` readers.
+
+        Returns the base table version that holds the record.
+        """
+        base = self._tracker.latest()
+        manifests = [region.refresh() for region in self._collector.regions(base)]
+        return record_regions(self._context, manifests, base.info.region_specs)
 
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""
