@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -44,7 +46,7 @@ def null_mask(array: pa.Array) -> Mask | None:
     return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def fixed_width(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+def fixed_width(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """The values buffer as a numpy array, without a copy; any value for NULL."""
     data = array.buffers()[1]
     if data is None or not len(array):

@@ -81,9 +81,10 @@ def murmur3_multi(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
     )
     hashes = _hash_bytes(joined).view(np.int32)
     masks = [null_mask(array) for array in present]
-    if any(mask is None for mask in masks):
+    known = [mask for mask in masks if mask is not None]
+    if len(known) < len(masks):
         return pa.array(hashes)
-    return pa.array(hashes, mask=np.logical_and.reduce(masks))
+    return pa.array(hashes, mask=np.logical_and.reduce(known))
 
 
 def bucket(hashes: pa.Array, num_buckets: int) -> pa.Array:
@@ -122,9 +123,7 @@ def scalar_encoder(data_type: pa.DataType) -> Callable[[object], bytes]:
         return pack
 
     def through_arrow(value: object) -> bytes:
-        array = _one(value, data_type)
-        encoded: bytes = encode(array)[0].as_py()
-        return encoded
+        return bytes(encode(_one(value, data_type))[0].as_py())
 
     return through_arrow
 
@@ -203,9 +202,9 @@ def _hash_bytes(array: pa.Array) -> U32:
     long = np.flatnonzero(lengths > _MAX_VECTOR_BYTES)
     state = hash_rows(data, starts, np.where(lengths > _MAX_VECTOR_BYTES, 0, lengths))
     if len(long):
-        view = memoryview(data)
+        whole = data.tobytes()
         ends = (starts + lengths)[long]
-        slices = map(view.__getitem__, map(slice, starts[long].tolist(), ends.tolist()))
+        slices = map(whole.__getitem__, map(slice, starts[long].tolist(), ends.tolist()))
         hashes = np.fromiter(map(mmh3.hash, slices), np.int64, len(long))
         state[long] = hashes.astype(np.int32).view(np.uint32)
     return state
@@ -260,7 +259,8 @@ def _without_scale(values: I64, scale: int) -> I64:
 
 
 def _wide_bytes(unscaled: int, scale: int) -> bytes:
-    value, remainder = divmod(unscaled, 10**scale) if scale > 0 else (unscaled * 10**-scale, 0)
+    shift: int = 10 ** abs(scale)
+    value, remainder = divmod(unscaled, shift) if scale > 0 else (unscaled * shift, 0)
     if not remainder and -(2**63) <= value < 2**64:
         return (value % 2**64).to_bytes(8, "little")
     while unscaled % 10 == 0:

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from planner.domain import ANYTHING, NOT_NULL, NOTHING, ONLY_NULL, Domain, Interval, domain_of
-from planner.literals import Inexact, compared
-from planner.predicate import (
+from planner.literals import InexactError, compared
+from planner.predicate_nodes import (
     NEGATED,
     And,
     Compare,
@@ -70,7 +70,7 @@ def _leaf(
         return _EVERYWHERE
     try:
         domain = _domain(leaf, want, schema.field(column).type)
-    except Inexact:
+    except InexactError:
         return _EVERYWHERE
     return () if domain.is_empty else ({column: domain},)
 
@@ -81,7 +81,7 @@ def _domain(leaf: Compare | Distinct | In | IsNull | Like, want: bool, kind: pa.
             return compared(kind, operand, op if want else NEGATED[op], literal)
         case IsNull(operand):
             if operand.casts:
-                raise Inexact
+                raise InexactError
             return ONLY_NULL if want else NOT_NULL
         case Distinct(operand, literal):
             return _distinct(operand, literal, want, kind)
@@ -117,7 +117,7 @@ def _in(operand: Operand, literals: Sequence[Literal], want: bool, kind: pa.Data
 def _like(like: Like, kind: pa.DataType) -> Domain:
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not text or like.operand.casts:
-        raise Inexact
+        raise InexactError
     if like.any_case:
         return NOT_NULL
     prefix = ""

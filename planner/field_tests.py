@@ -16,9 +16,9 @@ import pyarrow as pa
 from exec_nodes.errors import InvalidCallError
 from planner.boxes import Box, domain_in, starting_with
 from planner.domain import ANYTHING, Domain, Interval, Point
-from planner.literals import Inexact, point_of, python_values, unit_nanoseconds
+from planner.literals import InexactError, point_of, python_values, unit_nanoseconds
 from planner.region_transform import date_part, evaluate_columns, width_of
-from planner.region_values import arrow_values, as_region_value, region_values, type_of
+from planner.region_values import as_region_value, region_values, type_of
 
 if TYPE_CHECKING:
     from planner.region_spec import RegionField
@@ -123,11 +123,10 @@ def _date_part_test(part: str, domain: Domain, kind: pa.DataType) -> Test | None
 def _years(interval: Interval, kind: pa.DataType) -> Interval:
     low, high = interval.low, interval.high
     ends = _parts("year", [end for end in (low, high) if end is not None], kind)
-    if len(ends) == 2:
-        return Interval(*ends)
-    if not ends:
-        return Interval()
-    return Interval(ends[0], None) if high is None else Interval(None, ends[0])
+    return Interval(
+        None if low is None else ends[0],
+        None if high is None else ends[-1],
+    )
 
 
 def _moments(part: str, interval: Interval, kind: pa.DataType) -> list[Point] | None:
@@ -165,7 +164,7 @@ def _tried_test(
         return None
     combinations = list(itertools.product(*lists))
     if not combinations:
-        return lambda value: False
+        return lambda _: False
     columns = [
         pa.array(list(values), kind)
         for values, kind in zip(zip(*combinations, strict=True), kinds, strict=True)
@@ -216,5 +215,5 @@ def _same_units(field: RegionField, kind: pa.DataType) -> bool:
 def _point(value: object, kind: pa.DataType) -> Point | None:
     try:
         return point_of(as_region_value(value, kind), kind)
-    except Inexact:
+    except InexactError:
         return None

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from planner.boxes import Box, boxes
 from planner.literals import python_values
-from planner.predicate import And, parse
+from planner.predicate import parse
+from planner.predicate_nodes import And
 
 _MAX_KEYS = 1_000_000
 

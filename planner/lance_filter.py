@@ -17,8 +17,9 @@ from functools import lru_cache
 import pyarrow as pa
 
 from planner.domain import Point
-from planner.literals import Inexact, compared, python_values
-from planner.predicate import (
+from planner.literals import InexactError, compared, python_values
+from planner.predicate import parse
+from planner.predicate_nodes import (
     And,
     Compare,
     Constant,
@@ -34,7 +35,6 @@ from planner.predicate import (
     Other,
     Predicate,
     Truth,
-    parse,
 )
 
 _UTC = ("UTC", "+00:00")
@@ -49,7 +49,7 @@ def lance_filter(sql: str, schema: pa.Schema) -> str | None:
     """The condition `sql` as Lance's scanner takes it; None when it must be applied elsewhere."""
     try:
         return _text(parse(sql), schema)
-    except (_NotPushableError, Inexact):
+    except (_NotPushableError, InexactError):
         return None
 
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from planner.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
-from planner.predicate import Literal, Number, Operand, Typed
+from planner.predicate_nodes import Literal, Number, Operand, Typed
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * 10**9
@@ -32,14 +32,14 @@ _MOMENT = re.compile(
 )
 
 
-class Inexact(Exception):
+class InexactError(Exception):
     """Nothing is known about the comparison of this literal with this column."""
 
 
 def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> Domain:
     """The values of a column of type `kind` for which `operand op literal` may be true.
 
-    Raises Inexact when they are not known.
+    Raises InexactError when they are not known.
     """
     if literal is None:
         _check_casts(kind, operand)
@@ -103,19 +103,19 @@ def python_values(points: Iterable[Point], kind: pa.DataType) -> list[object]:
 def point_of(value: object, kind: pa.DataType) -> Point:
     """A region value (see `planner.region_values`) of type `kind` as a point.
 
-    Raises Inexact when it isn't one.
+    Raises InexactError when it isn't one.
     """
     if pa.types.is_decimal(kind) and isinstance(value, str):
         unscaled = Fraction(Decimal(value)) * 10**kind.scale
         if unscaled.denominator == 1:
             return int(unscaled)
-    elif _is_text(kind) and isinstance(value, str):
-        return value
-    elif _is_bytes(kind) and isinstance(value, bytes):
+    elif (_is_text(kind) and isinstance(value, str)) or (
+        _is_bytes(kind) and isinstance(value, bytes)
+    ):
         return value
     elif isinstance(value, int) and not _is_text(kind) and not _is_bytes(kind):
         return int(value)
-    raise Inexact
+    raise InexactError
 
 
 def unit_nanoseconds(kind: pa.DataType) -> int:
@@ -129,14 +129,14 @@ def moment(text: str, zoned: bool) -> int:
     """Nanoseconds since 1970 in UTC; with an offset exactly if the column has a zone."""
     match = _MOMENT.fullmatch(text)
     if match is None or (match[6] is not None) != zoned:
-        raise Inexact
+        raise InexactError
     try:
         date = datetime.date.fromisoformat(match[1])
     except ValueError as error:
-        raise Inexact from error
+        raise InexactError from error
     hour, minute, second = (int(match[i] or 0) for i in (2, 3, 4))
     if hour > 23 or minute > 59 or second > 59:
-        raise Inexact
+        raise InexactError
     seconds = (date.toordinal() - 719_163) * 86_400 + hour * 3600 + minute * 60 + second
     if match[6] not in (None, "Z"):
         sign = -1 if match[6][0] == "-" else 1
@@ -176,63 +176,62 @@ def _between(op: str, low: Point, high: Point) -> Domain:
 def _plain(kind: pa.DataType, operand: Operand, literal: Literal) -> Point:
     text = _is_text(kind)
     if not all(text and cast in _TEXT_CASTS for cast in operand.casts):
-        raise Inexact
+        raise InexactError
     if isinstance(literal, str) and text:
         return literal
     if isinstance(literal, bytes) and not text:
         return literal
-    raise Inexact
+    raise InexactError
 
 
 def _number(kind: pa.DataType, operand: Operand, literal: Literal) -> Fraction:
     """The literal in the column's own unit."""
     _check_casts(kind, operand)
     if pa.types.is_temporal(kind):
-        return Fraction(_nanoseconds(kind, operand, literal), unit_nanoseconds(kind))
+        return Fraction(_nanoseconds(kind, literal), unit_nanoseconds(kind))
     if pa.types.is_boolean(kind):
         if isinstance(literal, bool) and not operand.casts:
             return Fraction(literal)
-        raise Inexact
+        raise InexactError
     if not isinstance(literal, Number):
-        raise Inexact
+        raise InexactError
     try:
         value = Fraction(Decimal(literal.text))
     except (InvalidOperation, ValueError) as error:
-        raise Inexact from error
+        raise InexactError from error
     whole = re.fullmatch(r"-?\d+", literal.text)
     if pa.types.is_decimal(kind):
         if "DOUBLE" in operand.casts or re.search("[eE]", literal.text):
-            raise Inexact
-        return value * Fraction(10) ** kind.scale
+            raise InexactError
+        return Fraction(value * Fraction(10) ** kind.scale)
     if not whole and not any(_DECIMAL.fullmatch(cast) for cast in operand.casts):
         # DataFusion compares as doubles.
         value = Fraction(float(literal.text))
-    if "DOUBLE" in operand.casts or not whole:
-        if abs(value) >= _EXACT_DOUBLE:
-            raise Inexact
+    if ("DOUBLE" in operand.casts or not whole) and abs(value) >= _EXACT_DOUBLE:
+        raise InexactError
     return value
 
 
-def _nanoseconds(kind: pa.DataType, operand: Operand, literal: Literal) -> int:
+def _nanoseconds(kind: pa.DataType, literal: Literal) -> int:
     if pa.types.is_time(kind):
-        raise Inexact
+        raise InexactError
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     if isinstance(literal, str):
-        raise Inexact
+        raise InexactError
     if isinstance(literal, Typed) and literal.kind in ("DATE", *_TIMESTAMPS):
         if literal.kind == "DATE" and (zoned or len(literal.text) != 10):
-            raise Inexact
+            raise InexactError
         return moment(literal.text, zoned)
-    raise Inexact
+    raise InexactError
 
 
 def _by_day(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> Domain:
     """`CAST(timestamp AS DATE) op date`: a whole day of the column's unit."""
     plain = pa.types.is_timestamp(kind) and kind.tz is None
     if not plain or operand.casts != ("DATE",) or not isinstance(literal, Typed):
-        raise Inexact
+        raise InexactError
     if literal.kind != "DATE" or len(literal.text) != 10:
-        raise Inexact
+        raise InexactError
     unit = unit_nanoseconds(kind)
     start = moment(literal.text, False) // unit
     end = start + _DAY // unit - 1
@@ -268,7 +267,7 @@ def _check_casts(kind: pa.DataType, operand: Operand) -> None:
                 continue
         elif _is_text(kind) and cast in _TEXT_CASTS:
             continue
-        raise Inexact
+        raise InexactError
 
 
 def _decimal(unscaled: int, scale: int) -> Decimal:

@@ -9,131 +9,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 
 import sqlglot
 from sqlglot import expressions as exp
 
-NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number as written: `3`, `-1.50`, `1e10`."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """A text with the type it is cast to: `CAST('2024-01-31' AS DATE)` is Typed("DATE", ...)."""
-
-    kind: str
-    text: str
-
-
-# NULL, TRUE and FALSE, text, binary, numbers, and dates and the like.
-Literal: TypeAlias = None | bool | str | bytes | Number | Typed
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """A column, with the types it is cast to, innermost first: `CAST(id AS BIGINT)`."""
-
-    column: str
-    casts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """`operand op literal`, op one of `= <> < <= > >=`."""
-
-    operand: Operand
-    op: str
-    literal: Literal
-
-
-@dataclass(frozen=True, slots=True)
-class Distinct:
-    """`operand IS DISTINCT FROM literal`, which is never NULL."""
-
-    operand: Operand
-    literal: Literal
-
-
-@dataclass(frozen=True, slots=True)
-class In:
-    """`operand IN (literals)`."""
-
-    operand: Operand
-    literals: tuple[Literal, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """`operand IS NULL`."""
-
-    operand: Operand
-
-
-@dataclass(frozen=True, slots=True)
-class Like:
-    """`operand LIKE pattern`; with the backslash as escape character."""
-
-    operand: Operand
-    pattern: str
-    any_case: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """`argument IS TRUE` or `IS FALSE`, which is never NULL."""
-
-    argument: Predicate
-    value: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """TRUE, FALSE or NULL."""
-
-    value: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """`NOT argument`."""
-
-    argument: Predicate
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """All of two or more arguments."""
-
-    arguments: tuple[Predicate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """Any of two or more arguments."""
-
-    arguments: tuple[Predicate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """Any other condition, over these columns (None: not known)."""
-
-    columns: tuple[str, ...] | None
-
-
-Predicate: TypeAlias = (
-    Compare | Distinct | In | IsNull | Like | Truth | Constant | Not | And | Or | Other
+from planner.predicate_nodes import (
+    And,
+    Compare,
+    Constant,
+    Distinct,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Number,
+    Operand,
+    Or,
+    Other,
+    Predicate,
+    Truth,
+    Typed,
 )
+
+_FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 _COLUMN = r"""(?: (?: [a-z_]\w* | "[^"]+" ) \. )? (?: ([a-z_][a-z0-9_]*) | "([^"]+)" ) \s* """
 _SIMPLE = re.compile(
@@ -206,7 +106,7 @@ _KNOWN_PARTS = frozenset(
 )
 
 
-def _convert(node: exp.Expression) -> Predicate:
+def _convert(node: exp.Expr) -> Predicate:
     while isinstance(node, exp.Paren):
         node = node.this
     if not {name for name, value in node.args.items() if value} <= _KNOWN_PARTS:
@@ -218,11 +118,11 @@ def _convert(node: exp.Expression) -> Predicate:
     return Not(converted) if node.args.get("negate") else converted
 
 
-def _connective(node: exp.Expression) -> Predicate | None:
+def _connective(node: exp.Expr) -> Predicate | None:
     if isinstance(node, exp.And | exp.Or):
         kind = And if isinstance(node, exp.And) else Or
         arguments: list[Predicate] = []
-        pending = [node]
+        pending: list[exp.Expr] = [node]
         # A loop, because a chain of a thousand ORs nests a thousand deep.
         while pending:
             part = pending.pop().unnest()
@@ -240,7 +140,7 @@ def _connective(node: exp.Expression) -> Predicate | None:
     return None
 
 
-_COMPARISONS: dict[type[exp.Expression], str] = {
+_COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -250,8 +150,8 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
 }
 
 
-def _condition(node: exp.Expression) -> Predicate | None:
-    if type(node) in _COMPARISONS:
+def _condition(node: exp.Expr) -> Predicate | None:
+    if isinstance(node, exp.Binary) and type(node) in _COMPARISONS:
         return _comparison(node, _COMPARISONS[type(node)])
     if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
         operand, literal = _operand(node.left), _literal(node.right)
@@ -264,7 +164,7 @@ def _condition(node: exp.Expression) -> Predicate | None:
     operand = _operand(node)
     if operand is not None:
         return None if operand.casts else Compare(operand, "=", True)
-    operand = _operand(node.this) if isinstance(node.this, exp.Expression) else None
+    operand = _operand(node.this) if isinstance(node.this, exp.Expr) else None
     if operand is None:
         return None
     if isinstance(node, exp.In):
@@ -282,7 +182,7 @@ def _condition(node: exp.Expression) -> Predicate | None:
     return None
 
 
-def _comparison(node: exp.Expression, op: str) -> Predicate | None:
+def _comparison(node: exp.Binary, op: str) -> Predicate | None:
     operand, literal = _operand(node.left), _literal(node.right)
     if operand is None:
         operand, literal, op = _operand(node.right), _literal(node.left), _FLIPPED[op]
@@ -300,7 +200,7 @@ def _is(node: exp.Is) -> Predicate | None:
     return None
 
 
-def _other(node: exp.Expression) -> Other:
+def _other(node: exp.Expr) -> Other:
     if node.find(exp.Query, exp.Star):
         return Other(None)
     # The unparser writes the number NaN bare, and quotes a column of that name.
@@ -308,7 +208,7 @@ def _other(node: exp.Expression) -> Other:
     return Other(tuple(dict.fromkeys(map(_column_name, columns))))
 
 
-def _operand(node: exp.Expression) -> Operand | None:
+def _operand(node: exp.Expr) -> Operand | None:
     casts: list[str] = []
     while isinstance(node, exp.Cast | exp.Paren) and not isinstance(node, exp.TryCast):
         if isinstance(node, exp.Cast):
@@ -328,7 +228,7 @@ def _column_name(node: exp.Column) -> str:
 _NOT_LITERAL = Typed("", "")
 
 
-def _literal(node: exp.Expression) -> Literal:
+def _literal(node: exp.Expr) -> Literal:
     """The literal, or `_NOT_LITERAL`."""
     negative = False
     while isinstance(node, exp.Paren | exp.Neg):
@@ -347,8 +247,9 @@ def _literal(node: exp.Expression) -> Literal:
     if isinstance(node, exp.HexString):
         return _hexadecimal(node)
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
-        if isinstance(node.this, exp.Literal) and node.this.is_string:
-            return Typed(node.to.sql(), str(node.this.this))
+        text = node.this
+        if isinstance(text, exp.Literal) and text.is_string:
+            return Typed(node.to.sql(), str(text.this))
     return _NOT_LITERAL
 
 

@@ -15,7 +15,8 @@ from exec_nodes.errors import InvalidCallError
 from planner.boxes import Box, boxes
 from planner.field_tests import field_test
 from planner.model import RegionSources
-from planner.predicate import And, parse
+from planner.predicate import parse
+from planner.predicate_nodes import And
 from planner.region_spec import RegionSpec
 
 RegionTest = Callable[[Mapping[str, object]], bool]
@@ -58,7 +59,7 @@ def region_test(filters: tuple[str, ...], spec: RegionSpec, schema: pa.Schema) -
     predicates = tuple(map(parse, filters))
     found = boxes(predicates[0] if len(predicates) == 1 else And(predicates), schema)
     if not found:
-        return lambda values: False
+        return lambda _: False
     alternatives = [_box_test(box, spec, schema) for box in found]
     if any(test is None for test in alternatives):
         return None

@@ -13,7 +13,7 @@ import datafusion
 import pyarrow as pa
 import sqlglot
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from exec_nodes.arrays import flat
 from exec_nodes.errors import InvalidCallError
@@ -22,23 +22,29 @@ from exec_nodes.murmur3 import murmur3, murmur3_multi
 # Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what
 # a later DataFusion adds can become part of the routing.
 _FUNCTIONS = frozenset(
-    """
+    re.findall(
+        r"\w+",
+        """
     abs ascii bit_length btrim ceil char_length character_length chr coalesce concat contains
     date_bin date_part date_trunc decode encode ends_with extract floor gcd greatest initcap instr
     lcm least left length lower lpad ltrim md5 mod murmur3 murmur3_multi nullif nvl octet_length
     overlay position power regexp_replace repeat replace reverse right round rpad rtrim sha224
     sha256 sha384 sha512 signum split_part starts_with strpos substr substr_index substring to_hex
     translate trim trunc upper
-    """.split()
+    """,
+    )
 )
 _SYNTAX = frozenset(
-    """
+    re.findall(
+        r"\w+",
+        """
     and as between both case cast distinct else end escape false for from ilike in interval is
     leading like not null or placing similar then to trailing true try_cast when
     bigint binary boolean bytea char character date decimal double float int integer numeric
     precision real smallint string text time timestamp tinyint unsigned varchar varying
     century day decade doy dow epoch hour minute month quarter second week year
-    """.split()
+    """,
+    )
 )
 _COLUMN = re.compile(r"col(0|[1-9]\d*)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -210,7 +216,7 @@ def _run(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
 
 
 @lru_cache(maxsize=1)
-def _context(process: int) -> datafusion.SessionContext:
+def _context(_process: int) -> datafusion.SessionContext:
     """One context a process, because its threads don't survive a fork; with one partition, so
     that the order of rows stays."""
     return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))

@@ -93,14 +93,14 @@ def _field(stored: StoredField, columns: Mapping[int, str]) -> RegionField:
     source_ids = tuple(stored["source_ids"])
     sources = tuple(columns.get(source) for source in source_ids)
     parameters = dict(stored["parameters"])
-    if named := parameters.get(_COLUMN, "").strip():
-        sources = (parameters[_COLUMN] if named else None,)
+    if parameters.get(_COLUMN, "").strip():
+        sources = (parameters[_COLUMN],)
     transform, expression = stored["transform"] or None, stored["expression"] or None
     native = transform in ("bucket", "unsharded")
-    if expression is not None and transform is None:
-        if known := known_bucket(expression, len(sources)):
-            transform, expression = known[0], None
-            parameters["num_buckets"] = str(known[1])
+    known = known_bucket(expression, len(sources)) if expression and transform is None else None
+    if known is not None:
+        transform, expression = known[0], None
+        parameters["num_buckets"] = str(known[1])
     try:
         return RegionField(
             field_id=stored["field_id"],

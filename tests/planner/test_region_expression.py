@@ -102,7 +102,7 @@ def test_a_value_beyond_the_declared_type_is_an_error() -> None:
 def test_an_expression_that_sees_the_width_of_integers_is_refused() -> None:
     """Specification 1, "Type-promotion resistant"."""
     for column in ("u", "id", "big"):
-        with pytest.raises(InvalidCallError, match="other values|fails for"):
+        with pytest.raises(InvalidCallError, match=r"other values|fails for"):
             bound("col0 * col0", column)
     bound("murmur3(col0) * 2", "u")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -22,7 +23,8 @@ from planner.region_spec import RegionField, RegionSpec, spec_of
 from planner.region_values import arrow_values, region_values, type_name, type_of
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-MOMENT = st.datetimes(datetime.datetime(1700, 1, 1), datetime.datetime(2200, 1, 1))
+DAYS = st.dates(datetime.date(1700, 1, 1), datetime.date(2200, 1, 1))
+MOMENT = st.builds(datetime.datetime.combine, DAYS, st.times())
 
 
 def values(field: RegionField, column: pa.Array) -> list[object]:
@@ -306,6 +308,6 @@ def test_routing_keeps_its_pace() -> None:
 
 
 def _seconds(spec: RegionSpec, table: pa.Table) -> float:
-    start = datetime.datetime.now()
+    start = time.perf_counter()
     spec.assign(table)
-    return (datetime.datetime.now() - start).total_seconds()
+    return time.perf_counter() - start
