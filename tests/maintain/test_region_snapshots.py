@@ -1,0 +1,106 @@
+"""The record of region states in the MemWAL index, and readers that plan from it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain import region_snapshots
+from memwal_sql.storage.index_details import FoundDetails, read_details
+from memwal_sql.storage.store import open_store
+from tests.model.merging import manifests, merge_one
+
+SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
+
+
+def _table(folder: Path, regions: int, rows: int) -> mw.Table:
+    table = mw.create_table(folder / "t", SCHEMA, "id", regions=[mw.bucket("id", regions)])
+    with table.writer(durable=False) as writer:
+        writer.upsert({"id": list(range(rows)), "val": [0] * rows})
+        writer.flush()
+    return table
+
+
+def _ids(table: mw.Table, consistency: str) -> list[int]:
+    return sorted(table.scan(["id"], consistency=consistency).read_all()["id"].to_pylist())
+
+
+def _details(uri: str) -> FoundDetails:
+    found = read_details(open_store(uri), lance.dataset(uri))
+    assert found is not None
+    return found
+
+
+def test_eventual_readers_see_the_recorded_state_until_it_is_recorded_again(tmp_path: Path) -> None:
+    table = _table(tmp_path, regions=3, rows=20)
+    table.snapshot_regions()
+    with table.writer() as writer:
+        writer.upsert({"id": [100], "val": [1]})
+        writer.flush()
+    reader = mw.open_table(table.uri)
+    assert _ids(reader, "eventual") == list(range(20))
+    assert _ids(reader, "manifest") == [*range(20), 100]
+    table.snapshot_regions()
+    assert _ids(reader, "eventual") == [*range(20), 100]
+
+
+def test_more_than_a_hundred_regions_are_recorded_in_a_file(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.identity("id")])
+    with table.writer(durable=False) as writer:
+        writer.upsert({"id": list(range(101)), "val": [0] * 101})
+    table.snapshot_regions()
+    details = _details(table.uri).details
+    assert (details.num_regions, details.inline_snapshots) == (101, None)
+    assert len(mw.open_table(table.uri).snapshot("eventual").regions) == 101
+
+
+def test_readers_that_miss_the_recorded_file_take_the_manifests(tmp_path: Path) -> None:
+    """Protocol rule 23."""
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.identity("id")])
+    with table.writer(durable=False) as writer:
+        writer.upsert({"id": list(range(101)), "val": [0] * 101})
+    table.snapshot_regions()
+    shutil.rmtree(tmp_path / "t" / "_indices" / str(_details(table.uri).details.index_uuid))
+    assert len(mw.open_table(table.uri).snapshot("eventual").regions) == 101
+
+
+def test_recording_keeps_merge_progress_that_came_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protocol rule 19: Lance accepts a commit of the index details over a newer one."""
+    table = _table(tmp_path, regions=1, rows=5)
+    (region,) = manifests(table.uri)
+    latest = region_snapshots._latest
+
+    def overtaken(context: Any) -> Any:
+        dataset = latest(context)
+        assert merge_one(table.uri, region, ["id"]) == 1
+        return dataset  # the version before the merge
+
+    monkeypatch.setattr(region_snapshots, "_latest", overtaken)
+    table.snapshot_regions()
+    details = _details(table.uri).details
+    assert details.merged_generations[region] == 1
+    assert details.num_regions == 1
+
+
+def test_a_pinned_version_without_a_record_reads_as_the_base_alone(tmp_path: Path) -> None:
+    """Protocol rule 18."""
+    table = _table(tmp_path, regions=2, rows=10)
+    before = table.version
+    recorded = table.snapshot_regions()
+    with table.writer() as writer:
+        writer.delete(list(range(10)))
+        writer.flush()
+    assert _ids(mw.open_table(table.uri, version=before), "strong") == []
+    pinned = mw.open_table(table.uri, version=recorded)
+    assert _ids(pinned, "strong") == list(range(10))
+    assert pinned.get([3]).to_pylist() == [{"id": 3, "val": 0}]
+    with pytest.raises(mw.InvalidCallError, match="open_table"):
+        pinned.writer()
