@@ -24,8 +24,12 @@ def scan_table(
     to `BATCH_ROWS`. With a limit, the stream may end after that many rows.
     """
     output = [*columns, ROW_ADDRESS]
-    rows = table.select(_needed(table, columns, filters))
-    rows = rows.append_column(ROW_ADDRESS_FIELD, pa.array(addresses))
+    needed = _needed(table, columns, filters)
+    # Not append_column: a table of no columns has forgotten how many rows it has.
+    rows = pa.Table.from_arrays(
+        [*(table[name] for name in needed), pa.array(addresses)],
+        schema=pa.schema([*(table.schema.field(name) for name in needed), ROW_ADDRESS_FIELD]),
+    )
     left = table.num_rows if limit is None else limit
     for start in range(0, table.num_rows, BATCH_ROWS):
         for batch in rows.slice(start, BATCH_ROWS).combine_chunks().to_batches():

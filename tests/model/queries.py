@@ -27,7 +27,10 @@ class Reader:
 
     def sql(self, text: str) -> pa.Table:
         """The answer of a SQL query."""
-        return self.context.sql(text).to_arrow_table()
+        try:
+            return self.context.sql(text).to_arrow_table()
+        except Exception as error:
+            raise AssertionError(f"{text}: {error}") from error
 
 
 def live(rows: Rows, predicate: Predicate | None) -> Rows:
