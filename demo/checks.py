@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,4 +96,4 @@ def plan_text(explained: pa.Table) -> str:
     """The physical plan out of an EXPLAIN's answer, with our nodes under their own names."""
     plans = dict(zip(*(column.to_pylist() for column in explained.columns), strict=True))
     text = plans.get("physical_plan") or plans["Plan with Metrics"]
-    return str(text).replace("FFI_ExecutionPlan: ", "").rstrip()
+    return re.sub(r"FFI_ExecutionPlan: |, number_of_children=\d+", "", str(text)).rstrip()

@@ -126,6 +126,8 @@ class Monitor:
         while self._open:
             self._receive()
         self._process.join()
+        if self.failure is None and (self._process.exitcode or not self.observations):
+            self.failure = f"the second process ended with exit code {self._process.exitcode}"
 
     @property
     def problems(self) -> list[str]:

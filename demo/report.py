@@ -47,7 +47,7 @@ class ReplayDisplay:
         self._task = self._bar.add_task("replaying", total=events)
         self._month = ""
         self._events = self._month_events = 0
-        self._start = self._month_start = time.perf_counter()
+        self._start = self._month_start = self._last = time.perf_counter()
 
     def __enter__(self) -> ReplayDisplay:
         self._bar.start()
@@ -68,6 +68,7 @@ class ReplayDisplay:
         if month != self._month:
             self._end_month(observations[-1] if observations else None)
             self._month = month
+        self._last = time.perf_counter()
         self._month_events += batch.events
         self._events += batch.events
         self._bar.update(
@@ -80,9 +81,8 @@ class ReplayDisplay:
         return self._events / (time.perf_counter() - self._start)
 
     def _end_month(self, seen: Observation | None) -> None:
-        now = time.perf_counter()
         if self._month_events:
-            rate = self._month_events / (now - self._month_start)
+            rate = self._month_events / (self._last - self._month_start)
             line = f"  {self._month}  {self._month_events:>7,} events  {rate:>8,.0f} events/s"
             if seen is not None:
                 line += (
@@ -90,7 +90,7 @@ class ReplayDisplay:
                     f" {seen.seconds * 1000:>4.0f} ms"
                 )
             self._console.print(line)
-        self._month_events, self._month_start = 0, now
+        self._month_events, self._month_start = 0, self._last
 
 
 def print_summary(

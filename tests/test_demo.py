@@ -29,9 +29,9 @@ from demo.flights import (
     load_flights,
     load_ordinary_tables,
 )
-from demo.monitor import Observation, check
+from demo.monitor import Monitor, Observation, check
 from demo.oracle import Oracle
-from demo.progress import Counts
+from demo.progress import Counts, Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 THREE_DAYS = date(2013, 1, 3)
@@ -210,3 +210,10 @@ def test_the_demo_fails_when_an_answer_is_wrong(
     monkeypatch.setattr(demo_main, "final_state", lambda flights: final_state(flights).slice(1))
     assert demo_main.main(["--until", "2013-01-01", "--uri", str(tmp_path / "flights")]) == 1
     assert "WRONG" in capsys.readouterr().out
+
+
+def test_a_second_process_that_dies_is_a_problem(tmp_path: Path) -> None:
+    monitor = Monitor(str(tmp_path / "no table"), Progress())
+    monitor.wait()
+    assert monitor.observations == []
+    assert monitor.problems != []
