@@ -1,7 +1,7 @@
 """Generate `memwal_sql/storage/proto_gen/` from the .proto files beside this script.
 
-    python proto/generate.py            write the modules
-    python proto/generate.py --check    fail when the committed modules differ
+python proto/generate.py            write the modules
+python proto/generate.py --check    fail when the committed modules differ
 """
 
 from __future__ import annotations

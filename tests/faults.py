@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Any, TypeVar
 
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
+from memwal_sql.storage.object_store import Names, ObjectMeta, ObjectStore
 
 _Result = TypeVar("_Result")
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -118,14 +119,14 @@ class FaultyStore:
         """See `ObjectStore`."""
         return self._run("list", prefix, lambda: self.inner.list(prefix))
 
-    def list_folders(self, prefix: str) -> list[str]:
+    def list_folders(self, prefix: str) -> Names:
         """See `ObjectStore`."""
         return self._run("list_folders", prefix, lambda: self.inner.list_folders(prefix))
 
     def delete(self, paths: Iterable[str]) -> None:
         """See `ObjectStore`; one call a path, as each may fail."""
         for path in paths:
-            self._run("delete", path, lambda one=path: self.inner.delete([one]))
+            self._run("delete", path, partial(self.inner.delete, [path]))
 
     def _run(
         self,

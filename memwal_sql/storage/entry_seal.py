@@ -40,16 +40,17 @@ def check_seal(data: bytes, path: str) -> str | None:
     """The nonce of a whole entry; None when it was written without a seal.
 
     Raises `TornEntryError` when only the end of the entry is missing, and `CorruptFileError` for
-    any other damage that can be seen, both naming `path`.
+    any other damage that can be seen, both naming `path`. Without a seal nothing but the missing
+    end-of-stream marker can be seen.
     """
     head_end = _head_end(data, path)
-    key = data.find(SEAL_KEY, 0, head_end)
-    if key < 0:
-        _check_without_seal(data, path)
-        return None
     found = _SEAL.search(data, 0, head_end)
     if found is None:
-        raise CorruptFileError(f"{path} has a damaged checksum")
+        if data.find(SEAL_KEY, 0, head_end) >= 0:
+            raise CorruptFileError(f"{path} has a damaged checksum")
+        if data[-_PREFIX:] != _END_OF_STREAM:
+            raise TornEntryError(f"{path} ends after {len(data)} bytes")
+        return None
     length, crc = int(found[2], 16), int(found[3], 16)
     if len(data) < length and data[-_PREFIX:] != _END_OF_STREAM:
         raise TornEntryError(f"{path} ends after {len(data)} of {length} bytes")
@@ -61,32 +62,25 @@ def check_seal(data: bytes, path: str) -> str | None:
 
 def _head_end(data: bytes, path: str) -> int:
     """Where the rows begin: a seal is in the schema or in the header of the first batch."""
-    schema_end = _message_end(data, 0)
-    if data[: len(_CONTINUATION)] != _CONTINUATION[: len(data)]:
-        raise CorruptFileError(f"{path} is not an Arrow stream")
-    if len(data) < schema_end:
-        raise TornEntryError(f"{path} ends within its schema, after {len(data)} bytes")
+    schema_end = _message_end(data, 0, path)
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(data[:schema_end]))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFileError(f"{path} is not an Arrow stream: {error}") from error
     if any(pa.types.is_dictionary(field.type) for field in schema):
         return len(data)  # dictionaries come before the first batch
-    return min(_message_end(data, schema_end), len(data))
+    if _SEAL.search(data, 0, schema_end):
+        return schema_end  # a fence
+    return _message_end(data, schema_end, path)
 
 
-def _message_end(data: bytes, start: int) -> int:
-    length = data[start + 4 : start + _PREFIX]
-    return start + _PREFIX + (int.from_bytes(length, "little") if len(length) == 4 else 0)
-
-
-def _check_without_seal(data: bytes, path: str) -> None:
-    if data[-_PREFIX:] == _END_OF_STREAM:
-        return
-    # With nothing but the end of the stream wrong the file is damaged, not cut off.
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(data[:-_PREFIX] + _END_OF_STREAM)) as reader:
-            reader.read_all()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise TornEntryError(f"{path} ends after {len(data)} bytes: {error}") from error
-    raise CorruptFileError(f"{path} has a damaged end of stream")
+def _message_end(data: bytes, start: int, path: str) -> int:
+    """Where the header of the message at `start` ends."""
+    prefix = data[start : start + _PREFIX]
+    end = start + _PREFIX + int.from_bytes(prefix[4:], "little")
+    whole = data[-_PREFIX:] == _END_OF_STREAM
+    if prefix[:4] != _CONTINUATION[: len(prefix)] or (len(data) < end and whole):
+        raise CorruptFileError(f"{path} is not an Arrow stream")
+    if len(prefix) < _PREFIX or len(data) < end:
+        raise TornEntryError(f"{path} ends within a header, after {len(data)} bytes")
+    return end

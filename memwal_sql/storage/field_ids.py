@@ -7,7 +7,8 @@ has other numbers, and a generation is read by id, so its schema is built from t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 from lance import LanceDataset
@@ -22,8 +23,7 @@ def generation_schema(base: LanceSchema, schema: pa.Schema) -> LanceSchema:
     Columns that `base` does not have, `_tombstone` among them, get new ids.
     """
     written = LanceSchema.from_pyarrow(schema)
-    # What pickling a schema gives is the only way from Python to choose ids.
-    restore, (metadata, *fields) = written.__reduce__()
+    restore, metadata, fields = _parts(written)
     known = _ids(base)
     next_id = max(known.values(), default=-1) + 1
     ids: dict[int, int] = {}
@@ -35,14 +35,21 @@ def generation_schema(base: LanceSchema, schema: pa.Schema) -> LanceSchema:
         message.id = known[path]
         message.parent_id = ids.get(message.parent_id, message.parent_id)
         renumbered.append(message.SerializeToString())
-    result: LanceSchema = restore(metadata, *renumbered)
-    return result
+    return restore(metadata, *renumbered)
 
 
 def _ids(schema: LanceSchema) -> dict[tuple[str, ...], int]:
     """Field ids by the names that lead to them, nested fields after their parents."""
-    _, (_, *fields) = schema.__reduce__()
+    _, _, fields = _parts(schema)
     return {path: message.id for path, message in _fields(fields)}
+
+
+def _parts(schema: LanceSchema) -> tuple[Callable[..., LanceSchema], str, list[bytes]]:
+    """How to make a schema again, its metadata, and its fields as protobuf messages."""
+    # What pickling gives is the only way from Python to choose ids.
+    reduced: Any = schema.__reduce__()
+    restore, (metadata, *fields) = reduced
+    return restore, metadata, fields
 
 
 def _fields(encoded: list[bytes]) -> Iterator[tuple[tuple[str, ...], pb.SchemaField]]:

@@ -119,7 +119,8 @@ def encode_details(details: IndexDetails) -> bytes:
     message.ClearField("maintain_all_indexes")
     if details.maintain_all_indexes is not None:
         message.maintain_all_indexes = details.maintain_all_indexes
-    return message.SerializeToString(deterministic=True)
+    encoded: bytes = message.SerializeToString(deterministic=True)
+    return encoded
 
 
 def decode_details(path: str, data: bytes, index_uuid: UUID | None = None) -> IndexDetails:
@@ -165,7 +166,7 @@ def _entry(dataset: Any, index_uuid: UUID, details: bytes) -> Index:
         name=INDEX_NAME,
         fields=[],
         dataset_version=dataset.version,
-        fragment_ids=set(),
+        fragment_ids=frozenset(),  # type: ignore[arg-type]
         index_version=0,
         index_details=(TYPE_URL, details),
     )

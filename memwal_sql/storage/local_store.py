@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from uuid import uuid4
 
 from memwal_sql.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.object_store import ObjectMeta
+from memwal_sql.storage.object_store import Names, ObjectMeta
 
 TEMPORARY_PREFIX = ".tmp-"
 
@@ -41,11 +41,6 @@ class LocalStore:
     def uri(self) -> str:
         """The folder's absolute path."""
         return self._root
-
-    @property
-    def remote(self) -> bool:
-        """False."""
-        return False
 
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
@@ -130,7 +125,7 @@ class LocalStore:
                 if not entry.name.startswith(TEMPORARY_PREFIX)
             ]
 
-    def list_folders(self, prefix: str) -> list[str]:
+    def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`."""
         with _reading(self._full(prefix)) as full:
             try:

@@ -16,7 +16,7 @@ from functools import cached_property
 from lance.file import LanceFileSession
 
 from memwal_sql.errors import NotFoundError
-from memwal_sql.storage.object_store import ObjectMeta
+from memwal_sql.storage.object_store import Names, ObjectMeta
 
 SCHEMES = ("memory", "shared-memory")
 _LANCE_SCHEME = "shared-memory"
@@ -31,6 +31,8 @@ def lance_uri(uri: str) -> str:
 class MemoryStore:
     """Objects below one root."""
 
+    remote = False
+
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._objects: dict[str, bytes] = {}
@@ -40,11 +42,6 @@ class MemoryStore:
     def uri(self) -> str:
         """The root."""
         return self._uri
-
-    @property
-    def remote(self) -> bool:
-        """False."""
-        return False
 
     def __repr__(self) -> str:
         return f"MemoryStore({self._uri!r})"
@@ -88,10 +85,10 @@ class MemoryStore:
         start = f"{prefix.rstrip('/')}/"
         with self._lock:
             sizes = {path: len(data) for path, data in self._objects.items()}
-        sizes = {path: 0 for path in self._lance.list()} | sizes
+        sizes = dict.fromkeys(self._lance.list(), 0) | sizes
         return [ObjectMeta(path, size) for path, size in sizes.items() if path.startswith(start)]
 
-    def list_folders(self, prefix: str) -> list[str]:
+    def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`."""
         depth = len(prefix.rstrip("/")) + 1
         below = (meta.path[depth:] for meta in self.list(prefix))

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+Names = list[str]  # inside the classes `list` is the method
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
@@ -55,7 +57,7 @@ class ObjectStore(Protocol):
         ...
 
     def sync(self, folder: str) -> None:
-        """Make what others wrote below a folder durable; stores that are so by nature do nothing."""
+        """Make durable what others wrote below a folder; most stores are so by nature."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -66,7 +68,7 @@ class ObjectStore(Protocol):
         """All objects below the folder `prefix`, at any depth, in no order."""
         ...
 
-    def list_folders(self, prefix: str) -> list[str]:
+    def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`, in no order."""
         ...
 

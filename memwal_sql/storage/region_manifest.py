@@ -93,7 +93,7 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
     message.wal_entry_position_last_seen = manifest.wal_entry_position_last_seen
     message.current_generation = manifest.current_generation
     message.region_spec_id = manifest.region_spec_id
-    message.status = pb.RegionStatus.Name(manifest.status)  # type: ignore[assignment]
+    message.status = pb.RegionStatus.Name(manifest.status)
     message.nonce = manifest.nonce
     del message.flushed_generations[:]
     for generation in manifest.flushed_generations:
@@ -110,7 +110,8 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
             encode_value(field_id, value, value_types.get(field_id))
             for field_id, value in (manifest.region_values or {}).items()
         )
-    return message.SerializeToString(deterministic=True)
+    encoded: bytes = message.SerializeToString(deterministic=True)
+    return encoded
 
 
 def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifest:

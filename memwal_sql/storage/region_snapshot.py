@@ -23,6 +23,8 @@ from planner.region_values import RegionValue, arrow_values, region_values, type
 
 INLINE_REGIONS = 100
 
+_MAGIC = b"LANC"
+_LEAST_BYTES = 40  # of a Lance file's footer
 _FIELD_PREFIX = "region_field_"
 # Ours: tells a region whose values are all NULL from one whose values nobody knows.
 _HAS_VALUES = "memwal_sql_has_values"
@@ -91,6 +93,9 @@ def decode_regions(
     when its spec is among `specs`. Raises `CorruptFileError`.
     """
     try:
+        # Lance's reader panics on a file that is too short.
+        if len(data) < _LEAST_BYTES or not data.endswith(_MAGIC):
+            raise ValueError("it does not end with LANC")
         table = _read(data)
         columns = {name: table[name].to_pylist() for name in _SCHEMA.names}
         columns[_HAS_VALUES] = _has_values(table)
@@ -134,12 +139,14 @@ def _has_values(table: pa.Table) -> list[bool]:
     """A region of another writer's snapshot counts as having values when one is not NULL: to
     know none is always right, only slower."""
     if _HAS_VALUES in table.column_names:
-        return table[_HAS_VALUES].to_pylist()
+        stored: list[bool] = table[_HAS_VALUES].to_pylist()
+        return stored
     known = np.zeros(table.num_rows, np.bool_)
     for name in table.column_names:
         if name.startswith(_FIELD_PREFIX):
             known |= np.asarray(table[name].is_valid())
-    return known.tolist()
+    result: list[bool] = known.tolist()
+    return result
 
 
 def _types(specs: Sequence[RegionSpec]) -> dict[str, pa.DataType]:

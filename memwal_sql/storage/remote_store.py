@@ -20,7 +20,7 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
     StoreUnavailableError,
 )
-from memwal_sql.storage.object_store import ObjectMeta
+from memwal_sql.storage.object_store import Names, ObjectMeta
 from memwal_sql.storage.storage_options import SplitOptions
 
 _Result = TypeVar("_Result")
@@ -44,11 +44,6 @@ class RemoteStore:
         """The root, without user, password and query."""
         parts = urlsplit(self._uri)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-    @property
-    def remote(self) -> bool:
-        """True."""
-        return True
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.uri!r})"
@@ -111,14 +106,12 @@ class RemoteStore:
 
         return self._read(prefix, read)
 
-    def list_folders(self, prefix: str) -> list[str]:
+    def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`."""
 
         def read() -> list[str]:
             listed = obstore.list_with_delimiter(self._store(), prefix)
-            return [
-                folder.rstrip("/").rpartition("/")[2] for folder in listed["common_prefixes"]
-            ]
+            return [folder.rstrip("/").rpartition("/")[2] for folder in listed["common_prefixes"]]
 
         return self._read(prefix, read)
 

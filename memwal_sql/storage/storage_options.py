@@ -75,7 +75,7 @@ def no_options(uri: str, options: Mapping[str, str] | None) -> None:
     for key in options or {}:
         if _ALIASES.get(key.lower(), key.lower()) not in _CLIENT_KEYS | _RETRY_KEYS | _LANCE_KEYS:
             raise InvalidCallError(
-                f"storage option {key!r} means nothing for {uri!r}, which is no cloud store; drop it"
+                f"storage option {key!r} means nothing for {uri!r}, no cloud store; drop it"
             )
 
 

@@ -147,4 +147,5 @@ def _batches(
 def _one_batch(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0].replace_schema_metadata(None)
-    return pa.concat_batches([pa.record_batch(schema.empty_table().columns, schema), *batches])
+    rows = pa.Table.from_batches([one.replace_schema_metadata(None) for one in batches], schema)
+    return pa.RecordBatch.from_struct_array(rows.to_struct_array().combine_chunks())

@@ -119,7 +119,7 @@ def test_a_full_disk_is_named_with_its_remedy(
 
     monkeypatch.setattr(local_store.os, "write", full)
     store = open_store(tmp_path)
-    with pytest.raises(StoreUnavailableError, match="disk is full.*free") as caught:
+    with pytest.raises(StoreUnavailableError, match=r"disk is full.*free") as caught:
         store.put_if_absent("wal/a", b"data")
     assert "wal/a" in str(caught.value)
     assert os.listdir(tmp_path / "wal") == []

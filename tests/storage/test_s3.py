@@ -1,0 +1,139 @@
+"""The obstore path against a real S3 server in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+import boto3
+import lance
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+from memwal_sql.errors import ManifestConflictError, NotFoundError, OutcomeUnknownError
+from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.store import ObjectMeta, ObjectStore, open_store
+from memwal_sql.storage.wal import Wal, encode_fence
+from tests.storage import native
+
+REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
+BUCKET = "tables"
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, str]]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    settings = {"aws_access_key_id": "key", "aws_secret_access_key": "hunter2secret"}
+    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **settings).create_bucket(
+        Bucket=BUCKET
+    )
+    yield {
+        **settings,
+        "aws_endpoint": endpoint,
+        "aws_region": "us-east-1",
+        "allow_http": "true",
+        "client_max_retries": "1",
+        "client_retry_timeout": "5",
+    }
+    server.stop()
+
+
+@pytest.fixture
+def uri() -> str:
+    return f"s3://{BUCKET}/{uuid4().hex}/table"
+
+
+@pytest.fixture
+def store(uri: str, options: dict[str, str]) -> ObjectStore:
+    return open_store(uri, options)
+
+
+def test_the_operations(store: ObjectStore) -> None:
+    assert store.remote
+    assert store.put_if_absent("a/b/c", b"0123456789")
+    assert not store.put_if_absent("a/b/c", b"other")
+    assert store.get("a/b/c") == b"0123456789"
+    assert store.get_tail("a/b/c", 3) == (b"789", 10)
+    assert store.get_range("a/b/c", 2, 4) == b"23"
+    store.put("a/d/e", b"")
+    assert sorted(store.list_folders("a")) == ["b", "d"]
+    assert store.list("a/b") == [ObjectMeta("a/b/c", 10)]
+    assert store.exists("a/d/e") and not store.exists("a/x")
+    store.delete(["a/b/c", "a/none"])
+    with pytest.raises(NotFoundError, match="a/b/c"):
+        store.get("a/b/c")
+
+
+def test_one_of_many_claimants_commits_a_manifest_version(
+    store: ObjectStore, uri: str, options: dict[str, str]
+) -> None:
+    """Protocol rule 3 on S3's conditional put."""
+    old = RegionManifests(store, REGION).create(RegionManifest(REGION))
+    for _ in range(3):
+        barrier = threading.Barrier(4)
+        wins: list[RegionManifest] = []
+        lost: list[ManifestConflictError] = []
+
+        def claim(
+            old: RegionManifest = old,
+            barrier: threading.Barrier = barrier,
+            wins: list[RegionManifest] = wins,
+            lost: list[ManifestConflictError] = lost,
+        ) -> None:
+            mine = RegionManifests(open_store(uri, options), REGION)
+            barrier.wait()
+            try:
+                wins.append(mine.commit(old, writer_epoch=old.writer_epoch + 1))
+            except ManifestConflictError as conflict:
+                lost.append(conflict)
+
+        threads = [threading.Thread(target=claim) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(wins) == 1 and len(lost) == 3
+        old = wins[0]
+    assert RegionManifests(store, REGION).latest() == old
+
+
+def test_the_wal(store: ObjectStore) -> None:
+    wal = Wal(store, REGION)
+    assert wal.append(1, encode_fence(writer_epoch=1)).landed
+    found = wal.append(1, encode_fence(writer_epoch=2)).found
+    assert found is not None and found.writer_epoch == 1
+    assert [entry.position for entry in wal.entries(1)] == [1]
+
+
+def test_generations_and_details_with_the_options_that_lance_takes(
+    store: ObjectStore, uri: str, options: dict[str, str]
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False, native.KEY), pa.field("v", pa.int64())])
+    base = lance.write_dataset(
+        pa.table({"id": [1, 2], "v": [1, 2]}, schema), uri, storage_options=options
+    )
+    base = commit_details(base, IndexDetails(maintained_indexes=()))
+    assert read_details(store, base) is not None
+    newer = native.rows(base, {"id": [2], "v": [20]}, {"id": [1]})
+    written = native.write(store, base, REGION, 1, newer, ["id"], storage_options=options)
+    manifest = RegionManifest(REGION, current_generation=2, flushed_generations=(written,))
+    assert native.scan(base, manifest) == [{"id": 2, "v": 20}]
+
+
+def test_a_server_that_is_gone_leaves_the_outcome_of_a_put_unknown(
+    options: dict[str, str],
+) -> None:
+    gone = options | {
+        "aws_endpoint": "http://127.0.0.1:9",
+        "client_max_retries": "0",
+        "connect_timeout": "1s",
+    }
+    with pytest.raises(OutcomeUnknownError) as caught:
+        open_store(f"s3://{BUCKET}/t", gone).put_if_absent("a", b"")
+    assert "hunter2secret" not in str(caught.value)
