@@ -1,55 +1,39 @@
-"""A store that does what a test tells it to, at any operation."""
+"""A store that lets a test act at any operation, on top of the faults of `tests.faults`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
+from memwal_sql.storage.object_store import ObjectStore
+from tests.faults import Fault, FaultyStore, Kind
 
 Call = Callable[[], Any]
 Hook = Callable[[str, str, Call], Any]
 
+# Every answer of a put that leaves open who won, or lies about it.
+DOUBTFUL = (Kind.LOST_REPLY, Kind.TIMEOUT, Kind.LANDED_EXISTS, Kind.FALSE_EXISTS)
 
-class HookedStore:
+
+def passing(operation: str, path: str, call: Call) -> Any:
+    """The hook that does nothing."""
+    return call()
+
+
+class HookedStore(FaultyStore):
     """Passes every operation through `hook(operation, path, call)`; `call()` does it."""
 
-    def __init__(self, inner: ObjectStore, hook: Hook) -> None:
-        self._inner = inner
+    def __init__(self, inner: ObjectStore, hook: Hook = passing) -> None:
+        super().__init__(inner)
         self.hook = hook
 
-    @property
-    def uri(self) -> str:
-        return self._inner.uri
+    def fault_next_put(self, kind: Kind, nth: int = 1) -> None:
+        """Let the `nth` put from now on go wrong."""
+        self.plan.append(Fault("put_if_absent", kind, nth))
 
-    def get(self, path: str) -> bytes:
-        return self.hook("get", path, lambda: self._inner.get(path))
-
-    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
-        return self.hook("get_tail", path, lambda: self._inner.get_tail(path, length))
-
-    def get_range(self, path: str, start: int, end: int) -> bytes:
-        return self.hook("get_range", path, lambda: self._inner.get_range(path, start, end))
-
-    def put(self, path: str, data: bytes) -> None:
-        self.hook("put", path, lambda: self._inner.put(path, data))
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        return self.hook("put_if_absent", path, lambda: self._inner.put_if_absent(path, data))
-
-    def exists(self, path: str) -> bool:
-        return self.hook("exists", path, lambda: self._inner.exists(path))
-
-    def list(self, prefix: str) -> list[ObjectMeta]:
-        return self.hook("list", prefix, lambda: self._inner.list(prefix))
-
-    def list_folders(self, prefix: str) -> list[str]:
-        return self.hook("list_folders", prefix, lambda: self._inner.list_folders(prefix))
-
-    def delete(self, paths: Iterable[str]) -> None:
-        kept = list(paths)
-        self.hook("delete", ",".join(kept), lambda: self._inner.delete(kept))
+    def _run(self, operation: str, path: str, do: Call, do_half: Call | None = None) -> Any:
+        run = super()._run
+        return self.hook(operation, path, lambda: run(operation, path, do, do_half))
 
 
 class Crash(BaseException):
@@ -69,31 +53,5 @@ def crash_at(nth: int, when: str) -> Hook:
         if count == nth:
             raise Crash
         return result
-
-    return hook
-
-
-def lost_reply(nth: int, answer: str, on: str = "put_if_absent") -> Hook:
-    """The `nth` put (from 1) goes wrong once.
-
-    `answer`: `"timeout, landed"`, `"timeout, not landed"`, `"exists, landed"` (a retry below us met
-    its own object), `"exists, not landed"`, `"unavailable"` (nothing was written, for certain).
-    """
-    count = 0
-
-    def hook(operation: str, path: str, call: Call) -> Any:
-        nonlocal count
-        if operation != on:
-            return call()
-        count += 1
-        if count != nth:
-            return call()
-        if answer.endswith(", landed"):
-            call()
-        if answer.startswith("timeout"):
-            raise OutcomeUnknownError(f"{path}: timed out")
-        if answer == "unavailable":
-            raise StoreUnavailableError(f"{path}: the disk is full")
-        return False
 
     return hook

@@ -12,8 +12,9 @@ import pytest
 
 from memwal_sql.errors import FencedError, StoreUnavailableError, WriterFailedError
 from memwal_sql.storage.region_manifest import FlushedGeneration
+from tests.faults import Kind
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert
-from tests.write.hooked_store import Crash, HookedStore, crash_at, lost_reply
+from tests.write.hooked_store import DOUBTFUL, Crash, HookedStore, crash_at
 
 
 def test_generations_written_in_any_order_are_committed_in_order() -> None:
@@ -71,7 +72,7 @@ def test_a_memtable_sealed_while_its_entry_is_on_its_way_waits_for_it() -> None:
     """#8293; protocol rule 7."""
     region, executor = Region(), ManualExecutor()
     on_its_way, go_on = threading.Event(), threading.Event()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store, executor=executor)
     writer.append(upsert({1: "a"}))
 
@@ -113,7 +114,7 @@ def test_a_fenced_writer_commits_no_generation() -> None:
 def test_a_flush_commit_that_races_a_claim_loses_or_wins_whole() -> None:
     """Protocol rule 7: between reading the epoch again and the commit the region is claimed."""
     region, executor = Region(), ManualExecutor()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store, executor=executor)
     writer.append(upsert({1: "a"}))
     writer.seal()
@@ -132,17 +133,15 @@ def test_a_flush_commit_that_races_a_claim_loses_or_wins_whole() -> None:
         writer.wait_flushed()
 
 
-@pytest.mark.parametrize(
-    "answer", ["timeout, landed", "timeout, not landed", "exists, landed", "exists, not landed"]
-)
-def test_a_flush_commit_with_a_doubtful_answer_happens_once(answer: str, no_pauses: None) -> None:
+@pytest.mark.parametrize("answer", DOUBTFUL)
+def test_a_flush_commit_with_a_doubtful_answer_happens_once(answer: Kind, no_pauses: None) -> None:
     """Protocol rule 3."""
     region, executor = Region(), ManualExecutor()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store, executor=executor)
     writer.append(upsert({1: "a"}))
     writer.seal()
-    store.hook = lost_reply(1, answer)
+    store.fault_next_put(answer)
     executor.run_all()
     writer.wait_flushed()
     assert [g.generation for g in region.manifest.flushed_generations] == [1]

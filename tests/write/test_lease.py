@@ -13,8 +13,9 @@ import pytest
 from memwal_sql.errors import CorruptFileError, FencedError, MemWalError, RegionSealedError
 from memwal_sql.storage.region_manifest import RegionStatus
 from memwal_sql.storage.wal import encode_entry, encode_fence
+from tests.faults import Kind
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
-from tests.write.hooked_store import Crash, HookedStore, crash_at, lost_reply
+from tests.write.hooked_store import DOUBTFUL, Crash, HookedStore, crash_at
 
 ROUNDS = 40 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 
@@ -246,17 +247,17 @@ def test_a_claim_interrupted_anywhere_loses_nothing() -> None:
         assert nth > 5
 
 
-@pytest.mark.parametrize(
-    "answer", ["timeout, landed", "timeout, not landed", "exists, landed", "exists, not landed"]
-)
+@pytest.mark.parametrize("answer", DOUBTFUL)
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_claim_settles_doubtful_answers_by_nonces(
-    answer: str, nth: int, no_pauses: None
+    answer: Kind, nth: int, no_pauses: None
 ) -> None:
     """Protocol rule 3: two claimants otherwise write identical bytes and both think they won."""
     region = Region()
     region.open().append(upsert({1: "a"}))
-    writer = region.open(HookedStore(region.store, lost_reply(nth, answer)))
+    store = HookedStore(region.store)
+    store.fault_next_put(answer, nth)
+    writer = region.open(store)
     writer.append(upsert({2: "b"}))
     assert region.rows() == {1: "a", 2: "b"}
 

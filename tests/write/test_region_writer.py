@@ -15,8 +15,9 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage.wal import encode_entry, encode_fence
+from tests.faults import Kind
 from tests.write.harness import ENTRY_SCHEMA, ManualExecutor, Region, delete, seen, upsert
-from tests.write.hooked_store import HookedStore, lost_reply
+from tests.write.hooked_store import DOUBTFUL, HookedStore, passing
 
 
 def test_a_durable_write_is_in_the_wal_when_it_returns() -> None:
@@ -161,17 +162,15 @@ def test_writers_waiting_for_the_wal_share_one_entry() -> None:
     assert len(seen(writer)) == 8
 
 
-@pytest.mark.parametrize(
-    "answer", ["timeout, landed", "timeout, not landed", "exists, landed", "exists, not landed"]
-)
+@pytest.mark.parametrize("answer", DOUBTFUL)
 def test_an_append_with_a_doubtful_answer_is_settled_by_its_nonce(
-    answer: str, no_pauses: None
+    answer: Kind, no_pauses: None
 ) -> None:
     """Protocol rules 3 and 5: lost replies, timeouts that landed, 409s that did not."""
     region = Region()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store)
-    store.hook = lost_reply(1, answer)
+    store.fault_next_put(answer)
     writer.append(upsert({1: "a"}))
     writer.append(upsert({2: "b"}))
     assert region.rows() == {1: "a", 2: "b"} == seen(writer)
@@ -184,7 +183,7 @@ def test_an_append_that_can_not_be_settled_poisons_the_writer(
 ) -> None:
     """Protocol rule 5; #7547: a writer goes on after its WAL failed."""
     region = Region()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store)
     writer.append(upsert({1: "a"}))
     first = True
@@ -199,7 +198,7 @@ def test_an_append_that_can_not_be_settled_poisons_the_writer(
     store.hook = dead
     with pytest.raises(WriterFailedError, match="unknown whether 1 rows were"):
         writer.append(upsert({2: "b"}))
-    store.hook = lambda operation, path, call: call()
+    store.hook = passing
     with pytest.raises(WriterFailedError, match="nothing of this call was written"):
         writer.append(upsert({3: "c"}))
     with pytest.raises(WriterFailedError):
@@ -211,10 +210,10 @@ def test_an_append_that_can_not_be_settled_poisons_the_writer(
 def test_a_full_disk_stops_the_writer_and_says_that_nothing_was_written(no_pauses: None) -> None:
     """#7547: nothing is acknowledged after a failed append."""
     region = Region()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store)
-    store.hook = lost_reply(1, "unavailable")
-    with pytest.raises(WriterFailedError, match="were not written.*disk is full"):
+    store.fault_next_put(Kind.REFUSED)
+    with pytest.raises(WriterFailedError, match="were not written.*REFUSED"):
         writer.append(upsert({1: "a"}))
     with pytest.raises(WriterFailedError):
         writer.append(upsert({2: "b"}))
@@ -225,7 +224,7 @@ def test_everybody_waiting_fails_with_the_writer(no_pauses: None) -> None:
     """#7547: also the writes that were queued behind the failed one."""
     region = Region()
     started, go_on = threading.Event(), threading.Event()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store)
 
     def hook(operation: str, path: str, call):  # type: ignore[no-untyped-def]
@@ -365,10 +364,10 @@ def test_deferred_indexing_catches_up_when_somebody_reads_or_flushes() -> None:
 
 def test_a_failed_wal_reports_lost_buffered_rows_at_close(no_pauses: None) -> None:
     region = Region()
-    store = HookedStore(region.store, lambda operation, path, call: call())
+    store = HookedStore(region.store)
     writer = region.open(store, durable=False)
     writer.append(upsert({1: "a"}))
-    store.hook = lost_reply(1, "unavailable")
+    store.fault_next_put(Kind.REFUSED)
     with pytest.raises(WriterFailedError, match="1 rows were not written"):
         writer.close()
 

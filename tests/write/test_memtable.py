@@ -1,0 +1,79 @@
+"""MemTables: snapshots, consolidation, indexing."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+
+from exec_nodes.keys import KeyBatch
+from memwal_sql.write.memtable import MemTable, conform, memtable_schema
+from tests.write.harness import SCHEMA, delete, make_memtable, upsert
+
+
+def keys(*values: int) -> KeyBatch:
+    return KeyBatch(pa.table({"id": pa.array(values, pa.int64())}))
+
+
+def test_a_snapshot_does_not_change_while_the_memtable_grows() -> None:
+    memtable = make_memtable(1)
+    memtable.append(upsert({1: "a", 2: "b"}))
+    before = memtable.snapshot()
+    assert memtable.snapshot() is before
+    memtable.append(upsert({1: "c", 3: "d"}))
+    memtable.append(delete([2]))
+    after = memtable.snapshot()
+    assert before.identity == after.identity and (before.rows, after.rows) == (2, 5)
+    assert before.take(keys(1, 2, 3), ["val"])["val"].to_pylist() == ["a", "b"]
+    assert list(before.keys().hidden) == []
+    assert list(after.keys().hidden) == [0, 1, 4]
+    assert make_memtable(1).snapshot().identity != before.identity
+
+
+def test_many_small_batches_become_few_without_moving_rows() -> None:
+    memtable, everything = make_memtable(1), []
+    generator = random.Random(0)
+    for step in range(1500):
+        rows = {step * 10 + i: str(step) for i in range(generator.choice([1, 2, 3]))}
+        everything += list(rows.items())
+        memtable.append(upsert(rows))
+        if step == 700:
+            early, early_rows = memtable.snapshot(), list(everything)
+    assert len(memtable._batches) <= 3 * 16
+    for snapshot, expected in ((memtable.snapshot(), everything), (early, early_rows)):
+        batches = list(snapshot.scan(["id", "val"], [], None))
+        got = [(row["id"], row["val"]) for batch in batches for row in batch.to_pylist()]
+        assert got == expected
+        positions = [p for batch in batches for p in batch["_rowaddr"].to_pylist()]
+        assert positions == list(range(len(expected)))
+
+
+def test_deferred_rows_count_but_are_indexed_later() -> None:
+    memtable = make_memtable(1)
+    memtable.append(upsert({1: "a"}), indexed=False)
+    memtable.append(upsert({1: "b"}), indexed=False)
+    assert memtable.rows == 2 and memtable.bytes > 0
+    assert memtable.newest_rows()["val"].to_pylist() == ["b"]
+    memtable.append(upsert({1: "c"}))
+    assert memtable.snapshot().take(keys(1), ["val"])["val"].to_pylist() == ["c"]
+
+
+def test_composite_keys_and_sliced_batches() -> None:
+    schema = pa.schema([pa.field("a", pa.string(), False), pa.field("b", pa.date32(), False)])
+    memtable = MemTable("r", 1, schema, ("b", "a"))
+    columns = [pa.array(["x", "y", "x"]), pa.array([1, 1, 1], pa.int32()).cast(pa.date32())]
+    batch = pa.RecordBatch.from_arrays(
+        [*columns, pa.array([False] * 3)], schema=memtable_schema(schema)
+    )
+    memtable.append(batch.slice(1, 2))
+    memtable.append(batch.slice(0, 1))
+    assert memtable.newest_rows()["a"].to_pylist() == ["y", "x"]
+    assert memtable.rows == 3
+
+
+def test_stored_batches_of_an_older_schema_are_taken_in() -> None:
+    old = pa.schema([pa.field("id", pa.int32(), False), pa.field("gone", pa.string())])
+    batch = pa.record_batch([pa.array([1], pa.int32()), pa.array(["x"])], schema=old)
+    taken = conform(batch, memtable_schema(SCHEMA))
+    assert taken.schema == memtable_schema(SCHEMA)
+    assert taken.to_pylist() == [{"id": 1, "val": None, "_tombstone": False}]

@@ -1,0 +1,170 @@
+"""What callers hand over: anything Arrow, checked before anything is written."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.normalise import Normaliser
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int32(), False),
+        pa.field("name", pa.string()),
+        pa.field("score", pa.float32()),
+        pa.field("at", pa.timestamp("ms")),
+        pa.field("vector", pa.list_(pa.float32(), 2)),
+        pa.field("kind", pa.string(), False),
+    ]
+)
+NORMALISER = Normaliser(SCHEMA, ("id",))
+TABLE = pa.table({"id": [1, 2], "name": ["a", None], "kind": ["k", "l"]})
+EXPECTED = [
+    {"id": 1, "name": "a", "kind": "k"},
+    {"id": 2, "name": None, "kind": "l"},
+]
+
+
+def _exports(inner: Any, method: str) -> Any:
+    kind = type(
+        "Foreign", (), {method: lambda self, requested_schema=None: getattr(inner, method)()}
+    )
+    return kind()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TABLE,
+        TABLE.to_batches()[0],
+        TABLE.to_reader(),
+        pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1, 1)]),
+        pd.DataFrame({"id": [1, 2], "name": ["a", None], "kind": ["k", "l"]}, index=[7, 8]),
+        pd.DataFrame({"id": [1.0, 2.0], "name": ["a", None], "kind": ["k", "l"]}),
+        TABLE.to_pydict(),
+        TABLE.to_pylist(),
+        [{"id": 1, "name": "a", "kind": "k"}, {"id": 2, "kind": "l"}],
+        _exports(TABLE, "__arrow_c_stream__"),
+        _exports(TABLE.to_batches()[0], "__arrow_c_array__"),
+        TABLE.set_column(1, "name", TABLE["name"].dictionary_encode()),
+        TABLE.set_column(1, "name", TABLE["name"].cast(pa.large_string())),
+        TABLE.select(["kind", "name", "id"]),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_anything_arrow_becomes_a_batch_of_the_table(data: Any) -> None:
+    batch = NORMALISER.upserts(data)
+    assert batch.schema.names == [*SCHEMA.names, "_tombstone"]
+    assert batch.schema.field("id") == SCHEMA.field("id")
+    assert [{k: row[k] for k in ("id", "name", "kind")} for row in batch.to_pylist()] == EXPECTED
+    assert batch["_tombstone"].to_pylist() == [False, False]
+    assert batch["score"].null_count == 2 and batch["score"].type == pa.float32()
+
+
+@pytest.mark.parametrize("data", [[], {}, TABLE.slice(0, 0), pa.table({"id": [], "kind": []})])
+def test_no_rows_are_fine(data: Any) -> None:
+    assert NORMALISER.upserts(data).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"name": ["a"], "kind": ["k"]}, "primary key column 'id'"),
+        ({"id": [1]}, "required column 'kind'"),
+        ({"id": [1, None], "kind": ["a", "b"]}, "'id' is primary key, but row 1 has a null"),
+        ({"id": [1], "kind": [None]}, "'kind' is not nullable, but row 0"),
+        ({"id": [1], "kind": ["a"], "extra": [1]}, r"no columns \['extra'\]"),
+        ({"id": ["x"], "kind": ["a"]}, "column 'id' needs values of type int32"),
+        (pa.table({"id": ["1"], "kind": ["a"]}), "column 'id' needs int32, not string"),
+        (pa.table({"id": [2**40], "kind": ["a"]}), "column 'id' can't be cast.*1099511627776"),
+        (pa.table({"id": [1.5], "kind": ["a"]}), "column 'id' can't be cast.*1.5"),
+        (pa.table({"id": [1], "kind": ["a"], "score": [0.1]}), "0.1 in row 0 would change"),
+        (
+            pa.table({"id": [1], "kind": ["a"], "at": [datetime.datetime(2020, 1, 1, 0, 0, 0, 5)]}),
+            "column 'at' can't be cast",
+        ),
+        (
+            pa.table({"id": [1], "kind": ["a"], "at": pa.array([0], pa.timestamp("ms", "UTC"))}),
+            "column 'at' needs timestamp",
+        ),
+        (pa.table([[1], [2], ["a"]], names=["id", "id", "kind"]), "more than once"),
+        ({"id": [1, 2], "kind": ["a"]}, "equally long"),
+        (5, "int is not a set of rows"),
+        ([1, 2], "list is not a set of rows"),
+        ("id", "str is not a set of rows"),
+    ],
+)
+def test_what_does_not_fit_is_refused_naming_column_and_value(data: Any, said: str) -> None:
+    with pytest.raises(InvalidCallError, match=said):
+        NORMALISER.upserts(data)
+
+
+def test_casts_that_change_no_value_are_made() -> None:
+    data = pa.table(
+        {
+            "id": pa.array([1], pa.uint8()),
+            "kind": ["k"],
+            "score": pa.array([0.5], pa.float64()),
+            "at": pa.array([datetime.datetime(2020, 1, 1)], pa.timestamp("us")),
+            "vector": pa.array([[1.0, 2.0]], pa.list_(pa.float64())),
+            "name": pa.nulls(1),
+        }
+    )
+    (row,) = NORMALISER.upserts(data).to_pylist()
+    assert row["vector"] == [1.0, 2.0] and row["score"] == 0.5
+    nan = pa.table({"id": [1], "kind": ["k"], "score": pa.array([float("nan")], pa.float64())})
+    assert NORMALISER.upserts(nan).num_rows == 1
+
+
+@pytest.mark.parametrize("keys", [[1, 2], pa.table({"id": [1, 2]}), pd.DataFrame({"id": [1, 2]})])
+def test_tombstones_have_the_key_and_nulls_or_placeholders(keys: Any) -> None:
+    batch = NORMALISER.tombstones(keys)
+    assert batch["id"].to_pylist() == [1, 2] and batch["_tombstone"].to_pylist() == [True, True]
+    assert batch["name"].null_count == 2 and batch["kind"].null_count == 0
+    batch.validate(full=True)
+
+
+def test_every_type_has_a_placeholder() -> None:
+    kinds = [
+        pa.bool_(),
+        pa.decimal128(5, 2),
+        pa.date32(),
+        pa.timestamp("us", "UTC"),
+        pa.time64("ns"),
+        pa.duration("s"),
+        pa.binary(),
+        pa.binary(3),
+        pa.large_string(),
+        pa.list_(pa.int8()),
+        pa.list_(pa.float32(), 2),
+        pa.struct([pa.field("x", pa.int8(), False), pa.field("y", pa.string())]),
+        pa.float16(),
+    ]
+    fields = [pa.field(f"c{i}", kind, False) for i, kind in enumerate(kinds)]
+    schema = pa.schema([pa.field("id", pa.int64(), False), *fields])
+    batch = Normaliser(schema, ("id",)).tombstones([1, 2])
+    batch.validate(full=True)
+    assert all(column.null_count == 0 for column in batch.columns)
+
+
+@pytest.mark.parametrize("keys", [["x"], [None], pa.table({"name": ["a"]}), [2**40]])
+def test_keys_that_do_not_fit_are_refused(keys: Any) -> None:
+    with pytest.raises(InvalidCallError):
+        NORMALISER.tombstones(keys)
+
+
+def test_decimal_and_binary_columns_are_cast_within_their_kind() -> None:
+    schema = pa.schema(
+        [pa.field("id", pa.decimal128(10, 2), False), pa.field("raw", pa.large_binary())]
+    )
+    data = pa.table(
+        {"id": pa.array([decimal.Decimal("1.5")], pa.decimal128(5, 1)), "raw": [b"x"]}
+    )
+    (row,) = Normaliser(schema, ("id",)).upserts(data).to_pylist()
+    assert row == {"id": decimal.Decimal("1.50"), "raw": b"x", "_tombstone": False}
