@@ -23,6 +23,8 @@ from memwal_sql.errors import (
     ManifestConflictError,
     MemWalError,
     NotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
 )
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore
@@ -213,11 +215,14 @@ class RegionManifests:
         data = encode_manifest(first, self._value_types)
         if settle_put(self._store, path, data) is not None:
             return self.latest()
-        versions = self._versions()
+        try:
+            versions = self._versions()
+        except StoreUnavailableError as error:
+            raise _written_but(path, error) from error
         if versions[-1] > 1 and 2 not in versions:
             # Version 1 was free because it had been collected.
-            self._store.delete([path])
-            return self.latest()
+            self._withdraw(path)
+            return self._latest_listed()
         self._write_hint(1)
         return replace(first, message=data)
 
@@ -232,8 +237,8 @@ class RegionManifests:
         data = encode_manifest(new, self._value_types)
         if settle_put(self._store, path, data) is not None:
             raise self._conflict(new.version)
-        if not self._exists(old.version):
-            self._store.delete([path])
+        if not self._still_there(old.version, path):
+            self._withdraw(path)
             raise self._conflict(new.version)
         self._write_hint(new.version)
         return replace(new, message=data)
@@ -245,6 +250,17 @@ class RegionManifests:
             f" the latest is {latest.version}, of writer epoch {latest.writer_epoch}",
             latest,
         )
+
+    def _still_there(self, version: int, written: str) -> bool:
+        try:
+            return self._exists(version)
+        except StoreUnavailableError as error:
+            raise _written_but(written, error) from error
+
+    def _withdraw(self, path: str) -> None:
+        """Remove an object in collected territory; readers pass over it where that fails."""
+        with contextlib.suppress(MemWalError):
+            self._store.delete([path])
 
     def _exists(self, version: int) -> bool:
         return self._store.exists(paths.manifest_path(self._region_id, version))
@@ -288,6 +304,11 @@ def _flushed(path: str, message: pb.FlushedGeneration) -> FlushedGeneration:
         message.in_memory_bytes if message.HasField("in_memory_bytes") else None,
         message.physical_rows if message.HasField("physical_rows") else None,
     )
+
+
+def _written_but(path: str, error: StoreUnavailableError) -> OutcomeUnknownError:
+    """The error for a version that landed, without it being known whether it counts."""
+    return OutcomeUnknownError(f"{path} was written, but could not be checked: {error}")
 
 
 def _new_nonce() -> bytes:

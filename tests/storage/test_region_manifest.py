@@ -171,6 +171,30 @@ def test_a_commit_whose_fate_stays_unknown_says_so(store: ObjectStore) -> None:
         RegionManifests(FaultyStore(store, faults), REGION).commit(created)
 
 
+def test_a_commit_that_could_not_be_checked_is_unknown_and_not_refused(store: ObjectStore) -> None:
+    """Protocol rule 8: the version is there, whether it counts is open."""
+    created = RegionManifests(store, REGION).create(RegionManifest(REGION))
+    faulty = FaultyStore(store, [Fault("exists", Kind.REFUSED)])
+    with pytest.raises(OutcomeUnknownError, match="was written"):
+        RegionManifests(faulty, REGION).commit(created, writer_epoch=1)
+    faulty.check()
+    assert RegionManifests(store, REGION).latest().writer_epoch == 1
+
+
+def test_a_version_that_can_not_be_withdrawn_is_lost_all_the_same(store: ObjectStore) -> None:
+    """Protocol rule 8: readers pass over what stays in collected territory."""
+    manifests = RegionManifests(store, REGION)
+    stale = latest = manifests.create(RegionManifest(REGION))
+    for epoch in range(1, 5):
+        latest = manifests.commit(latest, writer_epoch=epoch)
+    store.delete([paths.manifest_path(REGION, version) for version in (1, 2, 3)])
+    faulty = FaultyStore(store, [Fault("delete", Kind.REFUSED)])
+    with pytest.raises(ManifestConflictError) as caught:
+        RegionManifests(faulty, REGION).commit(stale, writer_epoch=9)
+    assert caught.value.latest == latest
+    assert RegionManifests(store, REGION).latest() == latest
+
+
 def test_two_creators_make_one_region(store: ObjectStore) -> None:
     """Protocol rule 11."""
     first = RegionManifests(store, REGION).create(RegionManifest(REGION, region_spec_id=1))
