@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.duplicates import first_duplicate
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import (
     check_schema,
@@ -24,6 +24,7 @@ from memwal_sql.storage.index_details import IndexDetails, commit_details, read_
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.storage_options import redacted
 from memwal_sql.storage.store import open_store
 from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
@@ -159,12 +160,19 @@ def _spec(
 
 
 def _open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
+    """The Lance table at `uri`; None when there is none."""
     try:
         return lance.dataset(lance_uri(uri), version=version, storage_options=options)
-    except ValueError as error:
-        if "not found" in str(error).lower():
-            return None
-        raise
+    except (OSError, ValueError) as error:
+        if "not found" not in str(error).lower():
+            reason = redacted(str(error), options or {})
+            raise StoreUnavailableError(f"{uri} could not be opened: {reason}") from None
+    if version is not None and (latest := _open_lance(uri, options)) is not None:
+        raise InvalidCallError(
+            f"{uri} has no version {version}; its latest is {latest.version}, and old ones are "
+            "cleaned up after some time"
+        )
+    return None
 
 
 def _check_no_regions(store: ObjectStore, uri: str) -> None:

@@ -21,12 +21,11 @@ from memwal_sql.errors import (
     StoreUnavailableError,
 )
 from memwal_sql.storage.object_store import Names, ObjectMeta
-from memwal_sql.storage.storage_options import SplitOptions
+from memwal_sql.storage.storage_options import SplitOptions, redacted
 
 _Result = TypeVar("_Result")
 
 _REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
-_SHORTEST_SECRET = 4
 
 
 class RemoteStore:
@@ -171,11 +170,7 @@ class RemoteStore:
         return f"{self.uri}/{path}: {self._redacted(_first_line(error))}{remedy}"
 
     def _redacted(self, text: str) -> str:
-        values = [*self._options.config.values(), *self._options.client.values()]
-        for value in sorted(values, key=len, reverse=True):
-            if len(value) >= _SHORTEST_SECRET:
-                text = text.replace(value, "***")
-        return text
+        return redacted(text, {**self._options.config, **self._options.client})
 
 
 def _first_line(error: BaseException) -> str:

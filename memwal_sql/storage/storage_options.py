@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from memwal_sql.errors import InvalidCallError
 
+_SHORTEST_SECRET = 4
 # object_store's client settings, which Lance takes among the others.
 _CLIENT_KEYS = frozenset(
     {
@@ -84,3 +85,11 @@ def _whole_number(key: str, value: str) -> int:
     if not text.isdecimal():
         raise InvalidCallError(f"storage option {key!r} must be a whole number")
     return int(text)
+
+
+def redacted(text: str, options: Mapping[str, str]) -> str:
+    """`text` with the values of `options` blanked out, as some of them are credentials."""
+    for value in sorted(options.values(), key=len, reverse=True):
+        if len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, "***")
+    return text
