@@ -11,12 +11,15 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 from memwal_sql.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
 from memwal_sql.storage.object_store import Names, ObjectMeta
 
 TEMPORARY_PREFIX = ".tmp-"
+
+_PARALLEL_SYNCS = 8
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -100,11 +103,14 @@ class LocalStore:
     def sync(self, folder: str) -> None:
         """Sync all files and folders below a folder, itself, and the folders above it."""
         full = self._full(folder)
-        with _writing(full):
-            _sync_tree(full)
+        with _writing(full), ThreadPoolExecutor(_PARALLEL_SYNCS) as pool:
+            paths = [*_tree(full)]
             while len(full) > len(self._root):
                 full = os.path.dirname(full)
-                _sync_path(full)
+                paths.append(full)
+            # File systems join what is synced at the same time into one commit of their journal.
+            for _ in pool.map(_sync_path, paths):
+                pass
 
     def exists(self, path: str) -> bool:
         """Whether the object is there: one `stat`."""
@@ -154,11 +160,10 @@ class LocalStore:
             folder = os.path.dirname(folder)
 
 
-def _sync_tree(folder: str) -> None:
+def _tree(folder: str) -> Iterator[str]:
     for parent, _, names in os.walk(folder):
-        for name in names:
-            _sync_path(os.path.join(parent, name))
-        _sync_path(parent)
+        yield parent
+        yield from (os.path.join(parent, name) for name in names)
 
 
 def _walk(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -104,6 +104,26 @@ def test_a_local_put_is_synced_before_it_is_visible_and_leaves_nothing_else(
     assert sorted(os.listdir(tmp_path / "wal")) == ["first", "x"]
 
 
+def test_a_synced_folder_is_synced_with_all_below_and_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Lance wrote for a generation is durable before the manifest points to it."""
+    store = open_store(tmp_path)
+    store.put("region/generation/data/file", b"x")
+    store.put("region/other", b"x")
+    synced: set[str] = set()
+    monkeypatch.setattr(
+        local_store.os, "fsync", lambda file: synced.add(os.readlink(f"/proc/self/fd/{file}"))
+    )
+    store.sync("region/generation")
+    below = ("", "region", "region/generation")
+    inside = ("region/generation/data", "region/generation/data/file")
+    assert synced == {str(tmp_path / name) for name in (*below, *inside)}
+    missing = open_store(tmp_path / "missing")
+    with pytest.raises(StoreUnavailableError):
+        missing.sync("nowhere")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_named_with_its_remedy(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
