@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
 from planner.boxes import Box, boxes
 from planner.field_tests import field_test
-from planner.model import RegionSources
 from planner.predicate import parse
 from planner.predicate_nodes import And
 from planner.region_spec import RegionSpec
@@ -22,12 +22,27 @@ from planner.region_spec import RegionSpec
 RegionTest = Callable[[Mapping[str, object]], bool]
 
 
+class Prunable(Protocol):
+    """What pruning looks at in a region."""
+
+    @property
+    def spec_id(self) -> int:
+        """The region spec it belongs to."""
+
+    @property
+    def values(self) -> Mapping[str, object] | None:
+        """Its region values by field id; None when they are not known."""
+
+
+RegionT = TypeVar("RegionT", bound=Prunable)
+
+
 def prune(
     filters: Sequence[str],
-    regions: Sequence[RegionSources],
+    regions: Sequence[RegionT],
     specs: Sequence[RegionSpec],
     schema: pa.Schema,
-) -> tuple[RegionSources, ...]:
+) -> tuple[RegionT, ...]:
     """The regions that may hold a row for which all `filters` (SQL texts) are true, in order.
 
     Regions without values, or of a spec that is not among `specs`, always stay.

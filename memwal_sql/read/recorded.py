@@ -23,12 +23,12 @@ def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManif
     key = ("recorded regions", base.source.identity)
     cached = context.cache.get(key)
     if cached is None:
-        data = details.inline_snapshots
-        if not data:
-            try:
-                data = context.store.get(external_path(details.index_uuid))
-            except NotFoundError:
-                return None
+        try:
+            data = details.inline_snapshots or context.store.get(
+                external_path(str(details.index_uuid))
+            )
+        except NotFoundError:
+            return None
         cached = decode_regions(data, base.info.region_specs)
         context.cache.put(key, cached, len(data))
     return list(cached)

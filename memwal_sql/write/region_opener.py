@@ -34,7 +34,7 @@ from planner.region_id import region_id
 from planner.region_name import region_name
 from planner.region_spec import MANUAL_SPEC_ID, RegionSpec
 
-FindRegion = Callable[[int, Mapping[str, object]], RegionManifest | None]
+FindRegion = Callable[[int, RegionValues], RegionManifest | None]
 
 
 @dataclass(frozen=True, kw_only=True)
