@@ -11,7 +11,7 @@ from uuid import UUID
 from exec_nodes.lance_source import LanceSource
 from exec_nodes.memtable_source import MemTableSource
 from exec_nodes.source import Source
-from memwal_sql.errors import RepairError, ReopenError
+from memwal_sql.errors import MemWalError, RepairError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.tail import WalTail
@@ -81,7 +81,7 @@ class RegionReader:
         if writer is not None:
             try:
                 memtables = writer.memtables()
-            except ReopenError:
+            except MemWalError:
                 memtables = None
             manifest = self.refresh()
             if memtables is not None and manifest.writer_epoch == writer.epoch:
