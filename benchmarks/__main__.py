@@ -16,6 +16,8 @@ from benchmarks.result import Result
 from benchmarks.sizes import FULL, SMALL, Sizes
 from benchmarks.workspace import Workspace
 
+_WIDTH = 150  # of the report in a file or a pipe
+
 
 def run(names: Iterable[str], folder: Path, sizes: Sizes, console: Console) -> list[Result]:
     """Run the named benchmarks one after the other over shared tables in `folder`."""
@@ -46,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="on the disk to measure; tables are made and removed in it",
     )
     options = parser.parse_args(arguments)
-    console = Console(stderr=False)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)

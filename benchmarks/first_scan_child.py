@@ -6,7 +6,6 @@ scans come first, so that Lance's own start is in neither time.
 
 from __future__ import annotations
 
-import statistics
 import sys
 
 import lance
@@ -15,7 +14,7 @@ import pyarrow as pa
 import memwal_sql as mw
 from benchmarks.child import ready
 from benchmarks.data import checksum
-from benchmarks.timing import seconds
+from benchmarks.timing import lower_quartile, seconds
 
 _ROUNDS = 9
 
@@ -26,8 +25,8 @@ def main(ours: str, plain: str, *columns: str) -> None:
     names = list(columns)
     dataset = lance.dataset(plain)
     expected = dataset.to_table(columns=names)
-    baseline = statistics.median(
-        seconds(lambda: dataset.to_table(columns=names)) for _ in range(_ROUNDS)
+    baseline = lower_quartile(
+        [seconds(lambda: dataset.to_table(columns=names)) for _ in range(_ROUNDS)]
     )
     table = mw.open_table(ours)
     found: list[pa.Table] = []

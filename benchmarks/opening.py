@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ from benchmarks.child import run_child
 from benchmarks.data import WrongResultError, rows
 from benchmarks.raw import forget
 from benchmarks.result import Reach, Result
+from benchmarks.timing import lower_quartile
 from benchmarks.workspace import Workspace, enabled_table
 from memwal_sql.storage.index_details import commit_details, read_details
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
@@ -45,7 +45,7 @@ def opening(work: Workspace) -> Iterator[Result]:
         ("eventual", "the region snapshot", 0.2),
         ("strong", "manifests, and looking for WAL entries", None),
     ):
-        seconds = statistics.median(_cold(folder, consistency, count) for _ in range(_ROUNDS))
+        seconds = lower_quartile([_cold(folder, consistency, count) for _ in range(_ROUNDS)])
         reach = None if limit is None else Reach(seconds, limit, "at most", "s")
         yield Result(
             f"opening a table with {count:,} regions, cold, from {source}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from benchmarks.child import run_child
 from benchmarks.data import WrongResultError, batches, check_same, merged, rows, shuffled
 from benchmarks.native import native_scan
 from benchmarks.result import Result, at_most_ratio, beside, faster_than
-from benchmarks.timing import interleaved
+from benchmarks.timing import interleaved, lower_quartile
 from benchmarks.workspace import Workspace, enabled_table, plain_table
 
 _COLUMNS = ["id", "val"]
@@ -49,7 +48,7 @@ def first_scan(work: Workspace) -> Iterator[Result]:
         if same != "True":
             raise WrongResultError("first scan: other rows than the baseline")
         pairs.append((float(ours), float(plain)))
-    first, warm = map(statistics.median, zip(*pairs, strict=True))
+    first, warm = map(lower_quartile, zip(*pairs, strict=True))
     yield at_most_ratio("first scan after opening", first, warm, "plain Lance, warm", 4)
 
 

@@ -25,7 +25,7 @@ class Sizes:
 
     base_rows: int = 1_000_000
     source_rows: int = 40_000
-    rounds: int = 15
+    rounds: int = 25
     lookups: int = 200
     batch_keys: int = 10_000
     appends: int = 200
@@ -41,7 +41,7 @@ FULL = Sizes()
 SMALL = Sizes(
     base_rows=5_000,
     source_rows=200,
-    rounds=1,
+    rounds=2,
     lookups=5,
     batch_keys=100,
     appends=3,

@@ -21,7 +21,6 @@ def main(kind: str, uri: str) -> None:
     for batch in stream:
         sums = checksum(pa.Table.from_batches([batch]))
         total = [a + b for a, b in zip(total, sums, strict=True)] if total else list(sums)
-    # The sums of the values wrap around at 64 bits within a batch, so they do here too.
     print(*(number % 2**64 for number in total))
 
 
