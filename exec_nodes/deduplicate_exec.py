@@ -45,11 +45,13 @@ class DeduplicateExec(Node):
     @property
     def partitions(self) -> int:
         """The child's."""
+        self.stale.open()
         return self.child.partitions
 
     @property
     def statistics(self) -> Statistics:
         """Exact for an unfiltered scan once the stale sets are known, else the child's rows."""
+        self.stale.open()
         child = self.child.statistics
         if child.num_rows is None:
             return child

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from exec_nodes.keys import KeyColumn, one_array
 
 Codes = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 # A table by value is used for integers while it has at most this many slots a key, or this many.
 _SLOTS_PER_KEY = 16
@@ -72,14 +73,15 @@ class KeyCodes:
 def repeated_later(column: KeyColumn) -> npt.NDArray[np.bool_]:
     """Which rows have a key that a later row has too."""
     keys = KeyCodes(column)
-    return repeated_later_codes(keys.codes, np.empty(keys.size, np.int64))
+    return repeated_later_codes(keys.codes, np.empty(keys.size, np.int32))
 
 
-def repeated_later_codes(codes: Codes, last: Codes) -> npt.NDArray[np.bool_]:
+def repeated_later_codes(codes: Codes, last: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """`repeated_later` for codes; `last` is scratch space with a slot for every code."""
-    rows = np.arange(len(codes))
+    rows = np.arange(len(codes), dtype=last.dtype)
     last[codes] = rows  # of equal codes the last assignment stays
-    return last[codes] != rows
+    repeated: npt.NDArray[np.bool_] = last[codes] != rows
+    return repeated
 
 
 def concat(columns: Sequence[KeyColumn]) -> pa.ChunkedArray:
@@ -90,11 +92,14 @@ def concat(columns: Sequence[KeyColumn]) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, columns[0].type)
 
 
-def _integers(array: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64] | None:
+def _integers(array: pa.Array) -> Integers | None:
+    values: Integers
     if pa.types.is_uint64(array.type):
-        return array.to_numpy()
+        values = array.to_numpy()
+        return values
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
     if not pa.types.is_integer(array.type):
         return None
-    return array.to_numpy().astype(np.int64, copy=False)
+    values = array.to_numpy().astype(np.int64, copy=False)
+    return values

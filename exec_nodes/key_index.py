@@ -83,7 +83,4 @@ class KeyIndex:
             return
         extra = max(rows, 2 * capacity) - capacity
         self._previous = np.concatenate([self._previous, np.full(extra, -1, np.int64)])
-        self._superseded_at = np.concatenate(
-            [self._superseded_at, np.full(extra, NEVER, np.int64)]
-        )
-
+        self._superseded_at = np.concatenate([self._superseded_at, np.full(extra, NEVER, np.int64)])

@@ -8,6 +8,7 @@ these for a composite key. Two keys are equal exactly if their key values are.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
@@ -28,6 +29,7 @@ from exec_nodes.key_hash import (
 KeyColumn: TypeAlias = pa.Array | pa.ChunkedArray
 
 _LENGTH_BYTES = 4
+_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def check_key_type(field: pa.Field) -> None:
@@ -68,12 +70,11 @@ def plain(column: KeyColumn) -> KeyColumn:
     """The column as integers, bool, string or binary, with equality unchanged and no copy."""
     kind = column.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return column.view(pa.int32()) if isinstance(column, pa.Array) else _view(column, pa.int32())
+        return _view(column, pa.int32())
     if pa.types.is_date64(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
-        return column.view(pa.int64()) if isinstance(column, pa.Array) else _view(column, pa.int64())
+        return _view(column, pa.int64())
     if pa.types.is_decimal(kind):
-        raw = pa.binary(kind.byte_width)
-        return column.view(raw) if isinstance(column, pa.Array) else _view(column, raw)
+        return _view(column, pa.binary(kind.byte_width))
     return column
 
 
@@ -153,7 +154,8 @@ class KeyBatch:
         """`hashes` and `native_writer_hashes` side by side, computed without numpy's overhead."""
         kinds = [column.type for column in self.table.columns]
         rows = [(v,) for v in self.values] if len(kinds) == 1 else cast(Any, self.values)
-        blank = [pa.null() if not kept else k for k, kept in zip(kinds, written_by_native(kinds), strict=True)]
+        kept = written_by_native(kinds)
+        blank = [k if keep else pa.null() for k, keep in zip(kinds, kept, strict=True)]
         full = [hash_value(row, kinds) for row in rows]
         if blank == kinds:
             return list(zip(full, full, strict=True))
@@ -196,7 +198,9 @@ def as_key_table(keys: Any, schema: pa.Schema, primary_key: Sequence[str]) -> pa
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
-def _view(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _view(column: KeyColumn, kind: pa.DataType) -> KeyColumn:
+    if isinstance(column, pa.Array):
+        return column.view(kind)
     return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind)
 
 
@@ -257,16 +261,29 @@ def _all_tuples(keys: tuple[Any, ...]) -> bool:
 
 def _typed(values: list[Any], field: pa.Field) -> pa.Array:
     try:
-        return pa.array(values, field.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        array = pa.array(values, field.type)
+    except _CONVERSION_ERRORS as error:
         for value in values:
             try:
                 pa.array([value], field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as reason:
-                raise InvalidCallError(
-                    f"{value!r} is no key: column {field.name!r} holds {field.type} ({reason})"
-                ) from None
-        raise
+            except _CONVERSION_ERRORS as reason:
+                raise _no_key(value, field, str(reason)) from None
+        raise _no_key(values, field, str(error)) from None
+    # Arrow cuts off fractions and times of day without a word.
+    if pa.types.is_integer(field.type) and array.to_pylist() != values:
+        changed = (v for v, held in zip(values, array.to_pylist(), strict=True) if v != held)
+        raise _no_key(next(changed, values), field, "it is no integer")
+    if pa.types.is_date(field.type):
+        for value in values:
+            if isinstance(value, datetime):
+                raise _no_key(value, field, "give a date without a time of day")
+    return array
+
+
+def _no_key(value: Any, field: pa.Field, reason: str) -> InvalidCallError:
+    return InvalidCallError(
+        f"{value!r} is no key: column {field.name!r} holds {field.type} ({reason})"
+    )
 
 
 def _exact(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

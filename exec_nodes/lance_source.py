@@ -28,6 +28,7 @@ from exec_nodes.literals import key_condition
 from exec_nodes.memory_scan import scan_table
 from exec_nodes.source import (
     BASE_GENERATION,
+    KEY_POSITION,
     KEY_POSITION_FIELD,
     ROW_ADDRESS,
     TOMBSTONE,
@@ -70,6 +71,7 @@ class LanceSource:
         info: TableShape,
         cache: ByteCache,
         open_dataset: Callable[[], Any],
+        place: str = "",
         bloom: Callable[[], bytes] | None = None,
     ) -> None:
         self.identity = identity
@@ -78,6 +80,7 @@ class LanceSource:
         self._info = info
         self._cache = cache
         self._open = open_dataset
+        self._place = place
         self._bloom = bloom
         self._dataset: Any = None
         self._lock = threading.Lock()
@@ -125,6 +128,7 @@ class LanceSource:
             info=info,
             cache=cache,
             open_dataset=open_dataset,
+            place=uri,
             bloom=bloom,
         )
 
@@ -143,6 +147,15 @@ class LanceSource:
                 if self._dataset is None:
                     self._dataset = self._open()
         return self._dataset
+
+    @property
+    def ready(self) -> bool:
+        """See `Source.ready`."""
+        return "rows" in self.__dict__ and "_groups" in self.__dict__
+
+    def open(self) -> None:
+        """See `Source.open`."""
+        _ = self.rows, self.parts
 
     @cached_property
     def rows(self) -> int:
@@ -187,7 +200,7 @@ class LanceSource:
         if self._bloom is None:
             return np.ones(len(keys), np.bool_)
         read = self._bloom
-        path = f"{self.identity}/bloom_filter.bin"
+        path = f"{self._place}/bloom_filter.bin"
         with gone_is_typed(self.name):
             bloom = self._cache.compute(
                 (self.identity, "bloom"),
@@ -211,11 +224,13 @@ class LanceSource:
                 addresses = table[ROW_ADDRESS].to_numpy()
         rows, positions = rows_of_keys(table.select(keys.names), keys)
         newest = last_rows(addresses[rows], positions)
-        found = table.select([*columns, *self._tombstone]).take(pa.array(rows[newest]))
+        # Selected last: a table of no columns has forgotten how many rows it has.
+        found = table.take(pa.array(rows[newest]))
         if not self._tombstone:
             live = pa.array(np.zeros(len(newest), np.bool_))
             found = found.append_column(TOMBSTONE_FIELD, live)
-        return found.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
+        found = found.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
+        return found.select([*columns, TOMBSTONE, KEY_POSITION])
 
     def _take_one(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
         """`take` of one key of one column from the base table, whose rows are live, with as
@@ -253,8 +268,9 @@ class LanceSource:
     def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
         """These columns of all rows, each kept on its own, and the row addresses."""
         wanted = [*names, ROW_ADDRESS]
-        found = {name: self._cache.get((self.identity, "column", name)) for name in wanted}
-        missing = [name for name, column in found.items() if column is None]
+        kept = {name: self._cache.get((self.identity, "column", name)) for name in wanted}
+        found: dict[str, pa.Array] = {n: c for n, c in kept.items() if c is not None}
+        missing = [name for name in wanted if name not in found]
         if missing:
             read = [name for name in missing if name != ROW_ADDRESS]
             table = read_table(self.dataset, self._schema_of(read))
@@ -262,7 +278,7 @@ class LanceSource:
                 found[name] = column = one_array(table[name])
                 self._cache.put((self.identity, "column", name), column, column.nbytes)
         addresses = found.pop(ROW_ADDRESS).to_numpy()
-        arrays = list(found.values())
+        arrays = [found[name] for name in names]
         return pa.Table.from_arrays(arrays, schema=self._schema_of(names)), addresses
 
     def _read_keys(self) -> SourceKeys:

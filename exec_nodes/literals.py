@@ -47,9 +47,9 @@ def literals(column: pa.Array | pa.ChunkedArray) -> Sequence[str] | None:
             # Its digits alone don't fit, and the minus sign is an operator.
             return [f"arrow_cast('{text}','Int64')" for text in texts]
         return texts
-    arrow = _arrow_name(kind)
-    if arrow is not None:
-        return [f"arrow_cast({value},'{arrow}')" for value in values]
+    temporal = _arrow_name(kind)
+    if temporal is not None:
+        return [f"arrow_cast({value},'{temporal}')" for value in values]
     return [f"X'{value.hex()}'" for value in values]
 
 

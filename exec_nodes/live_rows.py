@@ -18,10 +18,11 @@ def live_rows(addresses: RowAddresses, stale: RowAddresses) -> npt.NDArray[np.in
     """
     count = len(addresses)
     low, high = addresses[0], addresses[-1]
-    in_row = high - low == count - 1 and np.array_equal(addresses - low, _counting(count))
+    in_row = int(high) - int(low) == count - 1 and np.array_equal(addresses - low, _counting(count))
     if not in_row:
         low, high = addresses.min(), addresses.max()
-    start, end = np.searchsorted(stale, [low, high + np.uint64(1)])
+    start = np.searchsorted(stale, low)
+    end = np.searchsorted(stale, high, side="right")
     if start == end:
         return None
     near = stale[start:end]

@@ -20,7 +20,8 @@ def scan_table(
 ) -> Iterator[pa.RecordBatch]:
     """Yield `columns` and `_rowaddr` of the rows of `table` that match every filter.
 
-    `addresses[i]` is the row address of row i. Small chunks are put together into batches of up
+    `addresses[i]` is the row address of row i, and there are as many rows as addresses, as a
+    table without columns can't tell. Small chunks are put together into batches of up
     to `BATCH_ROWS`. With a limit, the stream may end after that many rows.
     """
     output = [*columns, ROW_ADDRESS]
@@ -30,8 +31,8 @@ def scan_table(
         [*(table[name] for name in needed), pa.array(addresses)],
         schema=pa.schema([*(table.schema.field(name) for name in needed), ROW_ADDRESS_FIELD]),
     )
-    left = table.num_rows if limit is None else limit
-    for start in range(0, table.num_rows, BATCH_ROWS):
+    left = len(addresses) if limit is None else limit
+    for start in range(0, len(addresses), BATCH_ROWS):
         for batch in rows.slice(start, BATCH_ROWS).combine_chunks().to_batches():
             if left <= 0:
                 return

@@ -30,6 +30,7 @@ class MemTableSource:
     """
 
     parts = 1
+    ready = True
 
     def __init__(
         self,
@@ -61,6 +62,9 @@ class MemTableSource:
     def nbytes(self) -> int:
         """Bytes of the rows, those appended since this snapshot included."""
         return sum(batch.nbytes for batch in self._batches)
+
+    def open(self) -> None:
+        """Nothing to open."""
 
     def scan(
         self,

@@ -119,6 +119,13 @@ class Source(Protocol):
     def parts(self) -> int:
         """How many `part`s `scan` accepts, for parallel reading."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether `rows` and `parts` are known without any I/O."""
+
+    def open(self) -> None:
+        """Make it ready. Raises SourceGoneError if its files are gone."""
+
     def scan(
         self,
         columns: Sequence[str],

@@ -8,8 +8,10 @@ tombstone itself (Specification 2, "LSM Tree Merging Read": highest `_gen`, then
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +21,9 @@ from exec_nodes.cache import ByteCache
 from exec_nodes.key_codes import KeyCodes, concat, repeated_later_codes
 from exec_nodes.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.literals import key_condition
-from exec_nodes.source import ROW_ADDRESS, Filter, RowAddresses, Source
+from exec_nodes.source import ROW_ADDRESS, Filter, RowAddresses, Source, SourceKeys
 
+T = TypeVar("T")
 Cover = tuple[tuple[Hashable, int], ...]
 
 # Up to one new key for so many base rows, the base's btree is asked instead of reading its keys.
@@ -29,6 +32,8 @@ _ROWS_PER_INDEXED_KEY = 100
 # and where it does not, so that intermediate arrays stay in the processor's caches.
 _MATCH_ROWS = 1 << 20
 _CACHED_ROWS = 1 << 16
+_PARALLEL_READS = 16
+_EQUAL = -1
 _NONE = np.iinfo(np.uint64).max
 # What a cached set costs beside its addresses.
 _ENTRY_BYTES = 500
@@ -70,10 +75,13 @@ class StaleSets:
         key = _region_key(sources)
         with self._cache.locked(key):
             cover, old = cover_of(sources), self._cache.get(key)
-            new = None if old is None else _newer_than(old.cover, cover)
-            if new == -1:
+            extra = None if old is None else _newer_than(old.cover, cover)
+            if old is None or extra is None:
+                sets = _from_scratch(sources)
+            elif extra == _EQUAL:
                 return tuple(old.sets)
-            sets = _from_scratch(sources) if new is None else _extended(sources, old, new)
+            else:
+                sets = _extended(sources, old, extra)
             entry = _RegionSets(cover, tuple(sets))
             self._cache.put(key, entry, entry.nbytes)
             return entry.sets
@@ -126,8 +134,15 @@ class PlanStale:
     def _newer(self) -> tuple[Source, ...]:
         return tuple(source for region in self.regions for source in region)
 
+    def open(self) -> None:
+        """Open all sources, several at once: on an object store each takes some round trips."""
+        closed = [source for source in self.sources if not source.ready]
+        if closed:
+            _at_once(_open, closed)
+
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""
+        self.open()
         found: list[RowAddresses] = []
         if self.base is not None:
             found.append(self.sets.of_base(self.base, self._newer))
@@ -149,6 +164,21 @@ class PlanStale:
                 return None
             total += sum(map(len, sets))
         return total
+
+
+def _open(source: Source) -> None:
+    source.open()
+
+
+def _keys_of(source: Source) -> SourceKeys:
+    return source.keys()
+
+
+def _at_once(call: Callable[[Source], T], sources: Sequence[Source]) -> list[T]:
+    if len(sources) == 1:
+        return [call(sources[0])]
+    with ThreadPoolExecutor(min(_PARALLEL_READS, len(sources))) as pool:
+        return list(pool.map(call, sources))
 
 
 def _region_key(sources: Sequence[Source]) -> Hashable:
@@ -174,11 +204,11 @@ def _union(parts: Sequence[RowAddresses]) -> RowAddresses:
 
 
 def _newer_than(old: Cover, new: Cover) -> int | None:
-    """How many sources `new` has above all of `old`, whose newest one may have grown; -1 if the
-    two are equal, None if `new` is no such extension."""
+    """How many sources `new` has above all of `old`, whose newest one may have grown; `_EQUAL` if
+    the two are equal, None if `new` is no such extension."""
     extra = len(new) - len(old)
     if old == new:
-        return -1
+        return _EQUAL
     if extra < 0 or new[extra + 1 :] != old[1:]:
         return None
     (old_top, old_rows), (top, rows) = old[0], new[extra]
@@ -186,10 +216,10 @@ def _newer_than(old: Cover, new: Cover) -> int | None:
 
 
 def _from_scratch(sources: Sequence[Source]) -> list[RowAddresses]:
-    keys = [source.keys() for source in sources]
+    keys = _at_once(_keys_of, sources)
     numbers = KeyCodes(concat([k.column for k in keys]))
     seen = np.zeros(numbers.size, np.bool_)
-    last = np.empty(numbers.size, np.int64)
+    last = np.empty(numbers.size, np.int32)
     sets, start = [], 0
     for k in keys:
         codes = numbers.codes[start : start + len(k.addresses)]
@@ -225,6 +255,7 @@ def _match_base(base: Source, newer: Sequence[tuple[Source, int]]) -> Iterator[R
     """For each newer source, its rows from a position on: the base's rows with the same keys."""
     if not newer:
         return
+    _at_once(_keys_of, [source for source, _ in newer])
     columns = [_tail(source, start) for source, start in newer]
     numbers = KeyCodes(concat(columns))
     address = np.full(numbers.size, _NONE, np.uint64)
