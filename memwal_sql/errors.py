@@ -10,6 +10,7 @@ from exec_nodes.errors import (
     ReopenError,
     RepairError,
     RetryError,
+    SourceGoneError,
     UnsupportedError,
 )
 
@@ -29,7 +30,7 @@ __all__ = [
     "ReopenError",
     "RepairError",
     "RetryError",
-    "SnapshotChangedError",
+    "SourceGoneError",
     "StoreUnavailableError",
     "TableReplacedError",
     "TornEntryError",
@@ -41,10 +42,6 @@ __all__ = [
 
 class NotFoundError(RetryError):
     """An object is not there: it was never written, or it was collected meanwhile."""
-
-
-class SnapshotChangedError(RetryError):
-    """Files of a pinned snapshot were collected while it was read; read again."""
 
 
 class OutcomeUnknownError(RetryError):

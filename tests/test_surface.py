@@ -1,0 +1,63 @@
+"""The public surface: what it names stays."""
+
+from __future__ import annotations
+
+import memwal_sql as mw
+
+NAMES = {
+    "BackPressureError",
+    "CorruptFileError",
+    "FencedError",
+    "InvalidCallError",
+    "ManifestConflictError",
+    "MemWalError",
+    "NotFoundError",
+    "OutcomeUnknownError",
+    "RegionSealedError",
+    "ReopenError",
+    "RepairError",
+    "RetryError",
+    "SourceGoneError",
+    "StoreUnavailableError",
+    "Table",
+    "TableReplacedError",
+    "TableWriter",
+    "TornEntryError",
+    "UnknownFormatError",
+    "UnsupportedError",
+    "WriteResult",
+    "WriterFailedError",
+    "WriterOptions",
+    "bucket",
+    "create_table",
+    "day",
+    "deregister",
+    "enable",
+    "expression",
+    "hour",
+    "identity",
+    "manual",
+    "memwal_errors",
+    "month",
+    "multi_bucket",
+    "open_table",
+    "register",
+    "truncate",
+    "unsharded",
+    "year",
+}
+
+
+def test_the_surface_is_what_it_was() -> None:
+    assert set(mw.__all__) == NAMES
+    assert list(mw.__all__) == sorted(mw.__all__)
+    assert all(hasattr(mw, name) for name in mw.__all__)
+
+
+def test_every_error_says_what_to_do_next() -> None:
+    kinds = (mw.RetryError, mw.ReopenError, mw.InvalidCallError, mw.RepairError)
+    errors = [getattr(mw, name) for name in mw.__all__ if name.endswith("Error")]
+    for error in errors:
+        assert issubclass(error, mw.MemWalError)
+        assert error is mw.MemWalError or issubclass(error, kinds)
+        assert error.__doc__
