@@ -48,7 +48,8 @@ def merged(parts: Iterable[pa.Table]) -> pa.Table:
 def checksum(table: pa.Table) -> tuple[int, ...]:
     """Row count and order-independent sums over `id`, `val` and (where there is one) `name`.
 
-    The sums are taken modulo 2**64, so those of batches can be added up. The product term ties each row's value to its id.
+    The sums are taken modulo 2**64, so those of batches can be added up. The product term ties
+    each row's value to its id.
     """
     ids = table["id"].to_numpy()
     values = np.ascontiguousarray(table["val"].to_numpy()).view(np.int64)
