@@ -14,6 +14,7 @@ mod sealed;
 use pyo3::prelude::*;
 
 #[pymodule]
+#[pyo3(name = "_native")]
 fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DATAFUSION_MAJOR", datafusion_ffi::version())?;
     module.add_class::<provider::MountedTable>()?;

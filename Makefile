@@ -1,0 +1,71 @@
+# memwal_sql: `make help` lists the commands. `make test` and `make demo` set up what they need.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The Rust build takes minutes, so it outlives the checkout.
+export CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memwal_sql/target
+# rustup installs here, and not every shell has it on its path yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+WORKERS ?= 2
+RUST_SOURCES := $(wildcard native/src/*.rs) native/Cargo.toml native/Cargo.lock
+
+.PHONY: help setup demo test check format bench soak clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.installed ## Build .venv and the native library (some minutes once, then nothing)
+
+demo: setup ## Replay a year of flights as a stream, with SQL meanwhile
+	@$(BIN)/python -m demo
+
+test: setup ## Run the tests
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+check: setup ## Lint, formatting, types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@cargo fmt --check --manifest-path native/Cargo.toml
+
+format: setup ## Format the sources
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@cargo fmt --manifest-path native/Cargo.toml
+
+bench: setup ## Measure against plain and native Lance (some minutes)
+	@$(BIN)/python -m benchmarks
+
+soak: setup ## Random histories and crashes, ten times as many
+	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 tests/histories tests/crash
+
+clean: ## Remove .venv and caches of the checkout; the Rust build stays
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is: $$($(PYTHON) --version 2>&1)." \
+	       "Name another one: make setup PYTHON=python3.12"; exit 1; }
+	@command -v cargo >/dev/null || { \
+	  echo "A Rust toolchain is needed to build the native library: https://rustup.rs"; exit 1; }
+	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || \
+	  echo "No Java 17 or newer: fine, only Spark will need one."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# Downloads go on while the Rust compiler works.
+$(VENV)/.installed: $(VENV)/.python pyproject.toml $(RUST_SOURCES)
+	@echo "Installing packages and building the native library; the first time takes minutes."
+	@python_log=$$(mktemp); trap 'rm -f $$python_log' EXIT; \
+	  $(BIN)/python native/requirements.py | \
+	    $(BIN)/python -m pip install --quiet -r /dev/stdin >$$python_log 2>&1 & downloads=$$!; \
+	  cargo build --release --locked --manifest-path native/Cargo.toml; \
+	  wait $$downloads || { cat $$python_log; exit 1; }
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,11 @@
+"""The native library: mounts Python plans in DataFusion. Its source is `native/`."""
+
+from memwal_native._native import (
+    DATAFUSION_MAJOR,
+    ArrowStream,
+    MountedTable,
+    Predicate,
+    recall,
+)
+
+__all__ = ["DATAFUSION_MAJOR", "ArrowStream", "MountedTable", "Predicate", "recall"]
