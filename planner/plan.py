@@ -19,7 +19,16 @@ MAX_LOOKUP_KEYS = 8
 
 
 def plan(query: Query, snapshot: Snapshot) -> Node:
-    """A point lookup if the filters pin the primary key to a few values, else a scan. Pure."""
+    """A point lookup if the filters pin the primary key to a few values, else a scan. Pure.
+
+    The root's metrics say how many regions the filters ruled out.
+    """
+    node = _plan(query, snapshot)
+    node.metrics.add(regions_pruned=snapshot.regions_pruned)
+    return node
+
+
+def _plan(query: Query, snapshot: Snapshot) -> Node:
     filters = tuple(_with_columns(f, snapshot.info.schema) for f in query.filters)
     query = Query(query.columns, filters, query.limit)
     has_sources = snapshot.base is not None or any(r.sources for r in snapshot.regions)
