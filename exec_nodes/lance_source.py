@@ -153,9 +153,13 @@ class LanceSource:
         """See `Source.ready`."""
         return "rows" in self.__dict__ and "_groups" in self.__dict__
 
-    def open(self) -> None:
-        """See `Source.open`."""
+    def open(self, columns: Sequence[str] = ()) -> None:
+        """See `Source.open`. What is kept decoded is read at once with the keys."""
         _ = self.rows, self.parts
+        names = list(dict.fromkeys([*self._info.primary_key, *self._tombstone, *columns]))
+        if self._is_small(names):
+            with gone_is_typed(self.name):
+                self._decoded(names)
 
     @cached_property
     def rows(self) -> int:

@@ -63,7 +63,7 @@ class MemTableSource:
         """Bytes of the rows, those appended since this snapshot included."""
         return sum(batch.nbytes for batch in self._batches)
 
-    def open(self) -> None:
+    def open(self, columns: Sequence[str] = ()) -> None:
         """Nothing to open."""
 
     def scan(

@@ -123,8 +123,11 @@ class Source(Protocol):
     def ready(self) -> bool:
         """Whether `rows` and `parts` are known without any I/O."""
 
-    def open(self) -> None:
-        """Make it ready. Raises SourceGoneError if its files are gone."""
+    def open(self, columns: Sequence[str] = ()) -> None:
+        """Make it ready; `columns` and the keys are going to be read.
+
+        Raises SourceGoneError if its files are gone.
+        """
 
     def scan(
         self,

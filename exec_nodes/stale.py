@@ -119,11 +119,15 @@ class StaleSets:
 
 @dataclass(frozen=True)
 class PlanStale:
-    """The stale sets of one plan's sources: the base's, then each region's, newest first."""
+    """The stale sets of one plan's sources: the base's, then each region's, newest first.
+
+    `columns` are what the plan will read beside the keys.
+    """
 
     base: Source | None
     regions: tuple[tuple[Source, ...], ...]
     sets: StaleSets
+    columns: tuple[str, ...] = ()
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -138,7 +142,7 @@ class PlanStale:
         """Open all sources, several at once: on an object store each takes some round trips."""
         closed = [source for source in self.sources if not source.ready]
         if closed:
-            _at_once(_open, closed)
+            _at_once(lambda source: source.open(self.columns), closed)
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""
@@ -164,10 +168,6 @@ class PlanStale:
                 return None
             total += sum(map(len, sets))
         return total
-
-
-def _open(source: Source) -> None:
-    source.open()
 
 
 def _keys_of(source: Source) -> SourceKeys:

@@ -23,7 +23,9 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     schema = snapshot.info.schema
     output = pa.schema([schema.field(name) for name in query.columns])
     regions = tuple(region.sources for region in snapshot.regions)
-    stale = PlanStale(snapshot.base, regions, stale_sets)
+    inputs = [n for f in query.filters for n in (schema.names if f.columns is None else f.columns)]
+    columns = tuple(dict.fromkeys([*query.columns, *inputs]))
+    stale = PlanStale(snapshot.base, regions, stale_sets, columns)
     scans = tuple(
         ScanExec(source, ordinal, output, query.filters, query.limit, stale)
         for ordinal, source in enumerate(stale.sources)
