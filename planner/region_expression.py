@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import datafusion
@@ -200,6 +201,12 @@ def _tokens(sql: str) -> list[Token]:
 
 
 def _run(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
+    # In a thread of our own: pruning is asked for by threads of DataFusion's runtime, where its
+    # Python package panics as soon as it has to wait for something.
+    return _worker(os.getpid()).submit(_run_here, sql, inputs).result()
+
+
+def _run_here(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
     context = _context(os.getpid())
     name = f"rows_{next(_names)}"
     batch = pa.record_batch(list(inputs.values()), names=list(inputs))
@@ -220,6 +227,11 @@ def _context(_process: int) -> datafusion.SessionContext:
     """One context a process, because its threads don't survive a fork; with one partition, so
     that the order of rows stays."""
     return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+
+
+@lru_cache(maxsize=1)
+def _worker(_process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "memwal-expression")
 
 
 def _plain(array: pa.Array) -> pa.Array:

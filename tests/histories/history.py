@@ -87,7 +87,7 @@ class History:
         self._options = {
             "durable": self.rng.random() < 0.7 if durable is None else durable,
             "indexed": self.rng.random() < 0.7,
-            "memtable_rows": self.rng.choice((6, 15, 100_000)),
+            "memtable_rows": self.rng.choice((12, 20, 100_000)),
             "flush_attempts": 1,  # the writers of a dead process shall not try again for long
         }
         self._durable = self._options["durable"]
