@@ -43,12 +43,13 @@ def native_writer(uri: str, region_id: UUID | str, **options: Any) -> Any:
     return lance.dataset(uri).mem_wal_writer(str(region_id), **settings)
 
 
-def wait_for_flushes(uri: str, region_id: UUID, generations: int, seconds: float = 10.0) -> None:
-    """Native flushes in the background: wait until this many generations are committed."""
+def wait_for_flushes(writer: Any, generations: int, seconds: float = 10.0) -> None:
+    """Native flushes in the background: wait until so many generations are committed, and no more
+    are under way."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        known = manifests(uri).get(region_id)
-        if known is not None and len(known.flushed_generations) >= generations:
+        flushed = writer.stats()["memtable_flush_count"]
+        if flushed >= generations and not writer.memtable_stats()["frozen_count"]:
             return
         time.sleep(0.005)
     raise AssertionError(f"native code did not flush {generations} generations")

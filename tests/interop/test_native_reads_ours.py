@@ -24,6 +24,8 @@ from tests.model.oracle import Oracle, Row, rows_of, schema_of, table_of
 from tests.model.queries import as_dict, random_row
 
 KEYS = 12
+# Native writers can't hash these keys, native readers read them.
+NOT_HASHED = ("date32", "timestamp_us", "decimal128")
 SETTINGS = [
     ("int64", "unsharded"),
     ("int64", "identity"),
@@ -101,6 +103,13 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Written:
     return Written(folder_of(tmp_path), KINDS_BY_NAME[kind], REGIONS_BY_NAME[regions])
 
 
+@pytest.fixture
+def written_for_natives(written: Written) -> Written:
+    if written.kind.name in NOT_HASHED:
+        pytest.skip("native writers refuse keys of this type")
+    return written
+
+
 def test_native_scan_gives_our_rows_over_several_generations(written: Written) -> None:
     for _ in range(3):
         written.write()
@@ -121,7 +130,8 @@ def test_native_point_lookup_gives_our_newest_row_or_none(written: Written) -> N
     written.close()
 
 
-def test_native_takes_over_our_unflushed_tail(written: Written) -> None:
+def test_native_takes_over_our_unflushed_tail(written_for_natives: Written) -> None:
+    written = written_for_natives
     written.write()
     written.flush()
     written.write()
@@ -153,7 +163,8 @@ def test_native_scan_after_a_merge_gives_our_rows(written: Written) -> None:
     written.close()
 
 
-def test_a_native_writer_goes_on_where_ours_stopped(written: Written) -> None:
+def test_a_native_writer_goes_on_where_ours_stopped(written_for_natives: Written) -> None:
+    written = written_for_natives
     """Ours, native's, ours again: every row of every writer is there."""
     written.write()
     written.flush()

@@ -293,7 +293,7 @@ def _truncate(kind: KeyKind) -> Any:
 def _expression(kind: KeyKind) -> Any:
     column = kind.columns[0]
     if pa.types.is_integer(column.type):
-        return [mw.expression("col0 % 3", column.name)]
+        return [mw.expression("CAST(col0 % 3 AS BIGINT)", column.name)]
     if pa.types.is_string(column.type):
         return [mw.expression("length(col0) % 3", column.name)]
     if pa.types.is_date(column.type):
