@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from exec_nodes.conditions import conditions
 from exec_nodes.node import Node, Statistics
 from exec_nodes.source import Filter
 
@@ -41,7 +42,7 @@ class FilterExec(Node):
 
     def label(self) -> str:
         """`FilterExec: filter=[val > 5]`."""
-        return f"FilterExec: filter=[{', '.join(f.sql for f in self.filters)}]"
+        return f"FilterExec: filter=[{conditions(self.filters)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         for batch in self.child.execute(partition):

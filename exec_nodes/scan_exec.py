@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.conditions import conditions
 from exec_nodes.node import Node, Statistics
 from exec_nodes.source import (
     ROW_ADDRESS_FIELD,
@@ -58,7 +59,7 @@ class ScanExec(Node):
 
     def label(self) -> str:
         """`ScanExec: base_table[gen=-1], filter=[val > 5]`."""
-        return f"ScanExec: {self.source.name}, filter=[{', '.join(f.sql for f in self.filters)}]"
+        return f"ScanExec: {self.source.name}, filter=[{conditions(self.filters)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         limit = self.limit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from exec_nodes.node import Node
 from exec_nodes.source import Filter, Source
 from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
-from planner.model import Query, Snapshot
+from planner.model import Query, RegionSources, Snapshot
 
 
 def plan_point_lookup(
@@ -24,9 +24,9 @@ def plan_point_lookup(
     """One CoalesceFirstExec a key: guarded lookups in each region's sources, newest first, then
     in the base table.
 
-    `keys` are distinct and at least one. The regions are those that may hold one of them; a key
-    is in one region only (protocol rule 10), so their order does not matter. `residual` are the
-    filters that the keys alone don't decide: they are applied to the newest version.
+    `keys` are distinct and at least one. A key is looked up in the regions that its spec gives for
+    it, and in those without values (protocol rules 1 and 10). `residual` are the filters that the
+    keys alone don't decide: they are applied to the newest version.
     """
     schema = snapshot.info.schema
     output = pa.schema([schema.field(name) for name in query.columns])
@@ -45,12 +45,41 @@ def _one_key(key: KeyBatch, snapshot: Snapshot, output: pa.Schema) -> Node:
 
     inputs: list[Node] = [
         BloomFilterGuardExec(lookup(source), source, key)
-        for region in snapshot.regions
+        for region in _regions_of(key, snapshot)
         for source in region.sources
     ]
     if snapshot.base is not None:
         inputs.append(lookup(snapshot.base))
     return CoalesceFirstExec(tuple(inputs))
+
+
+def _regions_of(key: KeyBatch, snapshot: Snapshot) -> list[RegionSources]:
+    """The regions that may hold the key: its own, and those whose values are not known."""
+    info = snapshot.info
+    own = {
+        spec.spec_id: spec.key_function(info.schema, info.primary_key)(key.values[0])
+        for spec in info.region_specs
+    }
+    return [
+        region
+        for region in snapshot.regions
+        if region.values is None
+        or region.spec_id not in own
+        or tuple(region.values.values()) == own[region.spec_id]
+    ]
+
+
+def _regions(key: KeyBatch, snapshot: Snapshot) -> Iterator[RegionSources]:
+    info = snapshot.info
+    own = {
+        spec.spec_id: spec.key_function(info.schema, info.primary_key)(key.values[0])
+        for spec in info.region_specs
+        if not spec.is_manual
+    }
+    for region in snapshot.regions:
+        values, expected = region.values, own.get(region.spec_id)
+        if values is None or expected is None or tuple(values.values()) == expected:
+            yield region
 
 
 def _condition(key: KeyBatch) -> str:
