@@ -16,6 +16,12 @@ import pyarrow as pa
 from exec_nodes.bloom import BloomFilter
 from exec_nodes.cache import ByteCache
 from exec_nodes.key_match import bloom_hits, last_rows, rows_of_keys
+from exec_nodes.key_rows import (
+    BYTES_PER_ROW,
+    ROWS_PER_LOOKUP,
+    KeyRows,
+    is_integral,
+)
 from exec_nodes.keys import KeyBatch, one_array
 from exec_nodes.lance_scan import (
     fragment_groups,
@@ -41,10 +47,6 @@ from exec_nodes.source import (
 # A generation is kept decoded while the columns asked for are at most this large: below it, the
 # fixed cost of a Lance scan outweighs the reading.
 SMALL_BYTES = 4 * 1024 * 1024
-
-
-# `_tombstone` and `_key` of the only row found.
-_ONE_LIVE_ROW = (pa.array([False]), pa.array([0], pa.int64()))
 
 
 class TableShape(Protocol):
@@ -84,6 +86,7 @@ class LanceSource:
         self._bloom = bloom
         self._dataset: Any = None
         self._lock = threading.Lock()
+        self._lookups = 0
 
     @classmethod
     def base(cls, dataset: Any, info: TableShape, *, etag: str, cache: ByteCache) -> LanceSource:
@@ -213,12 +216,26 @@ class LanceSource:
             )
         return bloom_hits(bloom, keys)
 
+    def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
+        """See `Source.last`."""
+        if self._bloom is not None and not self.might_contain(key)[0]:
+            return None
+        if not self._tombstone and columns:
+            with gone_is_typed(self.name):
+                places = self._key_rows()
+                if places is not None:
+                    row = places.take(key.values[0], columns)
+                    return None if row is None else (row, False)
+                found = self._live_row(key, columns)
+            if found is not None:
+                return (found, False) if found.num_rows else None
+        rows = self.take(key, columns)
+        if not rows.num_rows:
+            return None
+        return rows.select(list(columns)), rows[TOMBSTONE][0].as_py()
+
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """See `Source.take`: by the btree of the key columns, or among decoded columns."""
-        if len(keys) == len(keys.names) == 1 and columns and not self._tombstone:
-            found = self._take_one(keys, columns)
-            if found is not None:
-                return found
         names = list(dict.fromkeys([*keys.names, *columns, *self._tombstone]))
         with gone_is_typed(self.name):
             if self._is_small(names):
@@ -236,19 +253,29 @@ class LanceSource:
         found = found.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
         return found.select([*columns, TOMBSTONE, KEY_POSITION])
 
-    def _take_one(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
-        """`take` of one key of one column from the base table, whose rows are live, with as
-        little as possible around Lance's own lookup; None if that can't tell."""
-        condition = key_condition(key)
+    def _live_row(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
+        """The row of one key of the base table, whose rows are live, or no row, with as little as
+        possible around Lance's own lookup; None if that can't tell."""
+        condition = key_condition(key) if len(key.names) == 1 else None
         if condition is None:
             return None
-        with gone_is_typed(self.name):
-            found = self.dataset.scanner(columns=list(columns), filter=condition).to_table()
-        if found.num_rows > 1:
+        found = self.dataset.scanner(columns=list(columns), filter=condition).to_table()
+        return found if found.num_rows <= 1 else None
+
+    def _key_rows(self) -> KeyRows | None:
+        """The keys in memory, once as many lookups were made as pay for reading them."""
+        self._lookups += 1
+        if self._lookups * ROWS_PER_LOOKUP < self.rows:
             return None
-        tail = [column.slice(0, found.num_rows) for column in _ONE_LIVE_ROW]
-        return found.append_column(TOMBSTONE_FIELD, tail[0]).append_column(
-            KEY_POSITION_FIELD, tail[1]
+        if self.rows * BYTES_PER_ROW > self._cache.largest:
+            return None
+        names = self._info.primary_key
+        if len(names) > 1 or not is_integral(self._info.schema.field(names[0]).type):
+            return None
+        return self._cache.compute(
+            (self.identity, "key rows"),
+            lambda: KeyRows(self.dataset, names[0]),
+            lambda found: found.nbytes,
         )
 
     @cached_property

@@ -84,28 +84,24 @@ class MemTableSource:
         """See `Source.might_contain`; exact."""
         return self._index.last_of(keys.values, self.rows) >= 0
 
+    def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
+        """See `Source.last`."""
+        position = self._index.last(key.values[0], self.rows)
+        if position < 0:
+            return None
+        at = int(self._ends.searchsorted(position, side="right"))
+        row = self._batches[at].slice(position - (int(self._ends[at - 1]) if at else 0), 1)
+        deleted = row.column(row.num_columns - 1)[0].as_py()
+        return pa.Table.from_batches([row.select(columns)]), deleted
+
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """See `Source.take`."""
-        wanted = [*columns, TOMBSTONE]
-        if len(keys) == 1:
-            return self._take_one(self._index.last(keys.values[0], self.rows), wanted)
         values = list(keys.positions)
         found = self._index.last_of(values, self.rows)
         held = np.flatnonzero(found >= 0)
         places = np.fromiter(keys.positions.values(), np.int64, len(values))[held]
-        rows = self._table.select(wanted).take(pa.array(found[held]))
+        rows = self._table.select([*columns, TOMBSTONE]).take(pa.array(found[held]))
         return rows.append_column(KEY_POSITION_FIELD, pa.array(places))
-
-    def _take_one(self, position: int, wanted: list[str]) -> pa.Table:
-        if position < 0:
-            empty = pa.schema([self._schema.field(name) for name in wanted])
-            return empty.append(KEY_POSITION_FIELD).empty_table()
-        batch = int(np.searchsorted(self._ends, position, side="right"))
-        start = int(self._ends[batch - 1]) if batch else 0
-        row = self._batches[batch].select(wanted).slice(position - start, 1)
-        return pa.Table.from_batches([row]).append_column(
-            KEY_POSITION_FIELD, pa.array([0], pa.int64())
-        )
 
     @cached_property
     def _ends(self) -> npt.NDArray[np.int64]:

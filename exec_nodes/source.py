@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.key_codes import repeated_later
+from exec_nodes.condition_text import without_parentheses
 from exec_nodes.keys import KeyBatch, KeyColumn, key_column
 
 BASE_GENERATION = -1
@@ -47,6 +48,11 @@ class Filter:
     evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
     columns: tuple[str, ...] | None = None
     lance: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The condition as plans print it: without parentheses around the whole of it."""
+        return without_parentheses(self.sql)
 
     @property
     def for_lance(self) -> str:
@@ -147,6 +153,12 @@ class Source(Protocol):
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """One flag a key: False only if the source has no row, tombstone or not, of that key."""
+
+    def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
+        """The last row of the only key: `columns`, and whether it is a tombstone.
+
+        None if the key is not held. As `might_contain` and `take`, without their arrays.
+        """
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """The last row of each key that is held: `columns`, `_tombstone` (bool) and `_key`

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.keys import KeyBatch, as_key_table
 from exec_nodes.node import Node
+from exec_nodes.one_key import one_key
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.region_snapshots import record_regions
 from memwal_sql.read import inspect
@@ -96,8 +97,9 @@ class Table:
         """
         base = self._tracker.current
         names = self._columns(columns)
-        batch = distinct(
-            KeyBatch(as_key_table(keys, base.info.schema, base.info.primary_key))
+        schema, primary_key = base.info.schema, base.info.primary_key
+        batch = one_key(keys, schema, primary_key) or distinct(
+            KeyBatch(as_key_table(keys, schema, primary_key))
         )
         if self._pinned:
             return self._points.get_in(self._collector.collect("eventual"), batch, names)

@@ -6,7 +6,7 @@ its bloom filter, and the base table last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -52,9 +52,7 @@ class FoundRows:
         return rows
 
 
-def search(
-    keys: KeyBatch, places: Places, sources: Sequence[Source], found: FoundRows
-) -> Places:
+def search(keys: KeyBatch, places: Places, sources: Sequence[Source], found: FoundRows) -> Places:
     """Look for `keys` in `sources`, newest first; returns the places of the keys not found.
 
     A key is looked for in an older source only while no newer one has it, be it as a row or as a
@@ -74,6 +72,16 @@ def search(
         left[np.flatnonzero(maybe)[rows[KEY_POSITION].to_numpy()]] = False
         keys, places = keys.filter(left), places[left]
     return places
+
+
+def find_one(key: KeyBatch, sources: Iterable[Source], schema: pa.Schema) -> pa.Table:
+    """The live row of the only key, or no row; `sources` are asked newest first."""
+    for source in sources:
+        found = source.last(key, schema.names)
+        if found is not None:
+            row, deleted = found
+            return schema.empty_table() if deleted else row.cast(schema)
+    return schema.empty_table()
 
 
 def distinct(keys: KeyBatch) -> KeyBatch:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.errors import SourceGoneError
 from exec_nodes.keys import KeyBatch
 from exec_nodes.source import Source
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.collector import ATTEMPTS, SnapshotCollector
-from memwal_sql.read.lookup import FoundRows, Places, search
+from memwal_sql.read.lookup import FoundRows, Places, find_one, search
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
 from planner.model import Snapshot
 
@@ -29,21 +31,27 @@ class PointReader:
         for _ in range(ATTEMPTS):
             try:
                 return self._get(base, keys, columns)
-            except StaleBaseError as error:
-                gap = error
+            except (StaleBaseError, SourceGoneError) as error:
+                changed = error
                 base = self._tracker.reload()
-        raise gap_error(gap)
+        raise gap_error(changed)
 
     def get_in(self, snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """The same in a snapshot that was taken before; asks every region in it."""
+        if len(keys) == 1:
+            newer = (source for region in snapshot.regions for source in region.sources)
+            base = () if snapshot.base is None else (snapshot.base,)
+            return find_one(keys, chain(newer, base), _output(snapshot.info.schema, columns))
         everywhere = np.arange(len(keys))
         parts = ((region.sources, everywhere) for region in snapshot.regions)
         return _collect(keys, columns, parts, snapshot.base, snapshot.info.schema)
 
     def _get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        parts = (
-            (_sources(region, base), places) for region, places in self._routes(base, keys)
-        )
+        if len(keys) == 1:
+            regions = (region for region, _ in self._routes(base, keys))
+            newer = (source for region in regions for source in _sources(region, base))
+            return find_one(keys, chain(newer, (base.source,)), _output(base.info.schema, columns))
+        parts = ((_sources(region, base), places) for region, places in self._routes(base, keys))
         return _collect(keys, columns, parts, base.source, base.info.schema)
 
     def _routes(self, base: BaseTable, keys: KeyBatch) -> Iterator[tuple[RegionReader, Places]]:
@@ -81,7 +89,7 @@ def _collect(
     schema: pa.Schema,
 ) -> pa.Table:
     """Look for the keys at each part's places in its sources, and for the rest in the base."""
-    found = FoundRows(pa.schema([schema.field(name) for name in columns]))
+    found = FoundRows(_output(schema, columns))
     wanted = np.ones(len(keys), dtype=np.bool_)
     for sources, places in parts:
         places = places[wanted[places]]
@@ -93,6 +101,10 @@ def _collect(
         places = np.flatnonzero(wanted)
         search(_take(keys, places), places, (base,), found)
     return found.in_order()
+
+
+def _output(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in columns])
 
 
 def _take(keys: KeyBatch, places: Places) -> KeyBatch:

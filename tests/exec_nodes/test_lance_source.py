@@ -161,3 +161,26 @@ def test_decoded_columns_stay_within_the_cache_bound(tmp_path: Path) -> None:
         source._cache = cache
         assert sum(b.num_rows for b in source.scan(["id", "val"], (), None)) == 500
     assert 0 < cache.nbytes <= 40_000
+
+
+@pytest.mark.usefixtures("small")
+def test_last_is_what_take_finds_for_one_key(tmp_path: Path) -> None:
+    writes = [(1, 1), (2, 2), (1, 3), (4, DELETED)]
+    for source in (lance_generation(tmp_path, writes, 1), memtable(writes, 1)):
+        rows = {key: source.last(keys(key), ["val"]) for key in (1, 2, 4, 9)}
+        assert rows[9] is None
+        found = {k: (r[0]["val"].to_pylist(), r[1]) for k, r in rows.items() if r is not None}
+        assert found == {1: ([3], False), 2: ([2], False), 4: ([None], True)}
+
+
+@pytest.mark.parametrize("rows_per_lookup", [0, 1000])
+def test_last_in_the_base_is_the_same_with_and_without_keys_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_lookup: int
+) -> None:
+    monkeypatch.setattr(lance_source, "ROWS_PER_LOOKUP", rows_per_lookup)
+    base = lance_base(tmp_path, [(3, 30), (1, 10)])
+    for _ in range(2):
+        row, deleted = base.last(keys(3), ["val"]) or (None, None)
+        assert row is not None
+        assert (row.to_pydict(), deleted) == ({"val": [30]}, False)
+        assert base.last(keys(2), ["val"]) is None
