@@ -38,7 +38,7 @@ class KeyRows:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self._keys.nbytes + (0 if self._order is None else self._order.nbytes)
+        return int(self._keys.nbytes + (0 if self._order is None else self._order.nbytes))
 
     def take(self, key: Any, columns: Sequence[str]) -> pa.Table | None:
         """The row of a key; None if it is not there."""
@@ -55,4 +55,4 @@ class KeyRows:
 
 def is_integral(kind: pa.DataType) -> bool:
     """Whether `plain` turns a column of this type into integers."""
-    return pa.types.is_integer(kind) or pa.types.is_temporal(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
