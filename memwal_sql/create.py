@@ -21,9 +21,9 @@ from memwal_sql.schema import (
     with_primary_key,
 )
 from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
-from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.storage_options import redacted
 from memwal_sql.storage.store import open_store
 from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record

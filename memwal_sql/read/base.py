@@ -36,9 +36,7 @@ class BaseTable:
     source: LanceSource = field(repr=False)
 
 
-def load_base(
-    context: TableContext, dataset: Any, known: TableInfo | None = None
-) -> BaseTable:
+def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
     """Read what a snapshot needs of `dataset`'s version; keeps `known` if it is still true.
 
     Raises InvalidCallError when it has no primary key or no MemWAL index, and
@@ -46,9 +44,7 @@ def load_base(
     """
     found = read_details(context.store, dataset)
     metadata = dataset.schema.metadata
-    check_incarnation(
-        context.store, metadata, has_index=found is not None, record=context.record
-    )
+    check_incarnation(context.store, metadata, has_index=found is not None, record=context.record)
     if found is None:
         if context.store.list_folders(MEM_WAL_FOLDER):
             raise TableReplacedError(

@@ -97,10 +97,12 @@ class SnapshotCollector:
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = (region_of(folder) for folder in folders)
         new = [one for one in listed if one is not None and one not in self._regions]
-        for region_id, manifest in zip(new, self._parallel(self._first_look, new), strict=True):
+        for manifest in self._parallel(self._first_look, new):
             if manifest is not None:
                 self._reader(manifest, base)
-        return sorted(self._regions.values(), key=lambda r: (r.spec_id, r.name))
+        found = list(self._regions.values())  # at once, as other threads may add to it
+        found.sort(key=lambda region: region.order)
+        return found
 
     def _current(self, base: BaseTable, filters: Sequence[str], *, strong: bool) -> Snapshot:
         regions = self.regions(base)
@@ -128,7 +130,7 @@ class SnapshotCollector:
         readers = []
         for manifest in manifests:
             readers.append((self._reader(manifest, base), manifest))
-        readers.sort(key=lambda pair: (pair[0].spec_id, pair[0].name))
+        readers.sort(key=lambda pair: pair[0].order)
         by_id = {reader.region_id: manifest for reader, manifest in readers}
         kept = prune(filters, [r for r, _ in readers], base.info.region_specs, base.info.schema)
         regions = tuple(

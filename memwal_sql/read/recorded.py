@@ -1,4 +1,4 @@
-"""The regions recorded in the MemWAL index of a base version (specification 2, region snapshots)."""
+"""The regions recorded in the MemWAL index of a base version (specification 1)."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from typing import Any
 from uuid import UUID
 
 from exec_nodes.lance_source import LanceSource
@@ -44,6 +45,7 @@ class RegionReader:
         self.spec_id = manifest.region_spec_id
         self.values = values_in_order(manifest, base.info.region_specs)
         self.name = region_name(self.region_id, self.values)
+        self.order = (self.spec_id, *_sortable(self.values, self.region_id))
         self._context = context
         self._manifests = RegionManifests(context.store, self.region_id)
         self._manifest = manifest
@@ -65,10 +67,16 @@ class RegionReader:
         return self._manifest
 
     def advance(self, manifest: RegionManifest) -> None:
-        """Remember a manifest; an older one than the newest seen changes nothing."""
+        """Remember a manifest; an older one than the newest seen changes nothing.
+
+        Generations that it lists no more are let go of, as their files may be collected.
+        """
         with self._lock:
             if manifest.version > self._manifest.version:
                 self._manifest = manifest
+                listed = {flushed.path for flushed in manifest.flushed_generations}
+                kept = {path: s for path, s in self._generations.items() if path in listed}
+                self._generations = kept
 
     def unflushed(self) -> Unflushed:
         """The latest manifest and every MemTable above it (protocol rule 15).
@@ -146,14 +154,21 @@ def values_in_order(
     stored = manifest.region_values
     if stored is None and all(f.transform == "unsharded" for f in spec.fields):
         # Native code leaves the values out; there is one region, and it is where rows go.
-        return {name: 0 for name in spec.field_ids}
+        return dict.fromkeys(spec.field_ids, 0)
     if stored is None or set(stored) != set(spec.field_ids):
         return None
     return {name: stored[name] for name in spec.field_ids}
 
 
-def gap_error(error: StaleBaseError) -> RepairError:
-    """The error for a gap that a newer base version did not close."""
+def _sortable(values: Mapping[str, RegionValue] | None, region_id: UUID) -> tuple[Any, ...]:
+    """Sorts regions of one spec by their values, NULL last; those without values by their id."""
+    if values is None:
+        return (1, region_id.hex)
+    return (0, *((value is None, 0 if value is None else value) for value in values.values()))
+
+
+def gap_error(error: Exception) -> RepairError:
+    """The error for a gap, or a missing generation, that a newer base version did not close."""
     return RepairError(
         f"{error}; the base table was restored to an older version, or generation folders were "
         "removed by hand: see table.check()"
