@@ -86,7 +86,7 @@ class RegionFlusher:
             flush.written = self._write_generation(flush.memtable)
             with self._commit_lock:
                 while (ready := self._next_written()) is not None:
-                    self._commit(ready)
+                    self._commit(*ready)
         except ReopenError as error:
             self._stop(error)
         except BaseException as error:  # an executor would swallow it
@@ -114,16 +114,15 @@ class RegionFlusher:
             f"region {self._lease.region_id}: flushing stopped after an earlier failure"
         )
 
-    def _next_written(self) -> _Flush | None:
+    def _next_written(self) -> tuple[_Flush, FlushedGeneration] | None:
         with self._lock:
-            if self._stopped or not self._queue or self._queue[0].written is None:
+            if self._stopped or not self._queue or (first := self._queue[0]).written is None:
                 return None
-            return self._queue[0]
+            return first, first.written
 
-    def _commit(self, flush: _Flush) -> None:
-        assert flush.written is not None
+    def _commit(self, flush: _Flush, written: FlushedGeneration) -> None:
         self._manifest = commit_flush(
-            self._manifests, self._manifest, self._lease, flush.written, flush.last_position
+            self._manifests, self._manifest, self._lease, written, flush.last_position
         )
         with self._lock:
             self._queue.popleft()

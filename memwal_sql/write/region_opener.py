@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -57,10 +57,9 @@ class RegionOpener:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
 
-    def open(self, values: RegionValues) -> RegionWriter:
+    def open(self, spec: RegionSpec, values: RegionValues) -> RegionWriter:
         """Claim the region with these values, creating it when there is none."""
-        assert self.spec is not None
-        spec_id = self.spec.spec_id
+        spec_id = spec.spec_id
         found = self.find(spec_id, values)
         if found is not None:
             return self._claim(found, values)

@@ -6,7 +6,7 @@ State, all under one lock:
 
 * `_pending`: writes not yet in the WAL, in order. A durable write gets its MemTable when its entry
   is written, a buffered one when it is made; so the order in MemTables is always that of the WAL.
-* `_open`: the unflushed generations, ascending; the last one is active, the others are sealed.
+* `_generations`: the MemTables, one active and sealed ones that are being flushed.
 * `_committing`: one thread writes an entry for everybody who waits; the others wait for it, and one
   of them goes on with what has gathered meanwhile. No thread is woken on the way of a lone writer.
 * `_failure`: set once; from then on nothing is acknowledged.
@@ -29,24 +29,12 @@ from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.lease import Lease
 from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.open_generations import OpenGeneration, OpenGenerations, pieces
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.wal_writer import WalWriter
 
-
 _NOTHING_WRITTEN = "nothing of this call was written"
-
-
-@dataclass(slots=True, eq=False)
-class _Generation:
-    """An unflushed MemTable. `unlanded` writes of it are pending or being written."""
-
-    memtable: MemTable
-    last_position: int = 0
-    unlanded: int = 0
-    born: float = 0.0
-    sealed: bool = False
-    submitted: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +42,7 @@ class _Write:
     ticket: int
     batch: pa.RecordBatch
     keys: list[Hashable] | None
-    generation: _Generation | None
+    generation: OpenGeneration | None
     since: float
     position: int = 0
     error: MemWalError | None = None
@@ -77,10 +65,8 @@ class RegionWriter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lease = lease
-        self._make_memtable = make_memtable
         self._wal = wal
         self._options = options
-        self._budget = budget
         self._wake = wake
         self._clock = clock
         self._changed = Condition()
@@ -95,19 +81,17 @@ class RegionWriter:
         self._flush_failure: MemWalError | None = None
         self._lost_rows = 0
         self._reported = False
-        self._open: list[_Generation] = [
-            _Generation(one.memtable, one.last_position, born=clock()) for one in replayed
-        ]
-        budget.add(sum(one.memtable.bytes for one in replayed))
-        self._flusher = make_flusher(self)
-        if not self._open:
-            first = make_memtable(lease.manifest.current_generation)
-            self._open.append(_Generation(first, born=clock()))
-        for older in self._open[:-1]:
-            older.sealed = True
+        self._generations = OpenGenerations(
+            replayed=replayed,
+            current_generation=lease.manifest.current_generation,
+            make_memtable=make_memtable,
+            submit=make_flusher(self).submit,
+            options=options,
+            budget=budget,
+            clock=clock,
+        )
         with self._changed:
-            self._seal_if_full()
-            self._submit_sealed()
+            self._generations.start()
 
     @property
     def region_id(self) -> UUID:
@@ -123,13 +107,13 @@ class RegionWriter:
     def sealed_bytes(self) -> int:
         """Memory of MemTables that are being flushed."""
         with self._changed:
-            return sum(one.memtable.bytes for one in self._open[:-1])
+            return self._generations.bytes - self._generations.active.memtable.bytes
 
     @property
     def active_bytes(self) -> int:
         """Memory of the MemTable that takes new rows."""
         with self._changed:
-            return self._open[-1].memtable.bytes
+            return self._generations.active.memtable.bytes
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Write rows that have the MemTable's schema, in order; empty batches do nothing.
@@ -143,15 +127,15 @@ class RegionWriter:
             self.check_usable()
             return 0
         options = self._options
-        pieces = _pieces(batch, options)
-        keys: list[list[Hashable] | None] = [None] * len(pieces)
+        parts = pieces(batch, options)
+        keys: list[list[Hashable] | None] = [None] * len(parts)
         if options.indexed:
             # Outside the lock: other threads may be waiting for a disk meanwhile.
-            memtable = self._open[-1].memtable
-            keys = [memtable.keys_of(piece) for piece in pieces]
+            memtable = self._generations.active.memtable
+            keys = [memtable.keys_of(part) for part in parts]
         with self._changed:
             self._check_usable(_NOTHING_WRITTEN)
-            writes = [self._enqueue(*one) for one in zip(pieces, keys, strict=True)]
+            writes = [self._enqueue(*one) for one in zip(parts, keys, strict=True)]
             full = (
                 self._pending_bytes >= options.wal_flush_bytes
                 or len(self._pending) >= options.wal_flush_writes
@@ -167,7 +151,7 @@ class RegionWriter:
         """Return when every write made so far is in the WAL."""
         with self._changed:
             if self._failure is not None:
-                raise self._error_of([])
+                raise self._error_of(self._failure, [])
             ticket = self._tickets
         self._land(ticket, [])
 
@@ -175,20 +159,20 @@ class RegionWriter:
         """Let the active MemTable be flushed in the background, if it has rows."""
         with self._changed:
             self._check_usable()
-            self._seal()
+            self._generations.seal()
 
     def wait_flushed(self) -> None:
         """Return when every MemTable sealed so far is committed as a generation."""
         with self._changed:
-            newest = self._open[-1].memtable.generation
+            newest = self._generations.active.memtable.generation
             self._changed.wait_for(
                 lambda: (
-                    self._open[0].memtable.generation >= newest
+                    self._generations.oldest >= newest
                     or self._failure is not None
                     or self._flush_failure is not None
                 )
             )
-            if self._open[0].memtable.generation < newest:
+            if self._generations.oldest < newest:
                 self._check_usable()
 
     def memtables(self) -> tuple[MemTableSource, ...]:
@@ -206,7 +190,7 @@ class RegionWriter:
                 raise _again(self._failure)
             if self._closed:
                 raise ReopenError(f"the writer of region {self.region_id} is closed")
-            unflushed = [one.memtable for one in self._open]
+            unflushed = self._generations.memtables
         return tuple(memtable.snapshot() for memtable in unflushed)
 
     def tick(self) -> None:
@@ -225,8 +209,8 @@ class RegionWriter:
             self.flush_wal()
         if options.memtable_age_s is not None:
             with self._changed:
-                if now - self._open[-1].born >= options.memtable_age_s:
-                    self._seal()
+                if now - self._generations.active.born >= options.memtable_age_s:
+                    self._generations.seal()
 
     def check_usable(self) -> None:
         """Raise what stopped the writer, if something did."""
@@ -247,10 +231,10 @@ class RegionWriter:
         finally:
             with self._changed:
                 self._closed = True
-                self._budget.release(sum(one.memtable.bytes for one in self._open))
+                self._generations.release()
         with self._changed:
             if self._failure is not None and (self._lost_rows or not self._reported):
-                raise self._error_of([])
+                raise self._error_of(self._failure, [])
 
     def check_flushes(self) -> None:
         """Raise the failure of a flush that no call has reported yet; for closing."""
@@ -263,9 +247,7 @@ class RegionWriter:
     def flushed(self, memtable: MemTable) -> None:
         """A generation is committed: readers find it in storage from now on."""
         with self._changed:
-            self._open = [one for one in self._open if one.memtable is not memtable]
-            if not self._closed:
-                self._budget.release(memtable.bytes)
+            self._generations.remove(memtable)
             self._changed.notify_all()
 
     def flush_failed(self, error: ReopenError) -> None:
@@ -291,32 +273,18 @@ class RegionWriter:
         self._tickets += 1
         write = _Write(self._tickets, batch, keys, None, self._clock())
         if not self._options.durable:
-            write.generation = generation = self._room_for(batch.num_rows)
-            generation.unlanded += 1
-            self._insert(generation, write)
-            self._seal_if_full()
+            write.generation = self._generations.room_for(batch.num_rows)
+            write.generation.unlanded += 1
+            self._generations.insert(write.generation, batch, keys)
+            self._generations.seal_if_full()
         self._pending.append(write)
         self._pending_bytes += batch.nbytes
         return write
 
-    def _room_for(self, rows: int) -> _Generation:
-        active = self._open[-1]
-        if active.memtable.rows and active.memtable.rows + rows > self._options.memtable_rows:
-            self._seal()
-        return self._open[-1]
-
-    def _insert(self, generation: _Generation, write: _Write) -> None:
-        memtable = generation.memtable
-        before = memtable.bytes
-        if memtable.rows == 0:
-            generation.born = self._clock()
-        memtable.append(write.batch, write.keys, indexed=self._options.indexed)
-        self._budget.add(memtable.bytes - before)
-
-    def _take_group(self) -> list[_Write]:
+    def _take_group(self) -> tuple[OpenGeneration, list[_Write]]:
         """The writes that the next entry holds: all of one generation (protocol rule 6)."""
         options, first = self._options, self._pending[0]
-        generation = first.generation or self._room_for(first.batch.num_rows)
+        generation = first.generation or self._generations.room_for(first.batch.num_rows)
         room = options.memtable_rows - (0 if first.generation else generation.memtable.rows)
         group: list[_Write] = []
         size = 0
@@ -334,47 +302,15 @@ class RegionWriter:
             if write.generation is None:
                 write.generation = generation
                 generation.unlanded += 1
-        return group
+        return generation, group
 
-    def _landed_at(self, position: int, group: list[_Write]) -> None:
-        generation = group[0].generation
-        assert generation is not None
+    def _landed_at(self, position: int, generation: OpenGeneration, group: list[_Write]) -> None:
         for write in group:
             write.position = position
             if self._options.durable:
-                self._insert(generation, write)
-        generation.unlanded -= len(group)
-        generation.last_position = position
+                self._generations.insert(generation, write.batch, write.keys)
+        self._generations.landed(generation, len(group), position)
         self._landed = group[-1].ticket
-        self._seal_if_full()
-        self._submit_sealed()
-
-    def _seal_if_full(self) -> None:
-        memtable = self._open[-1].memtable
-        if (
-            memtable.rows >= self._options.memtable_rows
-            or memtable.bytes >= self._options.memtable_bytes
-        ):
-            self._seal()
-
-    def _seal(self) -> None:
-        active = self._open[-1]
-        if active.memtable.rows == 0 and active.unlanded == 0:
-            return
-        active.sealed = True
-        following = self._make_memtable(active.memtable.generation + 1)
-        self._open = [*self._open, _Generation(following, born=self._clock())]
-        self._submit_sealed()
-
-    def _submit_sealed(self) -> None:
-        # In order, and only when all entries have landed: the commit moves the replay position
-        # behind the last of them (protocol rule 7).
-        for one in self._open:
-            if not one.sealed or one.unlanded:
-                return
-            if not one.submitted:
-                one.submitted = True
-                self._flusher.submit(one.memtable, one.last_position)
 
     def _fail(self, error: MemWalError) -> None:
         if self._failure is None:
@@ -399,14 +335,12 @@ class RegionWriter:
                 if self._landed >= ticket:
                     return
                 if self._failure is not None:
-                    raise self._error_of(writes)
+                    raise self._error_of(self._failure, writes)
                 self._committing = True
-                group = self._take_group()
-            self._commit(group)
+                generation, group = self._take_group()
+            self._commit(generation, group)
 
-    def _commit(self, group: list[_Write]) -> None:
-        generation = group[0].generation
-        assert generation is not None
+    def _commit(self, generation: OpenGeneration, group: list[_Write]) -> None:
         batches = [write.batch for write in group]
         try:
             batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -415,11 +349,11 @@ class RegionWriter:
             with self._changed:
                 self._commit_failed(group, error)
                 self._end_commit()
-            if not isinstance(error, MemWalError):
+            if not isinstance(error, Exception):
                 raise
             return
         with self._changed:
-            self._landed_at(position, group)
+            self._landed_at(position, generation, group)
             self._end_commit()
 
     def _end_commit(self) -> None:
@@ -428,18 +362,20 @@ class RegionWriter:
         self._changed.notify_all()
 
     def _commit_failed(self, group: list[_Write], error: BaseException) -> None:
-        if not isinstance(error, MemWalError):
-            error = WriterFailedError(
+        if isinstance(error, MemWalError):
+            failure = error
+        else:
+            failure = WriterFailedError(
                 f"region {self.region_id}: writing a WAL entry was interrupted, it is unknown "
                 f"whether its rows were written: {error!r}"
             )
+            failure.__cause__ = error
         for write in group:
-            write.error = error
-        self._fail(error)
+            write.error = failure
+        self._fail(failure)
 
-    def _error_of(self, writes: list[_Write]) -> MemWalError:
+    def _error_of(self, failure: MemWalError, writes: list[_Write]) -> MemWalError:
         """What to tell a caller whose `writes` (none: a flush) can't land any more."""
-        assert self._failure is not None
         self._reported = True
         own = next((write.error for write in writes if write.error is not None), None)
         landed = [write.position for write in writes if write.position]
@@ -450,7 +386,7 @@ class RegionWriter:
             note = _NOTHING_WRITTEN
         elif not writes and self._lost_rows:
             note = f"{self._lost_rows} buffered rows were not written"
-        return _again(own or self._failure, note)
+        return _again(own or failure, note)
 
 
 def _again(error: MemWalError, note: str = "") -> MemWalError:
@@ -458,14 +394,3 @@ def _again(error: MemWalError, note: str = "") -> MemWalError:
     same = type(error)(f"{error}; {note}" if note else str(error))
     same.__cause__ = error
     return same
-
-
-def _pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[pa.RecordBatch]:
-    """The batch in slices that fit into a MemTable each."""
-    parts = max(
-        -(-batch.num_rows // options.memtable_rows), -(-batch.nbytes // options.memtable_bytes)
-    )
-    if parts <= 1:
-        return [batch]
-    rows = -(-batch.num_rows // min(parts, batch.num_rows))
-    return [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]

@@ -104,7 +104,6 @@ def read_ahead(
     wal: Wal, first: int, end: int
 ) -> Iterator[tuple[int, WalEntry | TornEntryError | None]]:
     """Each position from `first` up to `end`, exclusive, with its entry; None: nothing is there."""
-
     """What is at each position from `first` up to `end`, exclusive; several are read at once."""
 
     def read(position: int) -> WalEntry | TornEntryError | None:

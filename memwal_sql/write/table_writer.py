@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, Self
 from uuid import UUID
@@ -26,7 +27,7 @@ from memwal_sql.write.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.router import RegionValues, route
+from memwal_sql.write.router import route
 from planner.model import TableInfo
 from planner.region_spec import RegionSpec
 from planner.region_values import RegionValue
@@ -110,7 +111,7 @@ class TableWriter:
             clock=clock,
             sleep=sleep,
         )
-        self._manual = region
+        self._manual = region or ""
         self._writers: dict[tuple[RegionValue, ...], RegionWriter] = {}
         self._open_lock = Lock()
         self._close_lock = Lock()
@@ -123,7 +124,7 @@ class TableWriter:
     @property
     def routes(self) -> bool:
         """Whether rows of every region can be written."""
-        return self._manual is None
+        return self._spec is not None
 
     @property
     def usable(self) -> bool:
@@ -212,13 +213,7 @@ class TableWriter:
         if batch.num_rows == 0:
             return WriteResult(0, self._reached)
         self._budget.wait_for_room(batch.nbytes, self._relieve)
-        if self._spec is None:
-            work = [(self._writer(()), batch)]
-        else:
-            routed = list(route(batch, self._spec))
-            self._open_missing([values for values, _ in routed])
-            work = [(self._writer(tuple(values.values())), rows) for values, rows in routed]
-        positions = self._append(work)
+        positions = self._append(self._by_region(batch))
         durable = self._options.durable
         return WriteResult(batch.num_rows, self._reached, positions if durable else {})
 
@@ -250,37 +245,36 @@ class TableWriter:
             raise errors[0]
         return positions
 
-    def _writer(self, values: tuple[RegionValue, ...]) -> RegionWriter:
-        writer = self._writers.get(values)
-        if writer is None:
-            assert self._manual is not None
-            with self._open_lock:
-                self._check_open()
-                writer = self._writers.get(values)
-                if writer is None:
-                    writer = self._opener.open_manual(self._manual)
-                    self._adopt(values, writer)
-        return writer
+    def _by_region(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
+        if self._spec is None:
+            self._open_missing({(): partial(self._opener.open_manual, self._manual)})
+            return [(self._writers[()], batch)]
+        routed = [
+            (tuple(values.values()), values, rows) for values, rows in route(batch, self._spec)
+        ]
+        self._open_missing(
+            {key: partial(self._opener.open, self._spec, values) for key, values, _ in routed}
+        )
+        return [(self._writers[key], rows) for key, _, rows in routed]
 
-    def _open_missing(self, wanted: list[RegionValues]) -> None:
-        if all(tuple(values.values()) in self._writers for values in wanted):
+    def _open_missing(
+        self, wanted: Mapping[tuple[RegionValue, ...], Callable[[], RegionWriter]]
+    ) -> None:
+        if all(key in self._writers for key in wanted):
             return
         with self._open_lock:
             self._check_open()
-            missing = [v for v in wanted if tuple(v.values()) not in self._writers]
-            opening = [(v, self._regions_pool.submit(self._opener.open, v)) for v in missing]
+            missing = {key: claim for key, claim in wanted.items() if key not in self._writers}
+            opening = {key: self._regions_pool.submit(claim) for key, claim in missing.items()}
             errors = []
-            for values, future in opening:
+            for key, future in opening.items():
                 if (error := future.exception()) is not None:
                     errors.append(error)
                 else:
-                    self._adopt(tuple(values.values()), future.result())
+                    self._writers[key] = future.result()
+                    live.register(self._context.uri, self._writers[key])
             if errors:
                 raise errors[0]
-
-    def _adopt(self, values: tuple[RegionValue, ...], writer: RegionWriter) -> None:
-        self._writers[values] = writer
-        live.register(self._context.uri, writer)
 
     def _relieve(self) -> None:
         """Get something flushed: the largest active MemTable, unless a flush is under way."""
@@ -309,7 +303,7 @@ class TableWriter:
     def _tick(self) -> None:
         for writer in list(self._writers.values()):
             # What goes wrong has stopped the region's writer, and its next call says so.
-            with suppress(MemWalError):
+            with suppress(Exception):
                 writer.tick()
 
     def _wake(self) -> None:

@@ -10,6 +10,7 @@ from memwal_sql.errors import (
     CorruptFileError,
     OutcomeUnknownError,
     StoreUnavailableError,
+    TornEntryError,
     WriterFailedError,
 )
 from memwal_sql.storage.wal import Wal, encode_entry
@@ -54,7 +55,7 @@ class WalWriter:
                     f"written at WAL position {position}; open a new writer, which settles it, "
                     f"and read the rows back or write them again: {error}"
                 ) from error
-            except StoreUnavailableError as error:
+            except (StoreUnavailableError, TornEntryError) as error:
                 raise WriterFailedError(
                     f"region {self._region_id}: {batch.num_rows} rows were not written at WAL "
                     f"position {position}; open a new writer once the store works: {error}"

@@ -1,0 +1,169 @@
+"""The generations of a region that are not flushed: the active MemTable and sealed ones.
+
+Nothing here locks: the region writer holds its lock around every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
+
+
+@dataclass(slots=True, eq=False)
+class OpenGeneration:
+    """An unflushed MemTable.
+
+    Attributes:
+        last_position: of its last entry in the WAL.
+        unlanded: writes of it that are pending or on their way to the WAL.
+        born: the time of its first row.
+        sealed: it takes no new writes.
+        submitted: the flusher has it.
+    """
+
+    memtable: MemTable
+    last_position: int = 0
+    unlanded: int = 0
+    born: float = 0.0
+    sealed: bool = False
+    submitted: bool = False
+
+
+class OpenGenerations:
+    """Ascending by generation; the last one is active, the others are sealed.
+
+    `submit` gets every sealed MemTable once, in order, with the position of its last entry.
+    """
+
+    def __init__(
+        self,
+        *,
+        replayed: Sequence[ReplayedMemTable],
+        current_generation: int,
+        make_memtable: MakeMemTable,
+        submit: Callable[[MemTable, int], None],
+        options: WriterOptions,
+        budget: MemoryBudget,
+        clock: Callable[[], float],
+    ) -> None:
+        self._make_memtable = make_memtable
+        self._submit = submit
+        self._options = options
+        self._budget = budget
+        self._clock = clock
+        now = clock()
+        found = [OpenGeneration(one.memtable, one.last_position, born=now) for one in replayed]
+        self._open = found or [OpenGeneration(make_memtable(current_generation), born=now)]
+        for older in self._open[:-1]:
+            older.sealed = True
+        budget.add(self.bytes)
+        self._released = False
+
+    def start(self) -> None:
+        """Flush what a replay has found sealed or full."""
+        self.seal_if_full()
+        self._submit_sealed()
+
+    @property
+    def active(self) -> OpenGeneration:
+        """The one that takes new rows."""
+        return self._open[-1]
+
+    @property
+    def oldest(self) -> int:
+        """The lowest generation that is not flushed."""
+        return self._open[0].memtable.generation
+
+    @property
+    def memtables(self) -> list[MemTable]:
+        """All MemTables, ascending by generation."""
+        return [one.memtable for one in self._open]
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all MemTables."""
+        return sum(one.memtable.bytes for one in self._open)
+
+    def room_for(self, rows: int) -> OpenGeneration:
+        """The active generation, after sealing the one before if `rows` more are too many."""
+        memtable = self.active.memtable
+        if memtable.rows and memtable.rows + rows > self._options.memtable_rows:
+            self.seal()
+        return self.active
+
+    def insert(
+        self, into: OpenGeneration, batch: pa.RecordBatch, keys: Sequence[Hashable] | None
+    ) -> None:
+        """Add rows to a generation, a sealed one too as long as entries of it are on their way."""
+        memtable = into.memtable
+        before = memtable.bytes
+        if memtable.rows == 0:
+            into.born = self._clock()
+        memtable.append(batch, keys, indexed=self._options.indexed)
+        self._budget.add(memtable.bytes - before)
+
+    def landed(self, generation: OpenGeneration, writes: int, position: int) -> None:
+        """An entry with so many writes of `generation` is in the WAL at `position`."""
+        generation.unlanded -= writes
+        generation.last_position = position
+        self.seal_if_full()
+        self._submit_sealed()
+
+    def seal(self) -> None:
+        """Begin a new generation, unless the active one has no rows."""
+        active = self.active
+        if active.memtable.rows == 0 and active.unlanded == 0:
+            return
+        active.sealed = True
+        following = self._make_memtable(active.memtable.generation + 1)
+        # A new list: somebody may be walking through the old one.
+        self._open = [*self._open, OpenGeneration(following, born=self._clock())]
+        self._submit_sealed()
+
+    def seal_if_full(self) -> None:
+        """Seal the active generation when it has reached a limit."""
+        memtable = self.active.memtable
+        if (
+            memtable.rows >= self._options.memtable_rows
+            or memtable.bytes >= self._options.memtable_bytes
+        ):
+            self.seal()
+
+    def remove(self, memtable: MemTable) -> None:
+        """Forget a generation that is committed."""
+        self._open = [one for one in self._open if one.memtable is not memtable]
+        if not self._released:
+            self._budget.release(memtable.bytes)
+
+    def release(self) -> None:
+        """Count none of this any more: the writer is closed."""
+        self._released = True
+        self._budget.release(self.bytes)
+
+    def _submit_sealed(self) -> None:
+        # In order, and only when all entries have landed: the commit moves the replay position
+        # behind the last of them (protocol rule 7).
+        for one in self._open:
+            if not one.sealed or one.unlanded:
+                return
+            if not one.submitted:
+                one.submitted = True
+                self._submit(one.memtable, one.last_position)
+
+
+def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[pa.RecordBatch]:
+    """The batch in slices that fit into a MemTable each."""
+    parts = max(
+        -(-batch.num_rows // options.memtable_rows), -(-batch.nbytes // options.memtable_bytes)
+    )
+    if parts <= 1:
+        return [batch]
+    rows = -(-batch.num_rows // min(parts, batch.num_rows))
+    return [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
