@@ -129,6 +129,11 @@ class KeyBatch:
         """The key columns' names in key order."""
         return list(self.table.column_names)
 
+    @property
+    def types(self) -> list[pa.DataType]:
+        """The key columns' types in key order."""
+        return [column.type for column in self.table.columns]
+
     @cached_property
     def values(self) -> list[Hashable]:
         """The key value of every key."""
@@ -152,7 +157,7 @@ class KeyBatch:
     @cached_property
     def few_hashes(self) -> list[tuple[int, int]]:
         """`hashes` and `native_writer_hashes` side by side, computed without numpy's overhead."""
-        kinds = [column.type for column in self.table.columns]
+        kinds = self.types
         rows = [(v,) for v in self.values] if len(kinds) == 1 else cast(Any, self.values)
         kept = written_by_native(kinds)
         blank = [k if keep else pa.null() for k, keep in zip(kinds, kept, strict=True)]

@@ -35,6 +35,11 @@ class OneKey(KeyBatch):
         """The key columns' names in key order."""
         return list(self._primary_key)
 
+    @property
+    def types(self) -> list[pa.DataType]:
+        """The key columns' types in key order."""
+        return [self._schema.field(name).type for name in self._primary_key]
+
     @cached_property
     def table(self) -> pa.Table:
         """The key columns in their exact types."""

@@ -80,7 +80,9 @@ def find_one(key: KeyBatch, sources: Iterable[Source], schema: pa.Schema) -> pa.
         found = source.last(key, schema.names)
         if found is not None:
             row, deleted = found
-            return schema.empty_table() if deleted else row.cast(schema)
+            if deleted:
+                break
+            return row if row.schema.equals(schema) else row.cast(schema)
     return schema.empty_table()
 
 

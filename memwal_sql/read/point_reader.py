@@ -104,6 +104,8 @@ def _collect(
 
 
 def _output(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    if list(columns) == schema.names:
+        return schema
     return pa.schema([schema.field(name) for name in columns])
 
 
