@@ -27,6 +27,7 @@ from memwal_sql.errors import (
     StoreUnavailableError,
 )
 from memwal_sql.storage import paths
+from memwal_sql.storage.manifest_seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region_values import Types, decode_values, encode_value
@@ -112,12 +113,12 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
             encode_value(field_id, value, value_types.get(field_id))
             for field_id, value in (manifest.region_values or {}).items()
         )
-    encoded: bytes = message.SerializeToString(deterministic=True)
-    return encoded
+    return seal_manifest(message.SerializeToString(deterministic=True))
 
 
 def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifest:
     """The manifest of a file. Raises `CorruptFileError` naming it."""
+    sealed, data = unseal_manifest(path, data)
     try:
         message = pb.RegionManifest.FromString(data)
         region_id = UUID(bytes=message.region_id.uuid)
@@ -128,6 +129,8 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
         raise CorruptFileError(f"{path} is not a region manifest: {error}") from error
     if message.version != paths.numbered(path, _SUFFIX):
         raise CorruptFileError(f"{path} says that it is version {message.version}")
+    if message.nonce and not sealed:
+        raise CorruptFileError(f"{path} lost its checksum")
     return RegionManifest(
         region_id=region_id,
         version=message.version,

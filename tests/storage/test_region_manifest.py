@@ -17,6 +17,7 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
 )
 from memwal_sql.storage import paths
+from memwal_sql.storage.manifest_seal import unseal_manifest
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region_manifest import (
     FlushedGeneration,
@@ -62,7 +63,7 @@ def test_what_is_committed_is_read_back(store: ObjectStore) -> None:
 
 
 def test_the_message_has_the_fields_that_native_code_reads(store: ObjectStore) -> None:
-    """Protocol rule 2; the bytes are those of a native manifest and our nonce after them."""
+    """Protocol rule 2; the bytes are those of a native manifest after our checksum, before our nonce."""
     native = (
         b"\x08\x02\x10\x01\x18\x03\x20\x030\x02B\x19\x08\x01\x12\x0e1fa3787e_gen_1\x18\xfa\x01"
         b"\x20\x06(0P\x01Z\x12\n\x10" + REGION.bytes
@@ -73,7 +74,8 @@ def test_the_message_has_the_fields_that_native_code_reads(store: ObjectStore) -
     assert first.flushed_generations == (FlushedGeneration(1, "1fa3787e_gen_1", 250, 6),)
     manifests.commit(first)
     written = store.get(paths.manifest_path(REGION, 2))
-    assert written.startswith(native)
+    sealed, message = unseal_manifest("", written)
+    assert sealed and message.startswith(native)
 
 
 def test_unknown_fields_of_others_survive_a_commit(store: ObjectStore) -> None:
