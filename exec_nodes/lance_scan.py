@@ -134,6 +134,6 @@ def gone_is_typed(name: str) -> Iterator[None]:
         if "not found" not in str(error).lower():
             raise
         raise SourceGoneError(
-            f"the files of {name} are gone, as it was merged and collected meanwhile: "
-            "run the query again"
+            f"files of {name} are gone; if it was merged and collected meanwhile, the same query "
+            f"works when it is run again: {error}"
         ) from error

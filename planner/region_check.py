@@ -5,7 +5,8 @@ Protocol rules 10 and 12; specification 1, "Region Expression".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -85,9 +86,11 @@ def _result_type(field: RegionField, kinds: Sequence[pa.DataType]) -> pa.DataTyp
             num_buckets_of(field)
             return pa.int32()
         case "year" | "month" | "day" | "hour":
-            return date_part(field.transform, pa.array([], kinds[0])).type
+            with _named(field):
+                return date_part(field.transform, pa.array([], kinds[0])).type
         case "truncate":
-            truncate(pa.array([], kinds[0]), width_of(field))
+            with _named(field):
+                truncate(pa.array([], kinds[0]), width_of(field))
             return kinds[0]
         case "unsharded":
             return pa.int32()
@@ -95,6 +98,14 @@ def _result_type(field: RegionField, kinds: Sequence[pa.DataType]) -> pa.DataTyp
         f"region field {field.field_id!r}: unknown transform {field.transform!r}; "
         f"known are {', '.join(TRANSFORMS)}"
     )
+
+
+@contextmanager
+def _named(field: RegionField) -> Iterator[None]:
+    try:
+        yield
+    except InvalidCallError as error:
+        raise _wrong(field, str(error)) from error
 
 
 def _bound_expression(field: RegionField, sql: str, kinds: Sequence[pa.DataType]) -> RegionField:

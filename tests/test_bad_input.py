@@ -30,6 +30,7 @@ from memwal_sql.errors import (
     FencedError,
     InvalidCallError,
     MemWalError,
+    NotFoundError,
     ReopenError,
     RepairError,
     StoreUnavailableError,
@@ -154,7 +155,7 @@ def test_bad_rows_are_refused_whole(table: Any, uri: str, case: str, durable: bo
         (pa.table({"id": ["one"]}), ("id", "string")),
         (["one"], ("'one'", "id", "int64")),
         ([(1, 2)], ("(1, 2)",)),
-        ([None], ("None", "id")),
+        ([None], ("null", "id")),
         ([1.5], ("1.5", "id")),
         ([2**70], (str(2**70), "id")),
     ],
@@ -307,7 +308,7 @@ BAD_REGIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "no SQL": (lambda: [mw.expression("col0 +* 1", "id")], ("col0 +* 1",)),
     "another result type": (
         lambda: [mw.expression("col0 % 3", "id", result_type="utf8")],
-        ("utf8",),
+        ("string", "cast"),
     ),
     "year of a number": (lambda: [mw.year("id")], ("year", "id")),
     "the same field twice": (lambda: [mw.identity("id"), mw.identity("id")], ("id",)),
@@ -407,14 +408,14 @@ def _reads_or_names(uri: Path, file: Path) -> None:
         ):
             try:
                 found = read(mw.open_table(uri))
-            except RepairError as error:
+            except (RepairError, NotFoundError) as error:
                 assert file.name in str(error), f"{file.name} is not named in: {error}"
             else:
                 assert found == WHOLE, f"{file} is damaged, and wrong rows were read: {found}"
 
 
 def _one(table: Any, key: int) -> Any:
-    return table.get([key])["text"].to_pylist()[0]
+    return next(iter(table.get([key])["text"].to_pylist()), None)
 
 
 def _damages(data: bytes) -> Iterator[bytes]:
@@ -500,7 +501,7 @@ def test_a_generation_path_that_leaves_its_folder_is_refused(damaged: Path, path
             "flushed_generations": (evil,),
         }
     )
-    file.write_bytes(encode_manifest(from_file))
+    file.write_bytes(encode_manifest(from_file, {}))
     with as_another_process():
         for use in (_texts, lambda t: t.writer().upsert(_rows(1))):
             with pytest.raises(CorruptFileError, match=re.escape(file.name)):
@@ -552,7 +553,7 @@ def test_a_base_restored_below_what_was_merged_is_refused(damaged: Path) -> None
     file = damaged / manifest_path(region_id, latest.version + 1)
     collected = {name: getattr(latest, name) for name in latest.__dataclass_fields__}
     collected |= {"version": latest.version + 1, "flushed_generations": ()}
-    file.write_bytes(encode_manifest(latest.__class__(**collected)))
+    file.write_bytes(encode_manifest(latest.__class__(**collected), {}))
     with as_another_process():
         assert _texts(mw.open_table(damaged)) == WHOLE
         lance.dataset(str(damaged), version=old).restore()
