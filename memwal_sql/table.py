@@ -17,13 +17,13 @@ from memwal_sql.read.base import BaseTracker
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.lookup import distinct
+from memwal_sql.read.planning import plan_over
 from memwal_sql.read.point_reader import PointReader
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Query, Snapshot
-from planner.plan import plan
 
 
 class Table:
@@ -123,8 +123,7 @@ class Table:
             raise InvalidCallError(f"limit={limit} must not be negative")
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
-        snapshot = self._collector.collect(consistency)
-        return _stream(plan(Query(names, (), limit), snapshot))
+        return _stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)))
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""

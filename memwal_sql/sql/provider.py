@@ -9,16 +9,14 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from exec_nodes.source import Filter
-from memwal_sql.errors import ReopenError, SourceGoneError
+from memwal_sql.errors import ReopenError
 from memwal_sql.read.collector import check_consistency
+from memwal_sql.read.planning import plan_over
 from planner.lance_filter import lance_filter
 from planner.model import Query, Snapshot
-from planner.plan import plan
 
 if TYPE_CHECKING:
     from memwal_native import ArrowStream, Predicate
-
-_ATTEMPTS = 4
 
 
 class InsertResult(Protocol):
@@ -75,36 +73,27 @@ class TableProvider:
     ) -> Node:
         """The plan of one query; `predicates` are the filters that were called (in)exact.
 
-        `limit` is given only where every filter is exact. A generation that was merged and
-        collected since the snapshot was taken means again (protocol rule 14).
+        `limit` is given only where every filter is exact.
         """
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return self._plan(projection, predicates, limit)
-            except SourceGoneError:
-                continue
-        return self._plan(projection, predicates, limit)
-
-    def _plan(
-        self, projection: Sequence[int] | None, predicates: Sequence[Predicate], limit: int | None
-    ) -> Node:
         texts = [predicate.sql for predicate in predicates if predicate.sql is not None]
-        snapshot = self._table.snapshot(self._consistency, texts)
-        if not snapshot.info.schema.equals(self.schema):
-            raise ReopenError(
-                f"the columns of {self._name!r} have changed since it was registered: "
-                f"register it again to see {snapshot.info.schema.names}"
-            )
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        node = plan(Query(tuple(columns), tuple(self._exact(predicates)), limit), snapshot)
-        _ = node.statistics  # opens every source, which DataFusion would do a moment later
-        return node
+        query = Query(tuple(columns), tuple(self._exact(predicates)), limit)
+        return plan_over(lambda: self._snapshot(texts), query)
 
     def insert(self, rows: ArrowStream) -> int:
         """Upsert the rows of one INSERT statement, all of which are there."""
         reader = pa.RecordBatchReader.from_stream(rows)
         return self._table.writer_for_insert().upsert(reader).rows
+
+    def _snapshot(self, filters: Sequence[str]) -> Snapshot:
+        snapshot = self._table.snapshot(self._consistency, filters)
+        if not snapshot.info.schema.equals(self.schema):
+            raise ReopenError(
+                f"the columns of {self._name!r} have changed since it was registered: "
+                f"register it again to see {snapshot.info.schema.names}"
+            )
+        return snapshot
 
     def _exact(self, predicates: Sequence[Predicate]) -> Iterator[Filter]:
         for predicate in predicates:
