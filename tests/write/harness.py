@@ -178,5 +178,3 @@ def _apply(held: Rows, rows: pa.Table | pa.RecordBatch) -> None:
             held.pop(row["id"], None)
         else:
             held[row["id"]] = row["val"]
-
-

@@ -14,7 +14,7 @@ from memwal_sql.errors import FencedError, StoreUnavailableError, WriterFailedEr
 from memwal_sql.storage.region_manifest import FlushedGeneration
 from tests.faults import Kind
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert
-from tests.write.hooked_store import DOUBTFUL, Crash, HookedStore, crash_at
+from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
 
 
 def test_generations_written_in_any_order_are_committed_in_order() -> None:
@@ -31,7 +31,7 @@ def test_generations_written_in_any_order_are_committed_in_order() -> None:
             listed = [g.generation for g in manifest.flushed_generations]
             assert listed == list(range(1, len(listed) + 1))
             assert manifest.current_generation == len(listed) + 1
-            assert region.rows() == {key: "x" for key in range(3)}
+            assert region.rows() == dict.fromkeys(range(3), "x")
         assert len(region.manifest.flushed_generations) == 3
         assert seen(writer) == {}
 
@@ -76,7 +76,7 @@ def test_a_memtable_sealed_while_its_entry_is_on_its_way_waits_for_it() -> None:
     writer = region.open(store, executor=executor)
     writer.append(upsert({1: "a"}))
 
-    def hook(operation: str, path: str, call: Any) -> Any:
+    def hook(operation: str, path: str, call: Call) -> Any:
         on_its_way.set()
         go_on.wait(5)
         return call()
@@ -120,7 +120,7 @@ def test_a_flush_commit_that_races_a_claim_loses_or_wins_whole() -> None:
     writer.seal()
     successors: list[Any] = []
 
-    def hook(operation: str, path: str, call: Any) -> Any:
+    def hook(operation: str, path: str, call: Call) -> Any:
         if operation == "put_if_absent" and "/manifest/" in path and not successors:
             successors.append(region.open())
         return call()
@@ -174,7 +174,7 @@ def test_a_flush_that_fails_for_good_stops_the_writer_and_loses_nothing() -> Non
     writer = region.open(write=write)
     writer.append(upsert({1: "a"}))
     writer.seal()
-    with pytest.raises(WriterFailedError, match="generation 1 could not be flushed.*disk is full"):
+    with pytest.raises(WriterFailedError, match=r"generation 1 could not be flushed.*disk is full"):
         writer.append(upsert({2: "b"}))
     with pytest.raises(WriterFailedError, match="safe in the WAL"):
         writer.wait_flushed()
@@ -255,5 +255,3 @@ def test_random_histories_of_writes_flushes_and_reopenings_match_a_dict() -> Non
         writer.flush_wal()
         executor.run_all()
         assert region.rows() == held
-
-

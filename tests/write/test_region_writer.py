@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,8 +17,8 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.wal import encode_entry, encode_fence
 from tests.faults import Kind
-from tests.write.harness import ENTRY_SCHEMA, ManualExecutor, Region, delete, seen, upsert
-from tests.write.hooked_store import DOUBTFUL, HookedStore, passing
+from tests.write.harness import ENTRY_SCHEMA, ManualExecutor, Region, Rows, delete, seen, upsert
+from tests.write.hooked_store import DOUBTFUL, Call, HookedStore, passing
 
 
 def test_a_durable_write_is_in_the_wal_when_it_returns() -> None:
@@ -36,28 +37,27 @@ def test_a_row_is_not_seen_before_it_is_durable() -> None:
     """#7760: readers of this process and of others agree on what was written."""
     region = Region()
     reached, go_on = threading.Event(), threading.Event()
+    store = HookedStore(region.store)
+    writer = region.open(store)
 
-    def hook(operation: str, path: str, call):  # type: ignore[no-untyped-def]
-        if operation == "put_if_absent" and reached is not None and waiting:
-            reached.set()
-            go_on.wait(5)
+    def hook(operation: str, path: str, call: Call) -> Any:
+        reached.set()
+        go_on.wait(5)
         return call()
 
-    waiting = False
-    writer = region.open(HookedStore(region.store, hook))
-    waiting = True
+    store.hook = hook
     thread = threading.Thread(target=writer.append, args=(upsert({1: "a"}),))
     thread.start()
     reached.wait(5)
-    result: list[dict[int, str | None]] = []
-    reader = threading.Thread(target=lambda: result.append(seen(writer)))
+    found: list[Rows] = []
+    reader = threading.Thread(target=lambda: found.append(seen(writer)))
     reader.start()
     time.sleep(0.02)
-    assert not result  # the entry on its way decides what the reader sees
+    assert not found  # the entry on its way decides what the reader sees
     go_on.set()
     thread.join()
     reader.join()
-    assert result == [{1: "a"}]
+    assert found == [{1: "a"}]
 
 
 def test_last_write_wins_within_and_across_batches_and_deletes_hide() -> None:
@@ -126,7 +126,7 @@ def test_an_entry_belongs_to_one_generation_and_replay_rebuilds_the_same_memtabl
 def test_a_call_larger_than_a_memtable_is_split_into_generations() -> None:
     region = Region()
     writer = region.open(executor=ManualExecutor(), memtable_rows=10)
-    writer.append(upsert({i: "x" for i in range(25)}))
+    writer.append(upsert(dict.fromkeys(range(25), "x")))
     rows = [m.rows for m in writer.memtables()]
     assert sum(rows) == 25 and max(rows) <= 10
     assert len(region.rows()) == 25
@@ -137,7 +137,7 @@ def test_writers_waiting_for_the_wal_share_one_entry() -> None:
     started, go_on = threading.Event(), threading.Event()
     armed = False
 
-    def hook(operation: str, path: str, call):  # type: ignore[no-untyped-def]
+    def hook(operation: str, path: str, call: Call) -> Any:
         if armed and operation == "put_if_absent" and not started.is_set():
             started.set()
             go_on.wait(5)
@@ -188,7 +188,7 @@ def test_an_append_that_can_not_be_settled_poisons_the_writer(
     writer.append(upsert({1: "a"}))
     first = True
 
-    def dead(operation: str, path: str, call):  # type: ignore[no-untyped-def]
+    def dead(operation: str, path: str, call: Call) -> Any:
         nonlocal first
         if first and landed:
             call()
@@ -213,7 +213,7 @@ def test_a_full_disk_stops_the_writer_and_says_that_nothing_was_written(no_pause
     store = HookedStore(region.store)
     writer = region.open(store)
     store.fault_next_put(Kind.REFUSED)
-    with pytest.raises(WriterFailedError, match="were not written.*REFUSED"):
+    with pytest.raises(WriterFailedError, match=r"were not written.*REFUSED"):
         writer.append(upsert({1: "a"}))
     with pytest.raises(WriterFailedError):
         writer.append(upsert({2: "b"}))
@@ -227,7 +227,7 @@ def test_everybody_waiting_fails_with_the_writer(no_pauses: None) -> None:
     store = HookedStore(region.store)
     writer = region.open(store)
 
-    def hook(operation: str, path: str, call):  # type: ignore[no-untyped-def]
+    def hook(operation: str, path: str, call: Call) -> Any:
         started.set()
         go_on.wait(5)
         raise_unknown(path)
@@ -262,7 +262,7 @@ def test_a_fenced_writer_stops_and_says_who_took_over() -> None:
     first.append(upsert({1: "a"}))
     second = region.open()
     for _ in range(2):
-        with pytest.raises(FencedError, match="writer of epoch 2 took over from .* epoch 1"):
+        with pytest.raises(FencedError, match=r"writer of epoch 2 took over from .* epoch 1"):
             first.append(upsert({1: "zombie"}))
     with pytest.raises(FencedError):
         first.memtables()
@@ -325,28 +325,34 @@ def test_buffered_writes_are_seen_at_once_and_durable_after_flush_wal() -> None:
     assert len([e for e in region.entries() if not e.is_fence]) == 1
 
 
-def test_buffered_writes_reach_the_wal_by_size_count_and_time() -> None:
-    now = 0.0
+@pytest.mark.parametrize(
+    ("options", "writes"), [({"wal_flush_writes": 2}, 2), ({"wal_flush_bytes": 40}, 3)]
+)
+def test_buffered_writes_reach_the_wal_by_size_and_count(
+    options: dict[str, int], writes: int
+) -> None:
     woken: list[int] = []
-    for options, writes in (
-        ({"wal_flush_writes": 2}, 2),
-        ({"wal_flush_bytes": 40}, 3),
-        ({"wal_flush_interval_s": 5.0}, 1),
-    ):
-        region, now = Region(), 0.0
-        writer = region.open(
-            durable=False, clock=lambda: now, wake=lambda: woken.append(1), **options
-        )
-        for key in range(writes):
-            writer.append(upsert({key: "x"}))
-        if "wal_flush_interval_s" in options:
-            writer.tick()
-            assert region.rows() == {}
-            now = 6.0
-        else:
-            assert woken.pop()
-        writer.tick()
-        assert len(region.rows()) == writes, options
+    region = Region()
+    writer = region.open(durable=False, wake=lambda: woken.append(1), **options)
+    for key in range(writes):
+        assert not woken
+        writer.append(upsert({key: "x"}))
+    assert woken
+    writer.tick()
+    assert len(region.rows()) == writes
+
+
+def test_buffered_writes_reach_the_wal_by_time() -> None:
+    now = 0.0
+    region = Region()
+    writer = region.open(durable=False, wal_flush_interval_s=5.0, clock=lambda: now)
+    writer.append(upsert({1: "x"}))
+    now = 4.0
+    writer.tick()
+    assert region.rows() == {}
+    now = 6.0
+    writer.tick()
+    assert region.rows() == {1: "x"}
 
 
 def test_deferred_indexing_catches_up_when_somebody_reads_or_flushes() -> None:
@@ -395,5 +401,5 @@ def test_a_closed_writer_refuses_writes_and_reads() -> None:
         writer.memtables()
 
 
-def raise_unknown(path: str) -> None:
+def raise_unknown(path: str) -> NoReturn:
     raise OutcomeUnknownError(f"{path}: timed out")

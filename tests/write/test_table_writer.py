@@ -28,7 +28,7 @@ from memwal_sql.write import live
 from memwal_sql.write.options import WriterOptions
 from planner.region_factories import bucket, identity
 from planner.region_id import region_id
-from tests.write.hooked_store import HookedStore
+from tests.write.hooked_store import Call, HookedStore
 from tests.write.tables import Table
 
 
@@ -257,7 +257,7 @@ def test_back_pressure_ends_in_an_error_with_nothing_written(tmp_path: Path) -> 
     writer.upsert({"id": list(range(200)), "val": ["x"] * 200})
     released = threading.Event()
 
-    def stuck(operation: str, path: str, call: Any) -> Any:
+    def stuck(operation: str, path: str, call: Call) -> Any:
         if "bloom_filter" in path:
             released.wait(10)
         return call()
@@ -279,7 +279,7 @@ def test_a_flush_that_can_not_be_written_surfaces_and_loses_nothing(tmp_path: Pa
     writer = table.writer(store, flush_attempts=2)
     writer.upsert({"id": [1], "val": ["a"]})
 
-    def full(operation: str, path: str, call: Any) -> Any:
+    def full(operation: str, path: str, call: Call) -> Any:
         if "bloom_filter" in path:
             raise StoreUnavailableError(f"{path}: the disk is full")
         return call()
@@ -300,7 +300,7 @@ def test_a_flush_that_can_not_be_written_surfaces_and_loses_nothing(tmp_path: Pa
 def test_a_flush_that_failed_unseen_surfaces_at_close(tmp_path: Path) -> None:
     table = Table(tmp_path)
 
-    def full(operation: str, path: str, call: Any) -> Any:
+    def full(operation: str, path: str, call: Call) -> Any:
         if "bloom_filter" in path:
             raise StoreUnavailableError(f"{path}: the disk is full")
         return call()
@@ -316,7 +316,7 @@ def test_an_error_in_the_body_is_not_masked_by_closing(tmp_path: Path) -> None:
     table = Table(tmp_path)
     store = HookedStore(table.store)
 
-    def dead(operation: str, path: str, call: Any) -> Any:
+    def dead(operation: str, path: str, call: Call) -> Any:
         raise StoreUnavailableError(f"{path}: gone")
 
     with pytest.raises(KeyError, match="mine") as caught, table.writer(store, durable=False) as w:
