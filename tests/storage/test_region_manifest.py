@@ -63,7 +63,7 @@ def test_what_is_committed_is_read_back(store: ObjectStore) -> None:
 
 
 def test_the_message_has_the_fields_that_native_code_reads(store: ObjectStore) -> None:
-    """Protocol rule 2; the bytes are those of a native manifest after our checksum, before our nonce."""
+    """Protocol rule 2; native's bytes, between our checksum and our nonce."""
     native = (
         b"\x08\x02\x10\x01\x18\x03\x20\x030\x02B\x19\x08\x01\x12\x0e1fa3787e_gen_1\x18\xfa\x01"
         b"\x20\x06(0P\x01Z\x12\n\x10" + REGION.bytes
