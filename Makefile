@@ -15,6 +15,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 WORKERS ?= 2
 RUST_SOURCES := $(wildcard native/src/*.rs) native/Cargo.toml native/Cargo.lock
 
+REQUIREMENTS := import tomllib; \
+  file = tomllib.load(open("pyproject.toml", "rb")); project = file["project"]; \
+  wanted = project["dependencies"] + project["optional-dependencies"]["dev"]; \
+  print(*wanted, *file["build-system"]["requires"], sep="\n")
+
 .PHONY: help setup demo test check format bench soak clean
 
 help: ## List the commands
@@ -63,8 +68,8 @@ $(VENV)/.python:
 $(VENV)/.installed: $(VENV)/.python pyproject.toml $(RUST_SOURCES)
 	@echo "Installing packages and building the native library; the first time takes minutes."
 	@python_log=$$(mktemp); trap 'rm -f $$python_log' EXIT; \
-	  $(BIN)/python native/requirements.py | \
-	    $(BIN)/python -m pip install --quiet -r /dev/stdin >$$python_log 2>&1 & downloads=$$!; \
+	  $(BIN)/python -c '$(REQUIREMENTS)' | xargs -d '\n' \
+	    $(BIN)/python -m pip install --quiet >$$python_log 2>&1 & downloads=$$!; \
 	  cargo build --release --locked --manifest-path native/Cargo.toml; \
 	  wait $$downloads || { cat $$python_log; exit 1; }
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .

@@ -28,10 +28,7 @@ pub fn schema_from_python(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
 ///
 /// Metadata and the nullability of columns are taken from `expected`; a null in a column that it
 /// calls non-nullable is refused.
-pub fn batch_from_python(
-    object: &Bound<'_, PyAny>,
-    expected: &SchemaRef,
-) -> PyResult<RecordBatch> {
+pub fn batch_from_python(object: &Bound<'_, PyAny>, expected: &SchemaRef) -> PyResult<RecordBatch> {
     let data = array_from_python(object)?;
     let rows = data.len();
     let DataType::Struct(fields) = data.data_type() else {

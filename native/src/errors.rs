@@ -19,9 +19,8 @@ static RECENT: Mutex<VecDeque<(String, Py<PyAny>)>> = Mutex::new(VecDeque::new()
 ///
 /// A panic must never cross the FFI: it would abort the process.
 pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
-    let guarded = AssertUnwindSafe(|| {
-        Python::try_attach(|py| work(py).map_err(|error| remember(py, error)))
-    });
+    let guarded =
+        AssertUnwindSafe(|| Python::try_attach(|py| work(py).map_err(|error| remember(py, error))));
     match catch_unwind(guarded) {
         Ok(Some(result)) => result,
         Ok(None) => Err(external("the Python interpreter is shutting down".to_owned())),

@@ -148,8 +148,8 @@ impl ExecutionPlan for MountedExec {
         _: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        let one_of_many = args.partition().is_some()
-            && self.properties.partitioning.partition_count() > 1;
+        let one_of_many =
+            args.partition().is_some() && self.properties.partitioning.partition_count() > 1;
         if one_of_many {
             let schema = self.properties.eq_properties.schema();
             return Ok(Arc::new(Statistics::new_unknown(schema)));

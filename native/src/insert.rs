@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_catalog::Session;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
@@ -13,8 +14,8 @@ use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning,
-    PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions,
 };
 use futures::TryStreamExt;
 use futures::future::try_join_all;
@@ -27,6 +28,11 @@ use crate::runtime::runtime;
 const NAME: &str = "UpsertExec";
 
 /// Yields one row with one column, `count`: the rows written.
+///
+/// The order of the rows decides which of two equal keys is the newer one, but a foreign plan
+/// can't tell the optimizer what its input must keep: it would drop an ORDER BY and deal the rows
+/// out to several partitions. So the input is optimized as a plan of its own, without the dealing
+/// out, and stays as it is.
 pub struct UpsertExec {
     provider: Arc<Py<PyAny>>,
     input: Arc<dyn ExecutionPlan>,
@@ -34,8 +40,17 @@ pub struct UpsertExec {
 }
 
 impl UpsertExec {
-    /// `provider.insert(stream)` takes an object with `__arrow_c_stream__` and returns a count.
-    pub fn new(provider: Arc<Py<PyAny>>, input: Arc<dyn ExecutionPlan>) -> Self {
+    /// `provider.insert(stream)` takes an object with `__arrow_c_stream__` and returns a count;
+    /// `input` is not optimized yet.
+    pub fn new(
+        provider: Arc<Py<PyAny>>,
+        input: Arc<dyn ExecutionPlan>,
+        session: &dyn Session,
+    ) -> Result<Self> {
+        let mut rules = session.physical_optimizers().iter();
+        let mut options = session.config_options().clone();
+        options.optimizer.enable_round_robin_repartition = false;
+        let input = rules.try_fold(input, |plan, rule| rule.optimize(plan, &options))?;
         let schema = Schema::new(vec![Field::new("count", DataType::UInt64, false)]);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::new(schema)),
@@ -43,7 +58,7 @@ impl UpsertExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self { provider, input, properties: Arc::new(properties) }
+        Ok(Self { provider, input, properties: Arc::new(properties) })
     }
 }
 
@@ -81,21 +96,17 @@ impl ExecutionPlan for UpsertExec {
 
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(Arc::clone(&self.provider), input))),
-            _ => Err(DataFusionError::Internal(format!("{NAME} reads exactly one input"))),
-        }
+        Ok(self)
     }
 
     fn with_new_children(
         self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
+        Ok(self)
     }
 
     fn execute(

@@ -96,7 +96,8 @@ impl TableProvider for PythonTable {
         let texts = filters.iter().map(|filter| Ok(sql_of(&unqualified(filter)?)));
         let texts = texts.collect::<Result<Vec<_>>>()?;
         with_python(|py| {
-            let answers = self.provider.bind(py).call_method1("supports_filters_pushdown", (texts,))?;
+            let answers =
+                self.provider.bind(py).call_method1("supports_filters_pushdown", (texts,))?;
             let answers: Vec<String> = answers.extract()?;
             answers.iter().map(|answer| pushdown(answer)).collect()
         })
@@ -119,13 +120,14 @@ impl TableProvider for PythonTable {
 
     async fn insert_into(
         &self,
-        _: &dyn Session,
+        session: &dyn Session,
         input: Arc<dyn ExecutionPlan>,
         operation: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match operation {
             InsertOp::Append | InsertOp::Replace => {
-                Ok(Arc::new(UpsertExec::new(Arc::clone(&self.provider), input)))
+                let provider = Arc::clone(&self.provider);
+                Ok(Arc::new(UpsertExec::new(provider, input, session)?))
             }
             InsertOp::Overwrite => Err(DataFusionError::NotImplemented(
                 "INSERT OVERWRITE would drop the rows of the table; INSERT INTO upserts by \

@@ -53,9 +53,7 @@ unsafe extern "C" fn children(plan: &FFI_ExecutionPlan) -> FfiVec<FFI_ExecutionP
     let known = inner(plan);
     let children = known.plan.children().into_iter();
     let runtime = &known.runtime;
-    children
-        .map(|child| seal(FFI_ExecutionPlan::new(Arc::clone(child), runtime.clone())))
-        .collect()
+    children.map(|child| seal(FFI_ExecutionPlan::new(Arc::clone(child), runtime.clone()))).collect()
 }
 
 unsafe extern "C" fn with_new_children(
