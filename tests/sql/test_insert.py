@@ -1,0 +1,136 @@
+"""INSERT INTO through the mount: all or nothing, as upserts."""
+
+from __future__ import annotations
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+from exec_nodes.errors import InvalidCallError
+from memwal_native import MountedTable
+from memwal_sql.sql.errors import memwal_errors
+from tests.sql.fakes import FakeProvider
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string())])
+
+
+@pytest.fixture
+def provider() -> FakeProvider:
+    return FakeProvider(pa.table({"id": [1, 2, 3], "text": ["a", "b", "c"]}, schema=SCHEMA))
+
+
+@pytest.fixture
+def ctx(provider: FakeProvider) -> datafusion.SessionContext:
+    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(4))
+    context.register_table("t", MountedTable(provider))
+    source = pa.table({"id": range(10_000), "n": [i % 7 for i in range(10_000)]})
+    batches = source.to_batches(max_chunksize=100)
+    context.register_record_batches("many", [batches[n::4] for n in range(4)])
+    return context
+
+
+def count(context: datafusion.SessionContext, statement: str) -> int:
+    return int(context.sql(statement).to_pylist()[0]["count"])
+
+
+def test_values_arrive_as_one_stream(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    assert count(ctx, "INSERT INTO t VALUES (7, 'x'), (8, NULL)") == 2
+    assert [t.to_pylist() for t in provider.inserted] == [
+        [{"id": 7, "text": "x"}, {"id": 8, "text": None}]
+    ]
+
+
+def test_columns_may_be_named_in_any_order_and_left_out(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    assert count(ctx, "INSERT INTO t (text, id) VALUES ('x', 7)") == 1
+    assert count(ctx, "INSERT INTO t (id) VALUES (8)") == 1
+    assert [t.to_pylist() for t in provider.inserted] == [
+        [{"id": 7, "text": "x"}],
+        [{"id": 8, "text": None}],
+    ]
+
+
+def test_every_partition_of_a_query_is_written_once(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    assert count(ctx, "INSERT INTO t SELECT id, CAST(n AS TEXT) FROM many WHERE id % 2 = 0") == 5000
+    assert len(provider.inserted) == 1
+    assert sorted(provider.inserted[0]["id"].to_pylist()) == list(range(0, 10_000, 2))
+
+
+def test_the_order_of_a_query_is_kept_so_that_the_last_of_equal_keys_wins(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    source = pa.table({"id": range(100_000), "n": [i % 7 for i in range(100_000)]})
+    batches = source.to_batches(max_chunksize=1000)
+    ctx.register_record_batches("events", [batches[n::4] for n in range(4)])
+    query = "SELECT n, CAST(id AS TEXT) AS text FROM events ORDER BY id"
+    assert count(ctx, f"INSERT INTO t {query}") == 100_000
+    assert provider.inserted[0]["text"].to_pylist() == list(map(str, range(100_000)))
+
+
+def test_a_table_can_be_inserted_into_itself(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    assert count(ctx, "INSERT INTO t SELECT id + 10, text FROM t WHERE id > 1") == 2
+    assert count(ctx, "INSERT INTO t SELECT * FROM t") == 3
+    assert provider.inserted[1].to_pylist() == provider.table.to_pylist()
+
+
+def test_no_rows_are_an_insert_of_none(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    assert count(ctx, "INSERT INTO t SELECT id, text FROM t WHERE id > 100") == 0
+
+
+def test_a_query_that_fails_midway_writes_nothing(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    with pytest.raises(Exception, match=r"(?i)divide by zero"):
+        ctx.sql("INSERT INTO t SELECT id, CAST(1 / (9000 - id) AS TEXT) FROM many").collect()
+    assert provider.inserted == []
+
+
+def test_explain_writes_nothing(ctx: datafusion.SessionContext, provider: FakeProvider) -> None:
+    plan = str(ctx.sql("EXPLAIN INSERT INTO t SELECT id, text FROM t").to_pylist()[-1]["plan"])
+    assert "UpsertExec" in plan
+    assert provider.inserted == []
+
+
+def test_the_writers_error_comes_back_as_the_original(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    def refuse(_: object) -> int:
+        raise InvalidCallError("row 0 has a null in the key column 'id'")
+
+    provider.insert = refuse  # type: ignore[method-assign]
+    with pytest.raises(InvalidCallError, match="null in the key"), memwal_errors():
+        ctx.sql("INSERT INTO t VALUES (1, 'x')").collect()
+
+
+def test_insert_overwrite_is_refused(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    with pytest.raises(Exception, match="INSERT INTO upserts"):
+        ctx.sql("INSERT OVERWRITE t VALUES (1, 'x')").collect()
+    assert provider.inserted == []
+
+
+def test_replace_into_is_an_upsert_too(
+    ctx: datafusion.SessionContext, provider: FakeProvider
+) -> None:
+    assert count(ctx, "REPLACE INTO t VALUES (1, 'x')") == 1
+
+
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM t WHERE id = 1", "UPDATE t SET text = 'x' WHERE id = 1"]
+)
+def test_delete_and_update_are_refused(
+    ctx: datafusion.SessionContext, provider: FakeProvider, statement: str
+) -> None:
+    with pytest.raises(Exception, match=r"not (implemented|supported)"):
+        ctx.sql(statement).collect()
+    assert provider.inserted == []
