@@ -37,15 +37,16 @@ class KeyIndex:
         """Index the next `len(keys)` rows. A later row of a key replaces an earlier one."""
         start, end = self._rows, self._rows + len(keys)
         self._reserve(end)
-        positions = range(start, end)
-        previous = np.fromiter(map(self._last.get, keys, repeat(-1)), np.int64, len(keys))
-        replaced = np.flatnonzero(previous >= 0)
-        self._previous[start:end] = previous
-        self._superseded_at[previous[replaced]] = replaced + start
         known = len(self._last)
-        self._last.update(zip(keys, positions, strict=True))
+        fresh = self._last.keys().isdisjoint(keys)
+        if not fresh:
+            previous = np.fromiter(map(self._last.get, keys, repeat(-1)), np.int64, len(keys))
+            replaced = np.flatnonzero(previous >= 0)
+            self._previous[start:end] = previous
+            self._superseded_at[previous[replaced]] = replaced + start
+        self._last.update(zip(keys, range(start, end), strict=True))
         self._rows = end
-        if replaced.size or len(self._last) - known < len(keys):
+        if not fresh or len(self._last) - known < len(keys):
             # A key twice in this batch: its last row replaces the others. They need no links, as
             # nobody's bound lies inside a batch.
             last = np.fromiter(map(self._last.__getitem__, keys), np.int64, len(keys))
