@@ -13,13 +13,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 from uuid import UUID
 
 import pyarrow as pa
 
 from memwal_sql.errors import (
     ManifestConflictError,
-    OutcomeUnknownError,
     ReopenError,
     RepairError,
     WriterFailedError,
@@ -30,6 +30,7 @@ from memwal_sql.write.memtable import MemTable
 
 _FIRST_PAUSE_SECONDS = 0.1
 
+T = TypeVar("T")
 WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
 
 
@@ -101,11 +102,19 @@ class RegionFlusher:
 
     def _write_generation(self, memtable: MemTable) -> FlushedGeneration:
         rows = memtable.newest_rows()
+        return self._persistent(
+            lambda: self._write(self._lease.region_id, memtable.generation, rows)
+        )
+
+    def _persistent(self, call: Callable[[], T]) -> T:
+        """Make a call that may fail for a while as often as the options say."""
         for attempt in range(1, self._attempts + 1):
             if self._stopped:
                 break
             try:
-                return self._write(self._lease.region_id, memtable.generation, rows)
+                return call()
+            except (ReopenError, RepairError):
+                raise
             except Exception:
                 if attempt == self._attempts:
                     raise
@@ -121,8 +130,10 @@ class RegionFlusher:
             return first, first.written
 
     def _commit(self, flush: _Flush, written: FlushedGeneration) -> None:
-        self._manifest = commit_flush(
-            self._manifests, self._manifest, self._lease, written, flush.last_position
+        self._manifest = self._persistent(
+            lambda: commit_flush(
+                self._manifests, self._manifest, self._lease, written, flush.last_position
+            )
         )
         with self._lock:
             self._queue.popleft()
@@ -148,12 +159,13 @@ def commit_flush(
     """Make a generation part of the region, in one manifest commit (protocol rule 7).
 
     `known` is any earlier manifest. Raises FencedError when the lease is lost, RepairError when
-    the region's current generation is not the flushed one.
+    the region's current generation is not the flushed one; calling again after another error, such
+    as OutcomeUnknownError, is safe.
     """
     latest = manifests.latest(known)
     while True:
         if any(one.path == flushed.path for one in latest.flushed_generations):
-            return latest  # an earlier attempt of ours landed after all
+            return latest  # an earlier call of ours landed after all
         if latest.writer_epoch != lease.epoch:
             raise fenced(lease.region_id, lease.epoch, latest.writer_epoch)
         if latest.current_generation != flushed.generation:
@@ -173,5 +185,3 @@ def commit_flush(
             )
         except ManifestConflictError as conflict:
             latest = conflict.latest
-        except OutcomeUnknownError:
-            latest = manifests.latest(latest)

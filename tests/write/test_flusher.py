@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from typing import Any
@@ -10,11 +11,18 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from memwal_sql.errors import FencedError, StoreUnavailableError, WriterFailedError
+from memwal_sql.errors import (
+    FencedError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    WriterFailedError,
+)
 from memwal_sql.storage.region_manifest import FlushedGeneration
 from tests.faults import Kind
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
+
+SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 
 
 def test_generations_written_in_any_order_are_committed_in_order() -> None:
@@ -148,6 +156,43 @@ def test_a_flush_commit_with_a_doubtful_answer_happens_once(answer: Kind, no_pau
     assert region.rows() == {1: "a"}
 
 
+def test_a_flush_commit_that_landed_unnoticed_is_recognised(no_pauses: None) -> None:
+    """Protocol rule 3: the store falls silent after the commit and comes back later."""
+    region, executor = Region(), ManualExecutor()
+    store = HookedStore(region.store)
+    writer = region.open(store, executor=executor)
+    writer.append(upsert({1: "a"}))
+    writer.seal()
+    silent = 0
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        nonlocal silent
+        if operation == "put_if_absent" or 0 < silent < 8:
+            silent += 1
+            call()
+            raise OutcomeUnknownError(f"{path}: timed out")
+        return call()
+
+    store.hook = hook
+    executor.run_all()
+    assert silent == 8
+    writer.wait_flushed()
+    assert [g.generation for g in region.manifest.flushed_generations] == [1]
+
+
+def test_a_generation_is_committed_only_as_the_region_s_current_one() -> None:
+    """Protocol rule 7: a manifest that somebody moved on is not overwritten."""
+    region, executor = Region(), ManualExecutor()
+    writer = region.open(executor=executor)
+    writer.append(upsert({1: "a"}))
+    writer.seal()
+    region.manifests().commit(region.manifest, current_generation=5)
+    executor.run_all()
+    with pytest.raises(WriterFailedError, match="is at generation 5, its writer at 1"):
+        writer.wait_flushed()
+    assert region.manifest.flushed_generations == ()
+
+
 def test_a_failed_flush_is_tried_again_in_a_new_folder() -> None:
     region = Region()
     attempts: list[int] = []
@@ -223,7 +268,7 @@ def test_a_crash_at_any_operation_of_the_store_loses_no_acknowledged_row() -> No
 
 def test_random_histories_of_writes_flushes_and_reopenings_match_a_dict() -> None:
     """#6767, #7067, #6834, #6653: what is replayed and flushed is what was written."""
-    for seed in range(60):
+    for seed in range(40 * SOAK):
         generator = random.Random(seed)
         region, executor = Region(), ManualExecutor()
         options: dict[str, Any] = {

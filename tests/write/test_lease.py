@@ -18,7 +18,7 @@ from tests.faults import Kind
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
 
-ROUNDS = 40 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+ROUNDS = 30 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 
 
 def entry(rows: Rows, epoch: int, generation: int) -> bytes:
