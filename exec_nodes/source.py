@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.key_codes import repeated_later
-from exec_nodes.condition_text import without_parentheses
 from exec_nodes.keys import KeyBatch, KeyColumn, key_column
 
 BASE_GENERATION = -1
@@ -48,11 +47,6 @@ class Filter:
     evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
     columns: tuple[str, ...] | None = None
     lance: str | None = None
-
-    @property
-    def label(self) -> str:
-        """The condition as plans print it: without parentheses around the whole of it."""
-        return without_parentheses(self.sql)
 
     @property
     def for_lance(self) -> str:
