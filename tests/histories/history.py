@@ -265,20 +265,20 @@ class History:
         rows = self.oracle.rows
         ask(self.rng, self._reader(self._process.table, self._context), rows, questions)
         if questions is None or self.rng.random() < 0.3:
-            self._compare_fresh_handle(questions)
+            self._compare_fresh_handle()
         if not self.oracle.durable and (questions is None or self.rng.random() < 0.3):
             with as_another_process():
-                self._compare_fresh_handle(questions)
+                self._compare_fresh_handle()
         for consistency in ("manifest", "eventual"):
             if questions is None or self.rng.random() < 0.2:
                 found = self._process.table.scan(consistency=consistency).read_all()
                 self.oracle.check_flushed(as_dict(self.kind, found, consistency))
 
-    def _compare_fresh_handle(self, questions: int | None) -> None:
+    def _compare_fresh_handle(self) -> None:
         table = mw.open_table(self.uri)
         context = datafusion.SessionContext()
         mw.register(context, "t", table)
-        ask(self.rng, self._reader(table, context), self.oracle.rows, questions and 2)
+        ask(self.rng, self._reader(table, context), self.oracle.rows, 3)
 
     def _end(self) -> None:
         """Everything is still there when all is closed and read by a process without writers."""
