@@ -72,5 +72,6 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml $(RUST_SOURCES)
 	    $(BIN)/python -m pip install --quiet >$$python_log 2>&1 & downloads=$$!; \
 	  cargo build --release --locked --manifest-path native/Cargo.toml; \
 	  wait $$downloads || { cat $$python_log; exit 1; }
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" python -m pip install --quiet --no-deps --no-build-isolation \
+	  --editable .
 	@touch $@
