@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import UUID
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from memwal_sql.write.region_writer import RegionWriter
     from memwal_sql.write.table_writer import TableWriter
 
 _regions: WeakValueDictionary[tuple[int, str, UUID], RegionWriter] = WeakValueDictionary()
-_tables: WeakSet[TableWriter] = WeakSet()
+_tables: WeakValueDictionary[int, TableWriter] = WeakValueDictionary()
+_numbers = itertools.count()
 _lock = Lock()
 
 
@@ -23,9 +25,10 @@ def live_writer(table_uri: str, region_id: UUID) -> RegionWriter | None:
 
 
 def live_table_writer(table_uri: str) -> TableWriter | None:
-    """An open writer of the table in this process that writes whatever region a row belongs to."""
+    """The last opened writer of the table in this process that writes whatever region a row
+    belongs to; an earlier one may have been fenced by it without having noticed yet."""
     with _lock:
-        writers = list(_tables)
+        writers = [writer for _, writer in sorted(_tables.items(), reverse=True)]
     pid, uri = os.getpid(), canonical(table_uri)
     usable = (w for w in writers if w.pid == pid and w.uri == uri and w.routes and w.usable)
     return next(usable, None)
@@ -49,13 +52,14 @@ def unregister(table_uri: str, writer: RegionWriter) -> None:
 def register_table(writer: TableWriter) -> None:
     """Make a table writer known, so that INSERT statements share it."""
     with _lock:
-        _tables.add(writer)
+        _tables[next(_numbers)] = writer
 
 
 def unregister_table(writer: TableWriter) -> None:
     """Forget a table writer that is closed."""
     with _lock:
-        _tables.discard(writer)
+        for number in [number for number, known in _tables.items() if known is writer]:
+            del _tables[number]
 
 
 def canonical(uri: str) -> str:

@@ -103,12 +103,14 @@ class History:
         writers, self._writers = self._writers, {}
         for writer in writers.values():
             writer.close()
+        self._process.table.close()
 
     # Steps
 
     def _step(self) -> None:
         steps: list[tuple[int, Callable[[], None]]] = [
             (10, self._upsert),
+            (3, self._insert),
             (5, self._delete),
             (4, self._flush),
             (2, self._reopen),
@@ -152,6 +154,19 @@ class History:
         self.log.append(f"upsert {pairs}")
         self._write_pairs(pairs)
         self.oracle.upsert(pairs, durable=self._durable)
+
+    def _insert(self) -> None:
+        """INSERT INTO, through the open writer or through one of the table's own."""
+        if self.regions.is_manual:
+            return  # nobody says which region
+        pairs = self._random_pairs(distinct=True)
+        self.log.append(f"INSERT {pairs}")
+        durable = self._durable or not self._writers
+        rows = table_of(self.kind, pairs)
+        self._context.register_record_batches("new_rows", [rows.to_batches()])
+        self._context.sql("INSERT INTO t SELECT * FROM new_rows").collect()
+        self._context.deregister_table("new_rows")
+        self.oracle.upsert(pairs, durable=durable)
 
     def _delete(self) -> None:
         numbers = [self.rng.randrange(self.keys) for _ in range(self.rng.choice((1, 2, 5)))]
@@ -210,6 +225,7 @@ class History:
     def _take_over(self) -> None:
         """A second process claims regions of the first, whose writers must stop there."""
         first, claimed = dict(self._writers), set(self._claimed)
+        first_table = self._process.table
         self._open_process(durable=True)
         pairs = self._random_pairs()
         self.log.append(f"taken over by {pairs}")
@@ -224,9 +240,9 @@ class History:
             except ReopenError:
                 continue
             raise AssertionError(f"a fenced writer acknowledged key {n}")
-        for writer in first.values():
+        for closing in (*first.values(), first_table):
             with suppress(MemWalError):
-                writer.close()
+                closing.close()
         # What the first writers had only buffered is lost where they were fenced.
         found = self._process.table.scan().read_all()
         self.oracle.crashed(as_dict(self.kind, found, "scan after a take-over"))

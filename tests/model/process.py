@@ -106,8 +106,8 @@ def forget_writers(uri: str) -> None:
     with live._lock:
         for key in [key for key in live._regions if key[1] == own]:
             del live._regions[key]
-        for writer in [writer for writer in live._tables if writer.uri == own]:
-            live._tables.discard(writer)
+        for number in [number for number, one in live._tables.items() if one.uri == own]:
+            del live._tables[number]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import datafusion
 import lance
 import pytest
 
@@ -258,3 +259,16 @@ def test_a_fenced_writer_s_flush_commits_nothing(table: Any, uri: str) -> None:
     for manifest in manifests(uri).values():
         numbers = [g.generation for g in manifest.flushed_generations]
         assert numbers == list(range(1, manifest.current_generation))
+
+
+def test_insert_uses_the_writer_that_was_opened_last(table: Any) -> None:
+    """An earlier one, fenced without having noticed, made the statement fail."""
+    session = datafusion.SessionContext()
+    mw.register(session, "t", table)
+    session.sql("INSERT INTO t VALUES (1, 10)").collect()  # opens a writer of the table's own
+    with table.writer() as writer:
+        writer.upsert(rows((2, 20)))  # which this fences
+        session.sql("INSERT INTO t VALUES (3, 30)").collect()
+        writer.upsert(rows((4, 40)))
+        assert get(table, 1, 2, 3, 4) == {1: 10, 2: 20, 3: 30, 4: 40}
+    table.close()
