@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import memwal_native
-
 from memwal_sql.errors import MemWalError
 
 

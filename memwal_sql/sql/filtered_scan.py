@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import datafusion
 import pyarrow as pa
-from memwal_native import MountedTable
 
+from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.provider import SqlTable, TableProvider

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 from datafusion import SessionContext
-from memwal_native import MountedTable
 
+from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.sql.metadata import MetadataProvider
