@@ -8,22 +8,20 @@ tombstone itself (Specification 2, "LSM Tree Merging Read": highest `_gen`, then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.at_once import at_once
 from exec_nodes.cache import ByteCache
 from exec_nodes.key_codes import KeyCodes, concat, repeated_later_codes
 from exec_nodes.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.literals import key_condition
 from exec_nodes.source import ROW_ADDRESS, Filter, RowAddresses, Source, SourceKeys
 
-T = TypeVar("T")
 Cover = tuple[tuple[Hashable, int], ...]
 
 # Up to one new key for so many base rows, the base's btree is asked instead of reading its keys.
@@ -32,9 +30,7 @@ _ROWS_PER_INDEXED_KEY = 100
 # and where it does not, so that intermediate arrays stay in the processor's caches.
 _MATCH_ROWS = 1 << 20
 _CACHED_ROWS = 1 << 16
-_PARALLEL_READS = 16
 _EQUAL = -1
-_NONE = np.iinfo(np.uint64).max
 # What a cached set costs beside its addresses.
 _ENTRY_BYTES = 500
 
@@ -142,7 +138,7 @@ class PlanStale:
         """Open all sources, several at once: on an object store each takes some round trips."""
         closed = [source for source in self.sources if not source.ready]
         if closed:
-            _at_once(lambda source: source.open(self.columns), closed)
+            at_once(lambda source: source.open(self.columns), closed)
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""
@@ -172,13 +168,6 @@ class PlanStale:
 
 def _keys_of(source: Source) -> SourceKeys:
     return source.keys()
-
-
-def _at_once(call: Callable[[Source], T], sources: Sequence[Source]) -> list[T]:
-    if len(sources) == 1:
-        return [call(sources[0])]
-    with ThreadPoolExecutor(min(_PARALLEL_READS, len(sources))) as pool:
-        return list(pool.map(call, sources))
 
 
 def _region_key(sources: Sequence[Source]) -> Hashable:
@@ -216,7 +205,7 @@ def _newer_than(old: Cover, new: Cover) -> int | None:
 
 
 def _from_scratch(sources: Sequence[Source]) -> list[RowAddresses]:
-    keys = _at_once(_keys_of, sources)
+    keys = at_once(_keys_of, sources)
     numbers = KeyCodes(concat([k.column for k in keys]))
     seen = np.zeros(numbers.size, np.bool_)
     last = np.empty(numbers.size, np.int32)
@@ -255,19 +244,22 @@ def _match_base(base: Source, newer: Sequence[tuple[Source, int]]) -> Iterator[R
     """For each newer source, its rows from a position on: the base's rows with the same keys."""
     if not newer:
         return
-    _at_once(_keys_of, [source for source, _ in newer])
+    at_once(_keys_of, [source for source, _ in newer])
     columns = [_tail(source, start) for source, start in newer]
     numbers = KeyCodes(concat(columns))
-    address = np.full(numbers.size, _NONE, np.uint64)
+    # Not filled beforehand: of eight bytes a code, most pages would be written for nothing.
+    address = np.empty(numbers.size, np.uint64)
+    held = np.zeros(numbers.size, np.bool_)
     piece = _CACHED_ROWS if numbers.direct else _MATCH_ROWS
     for column, addresses in _base_keys(base, newer, len(numbers.codes), piece):
         rows, codes = numbers.find(column)
         address[codes] = addresses[rows]
+        held[codes] = True
     start = 0
     for column in columns:
-        found = address[numbers.codes[start : start + len(column)]]
+        codes = numbers.codes[start : start + len(column)]
         start += len(column)
-        yield found[found != _NONE]
+        yield address[codes[held[codes]]]
 
 
 def _base_keys(

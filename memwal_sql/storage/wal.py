@@ -46,6 +46,11 @@ class Wal:
         self._store = store
         self._region_id = region_id
 
+    @property
+    def remote(self) -> bool:
+        """Whether several requests should be under way at once."""
+        return self._store.remote
+
     def path(self, position: int) -> str:
         """Where an entry is, relative to the table's root."""
         return paths.wal_path(self._region_id, position)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from exec_nodes.at_once import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.storage.wal import Wal, WalEntry
 from memwal_sql.write.memtable import MemTable, conform
@@ -103,8 +103,10 @@ def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMe
 def read_ahead(
     wal: Wal, first: int, end: int
 ) -> Iterator[tuple[int, WalEntry | TornEntryError | None]]:
-    """Each position from `first` up to `end`, exclusive, with its entry; None: nothing is there."""
-    """What is at each position from `first` up to `end`, exclusive; several are read at once."""
+    """What is at each position from `first` up to `end`, exclusive; None: nothing.
+
+    On an object store several are read at once; a local file is faster than a thread's turn.
+    """
 
     def read(position: int) -> WalEntry | TornEntryError | None:
         try:
@@ -112,10 +114,7 @@ def read_ahead(
         except TornEntryError as error:
             return error
 
-    if end - first < 2:
-        yield from ((position, read(position)) for position in range(first, end))
-        return
-    with ThreadPoolExecutor(_READ_AHEAD) as pool:
-        for start in range(first, end, _READ_AHEAD):
-            positions = range(start, min(end, start + _READ_AHEAD))
-            yield from zip(positions, pool.map(read, positions), strict=True)
+    step = _READ_AHEAD if wal.remote else 1
+    for start in range(first, end, step):
+        positions = range(start, min(end, start + step))
+        yield from zip(positions, at_once(read, positions), strict=True)

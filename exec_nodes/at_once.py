@@ -1,0 +1,31 @@
+"""Several requests under way at once, on threads that stay: starting one takes up to a millisecond
+on a busy machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TypeVar
+
+_THREADS = 16
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def at_once(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """The results of `call` for all items, in their order; raises the first error.
+
+    All callers of a process share the threads, so `call` must not use `at_once` itself.
+    """
+    items = list(items)
+    if len(items) < 2:
+        return [call(item) for item in items]
+    return list(_pool(os.getpid()).map(call, items))
+
+
+@lru_cache(maxsize=1)
+def _pool(pid: int) -> ThreadPoolExecutor:
+    # By process: a fork takes no threads along.
+    return ThreadPoolExecutor(_THREADS, f"memwal-{pid}")
