@@ -50,6 +50,7 @@ def normalise(plan: str) -> str:
     plan = plan.replace("FFI_ExecutionPlan: ", "")
     plan = re.sub(r", number_of_children=\d+", "", plan)
     plan = _UUID.sub("<uuid>", plan)
+    plan = re.sub(r"input_partitions=\d+", "input_partitions=<processors>", plan)
     names: dict[str, str] = {}
     for found in _MANUAL.findall(plan):
         names.setdefault(found, f"<id {len(names) + 1}>")

@@ -37,6 +37,8 @@ class Setting:
         for name in ("t", "u"):
             mw.register(self.mounted, name, built.table)
             self.plain.register_record_batches(name, [built.rows().to_batches()])
+        # From here on the stale sets are known, so that counts are exact before a scan.
+        self.mounted.sql("SELECT * FROM t").collect()
 
 
 @pytest.fixture(scope="module")
