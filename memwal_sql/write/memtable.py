@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.alignment import aligned
 from exec_nodes.key_index import KeyIndex
 from exec_nodes.keys import key_values
 from exec_nodes.memtable_source import MemTableSource
@@ -137,6 +138,7 @@ class MemTable:
         self._unindexed.clear()
 
     def _add(self, batch: pa.RecordBatch) -> None:
+        batch = aligned(batch)
         self._batches.append(batch)
         self._levels.append(_TOP_LEVEL - 1 if batch.num_rows >= _LARGE_BATCH_ROWS else 0)
         self._rows += batch.num_rows

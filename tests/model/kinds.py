@@ -18,7 +18,7 @@ import pyarrow as pa
 import memwal_sql as mw
 
 UTC = dt.UTC
-_START = dt.datetime(1967, 1, 2, 3, 4, 5)  # noqa: DTZ001  (a wall clock without a zone)
+_START = dt.datetime(1967, 1, 2, 3, 4, 5)
 WORDS = ("", "a", "ä", "Zürich", "日本", "o'clock", "under_score", "100%", "a" * 40)
 
 
