@@ -76,19 +76,20 @@ class MemTable:
         self,
         batch: pa.RecordBatch,
         keys: Sequence[Hashable] | None = None,
+        size: int | None = None,
         *,
         indexed: bool = True,
     ) -> None:
         """Add the rows of `batch`, which has this MemTable's schema.
 
-        `keys` are its key values, when the caller has them. With `indexed=False` the rows are
-        indexed, and so visible, at the next `refresh` or `snapshot`.
+        `keys` are its key values and `size` its bytes, when the caller has them. With
+        `indexed=False` the rows are indexed, and so visible, at the next `refresh` or `snapshot`.
         """
         if batch.num_rows == 0:
             return
         if not indexed:
             with self._lock:
-                self._add(batch)
+                self._add(batch, size)
                 self._unindexed.append(batch)
             return
         if keys is None:
@@ -96,7 +97,7 @@ class MemTable:
         with self._lock:
             self._refresh()
             self._index.append(keys)
-            self._add(batch)
+            self._add(batch, size)
 
     def refresh(self) -> None:
         """Index what was appended with `indexed=False`."""
@@ -137,12 +138,12 @@ class MemTable:
             self._index.append(self.keys_of(batch))
         self._unindexed.clear()
 
-    def _add(self, batch: pa.RecordBatch) -> None:
+    def _add(self, batch: pa.RecordBatch, size: int | None) -> None:
         batch = aligned(batch)
         self._batches.append(batch)
         self._levels.append(_TOP_LEVEL - 1 if batch.num_rows >= _LARGE_BATCH_ROWS else 0)
         self._rows += batch.num_rows
-        self._data_bytes += batch.nbytes
+        self._data_bytes += batch.nbytes if size is None else size
         self._snapshot = None
         self._consolidate()
 

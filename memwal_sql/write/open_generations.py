@@ -99,14 +99,19 @@ class OpenGenerations:
         return self.active
 
     def insert(
-        self, into: OpenGeneration, batch: pa.RecordBatch, keys: Sequence[Hashable] | None
+        self,
+        into: OpenGeneration,
+        batch: pa.RecordBatch,
+        keys: Sequence[Hashable] | None,
+        size: int,
     ) -> None:
-        """Add rows to a generation, a sealed one too as long as entries of it are on their way."""
+        """Add rows, `size` bytes of them; to a sealed generation too as long as entries of it are
+        on their way."""
         memtable = into.memtable
         before = memtable.bytes
         if memtable.rows == 0:
             into.born = self._clock()
-        memtable.append(batch, keys, indexed=self._options.indexed)
+        memtable.append(batch, keys, size, indexed=self._options.indexed)
         self._budget.add(memtable.bytes - before)
 
     def landed(self, generation: OpenGeneration, writes: int, position: int) -> None:
@@ -158,12 +163,12 @@ class OpenGenerations:
                 self._submit(one.memtable, one.last_position)
 
 
-def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[pa.RecordBatch]:
-    """The batch in slices that fit into a MemTable each."""
-    parts = max(
-        -(-batch.num_rows // options.memtable_rows), -(-batch.nbytes // options.memtable_bytes)
-    )
-    if parts <= 1:
-        return [batch]
+def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.RecordBatch, int]]:
+    """The batch in slices that fit into a MemTable each, with their bytes."""
+    size = batch.nbytes  # asked once: it costs as much as a lock
+    if batch.num_rows <= options.memtable_rows and size <= options.memtable_bytes:
+        return [(batch, size)]
+    parts = max(-(-batch.num_rows // options.memtable_rows), -(-size // options.memtable_bytes))
     rows = -(-batch.num_rows // min(parts, batch.num_rows))
-    return [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
+    slices = [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
+    return [(one, one.nbytes) for one in slices]

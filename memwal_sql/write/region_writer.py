@@ -43,6 +43,7 @@ class _Write:
     batch: pa.RecordBatch
     keys: list[Hashable] | None
     generation: OpenGeneration | None
+    size: int
     since: float
     position: int = 0
     error: MemWalError | None = None
@@ -132,10 +133,10 @@ class RegionWriter:
         if options.indexed:
             # Outside the lock: other threads may be waiting for a disk meanwhile.
             memtable = self._generations.active.memtable
-            keys = [memtable.keys_of(part) for part in parts]
+            keys = [memtable.keys_of(part) for part, _ in parts]
         with self._changed:
             self._check_usable(_NOTHING_WRITTEN)
-            writes = [self._enqueue(*one) for one in zip(parts, keys, strict=True)]
+            writes = [self._enqueue(*one, key) for one, key in zip(parts, keys, strict=True)]
             full = (
                 self._pending_bytes >= options.wal_flush_bytes
                 or len(self._pending) >= options.wal_flush_writes
@@ -269,16 +270,16 @@ class RegionWriter:
         if self._closed:
             raise ReopenError(f"the writer of region {self.region_id} is closed; open a new one")
 
-    def _enqueue(self, batch: pa.RecordBatch, keys: list[Hashable] | None) -> _Write:
+    def _enqueue(self, batch: pa.RecordBatch, size: int, keys: list[Hashable] | None) -> _Write:
         self._tickets += 1
-        write = _Write(self._tickets, batch, keys, None, self._clock())
+        write = _Write(self._tickets, batch, keys, None, size, self._clock())
         if not self._options.durable:
             write.generation = self._generations.room_for(batch.num_rows)
             write.generation.unlanded += 1
-            self._generations.insert(write.generation, batch, keys)
+            self._generations.insert(write.generation, batch, keys, size)
             self._generations.seal_if_full()
         self._pending.append(write)
-        self._pending_bytes += batch.nbytes
+        self._pending_bytes += size
         return write
 
     def _take_group(self) -> tuple[OpenGeneration, list[_Write]]:
@@ -291,14 +292,14 @@ class RegionWriter:
         while self._pending:
             write = self._pending[0]
             room -= write.batch.num_rows
-            size += write.batch.nbytes
+            size += write.size
             if group and (
                 size > options.wal_flush_bytes
                 or (room < 0 if write.generation is None else write.generation is not generation)
             ):
                 break
             group.append(self._pending.popleft())
-            self._pending_bytes -= write.batch.nbytes
+            self._pending_bytes -= write.size
             if write.generation is None:
                 write.generation = generation
                 generation.unlanded += 1
@@ -308,7 +309,7 @@ class RegionWriter:
         for write in group:
             write.position = position
             if self._options.durable:
-                self._generations.insert(generation, write.batch, write.keys)
+                self._generations.insert(generation, write.batch, write.keys, write.size)
         self._generations.landed(generation, len(group), position)
         self._landed = group[-1].ticket
 

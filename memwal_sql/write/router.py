@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -11,23 +13,42 @@ from planner.region_spec import RegionSpec
 from planner.region_values import RegionValue
 
 RegionValues = Mapping[str, RegionValue]
+RegionKey = tuple[RegionValue, ...]
 
 
-def route(batch: pa.RecordBatch, spec: RegionSpec) -> Iterator[tuple[RegionValues, pa.RecordBatch]]:
-    """The rows of each region, in their order, with the region's values by field id."""
-    if batch.num_rows == 0:
-        return
-    table = pa.Table.from_batches([batch])
-    if not spec.source_columns:  # every row has the same values
-        yield spec.values_of(spec.evaluate(table.slice(0, 1)))[0], batch
-        return
-    distinct, region_of_row = spec.assign(table)
-    values = spec.values_of(distinct)
-    if len(values) == 1:
-        yield values[0], batch
-        return
-    rows = batch.take(pa.array(np.argsort(region_of_row, kind="stable")))
-    counts = np.bincount(region_of_row, minlength=len(values))
-    ends = np.cumsum(counts)
-    for index, of_region in enumerate(values):
-        yield of_region, rows.slice(int(ends[index] - counts[index]), int(counts[index]))
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one region, and the region's values by field id and as a key."""
+
+    key: RegionKey
+    values: RegionValues
+    rows: pa.RecordBatch
+
+
+class Router:
+    """Divides batches by a region spec."""
+
+    def __init__(self, spec: RegionSpec) -> None:
+        self._spec = spec
+        self._only: tuple[RegionKey, RegionValues] | None = None
+        if not spec.source_columns:  # every row has the same values
+            values = spec.values_of(spec.evaluate(pa.table({"row": [0]})))[0]
+            self._only = tuple(values.values()), values
+
+    def route(self, batch: pa.RecordBatch) -> list[Part]:
+        """The rows of each region, in their order."""
+        if batch.num_rows == 0:
+            return []
+        if self._only is not None:
+            return [Part(*self._only, batch)]
+        distinct, region_of_row = self._spec.assign(pa.Table.from_batches([batch]))
+        regions = self._spec.values_of(distinct)
+        if len(regions) == 1:
+            return [Part(tuple(regions[0].values()), regions[0], batch)]
+        rows = batch.take(pa.array(np.argsort(region_of_row, kind="stable")))
+        counts = np.bincount(region_of_row, minlength=len(regions)).tolist()
+        starts = accumulate(counts, initial=0)
+        return [
+            Part(tuple(values.values()), values, rows.slice(start, count))
+            for values, start, count in zip(regions, starts, counts, strict=False)
+        ]

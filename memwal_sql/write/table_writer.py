@@ -27,10 +27,9 @@ from memwal_sql.write.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.router import route
+from memwal_sql.write.router import RegionKey, Router
 from planner.model import TableInfo
 from planner.region_spec import RegionSpec
-from planner.region_values import RegionValue
 
 _PARALLEL_REGIONS = 16
 
@@ -112,7 +111,8 @@ class TableWriter:
             sleep=sleep,
         )
         self._manual = region or ""
-        self._writers: dict[tuple[RegionValue, ...], RegionWriter] = {}
+        self._router = None if self._spec is None else Router(self._spec)
+        self._writers: dict[RegionKey, RegionWriter] = {}
         self._open_lock = Lock()
         self._close_lock = Lock()
         self._closed = False
@@ -246,22 +246,18 @@ class TableWriter:
         return positions
 
     def _by_region(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
-        if self._spec is None:
-            self._open_missing({(): partial(self._opener.open_manual, self._manual)})
+        if self._router is None or self._spec is None:
+            if () not in self._writers:
+                self._open_missing({(): partial(self._opener.open_manual, self._manual)})
             return [(self._writers[()], batch)]
-        routed = [
-            (tuple(values.values()), values, rows) for values, rows in route(batch, self._spec)
-        ]
-        self._open_missing(
-            {key: partial(self._opener.open, self._spec, values) for key, values, _ in routed}
-        )
-        return [(self._writers[key], rows) for key, _, rows in routed]
+        parts = self._router.route(batch)
+        if any(part.key not in self._writers for part in parts):
+            self._open_missing(
+                {part.key: partial(self._opener.open, self._spec, part.values) for part in parts}
+            )
+        return [(self._writers[part.key], part.rows) for part in parts]
 
-    def _open_missing(
-        self, wanted: Mapping[tuple[RegionValue, ...], Callable[[], RegionWriter]]
-    ) -> None:
-        if all(key in self._writers for key in wanted):
-            return
+    def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], RegionWriter]]) -> None:
         with self._open_lock:
             self._check_open()
             missing = {key: claim for key, claim in wanted.items() if key not in self._writers}
