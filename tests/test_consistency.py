@@ -24,6 +24,7 @@ from memwal_sql import create
 from memwal_sql.errors import MemWalError, ReopenError
 from memwal_sql.storage.region_manifest import RegionManifests
 from memwal_sql.storage.store import open_store
+from memwal_sql.write import live
 from tests.consistency_child import write_counters
 from tests.model import merging
 from tests.model.process import as_another_process
@@ -120,6 +121,25 @@ def test_buffered_rows_of_a_fenced_writer_are_not_read(table: Any, uri: str) -> 
     with suppress(MemWalError):
         first.close()
     assert _read(table) == {**dict.fromkeys(range(10), 0), 3: 33}
+
+
+def test_buffered_rows_are_not_read_once_another_process_has_taken_over(
+    table: Any, uri: str
+) -> None:
+    """Protocol rule 15: this process's own writer does not know yet that it was fenced."""
+    first = table.writer(durable=False, wal_flush_interval_s=60.0)
+    first.upsert(_rows((1, 7)))
+    assert _read(table)[1] == 7
+    with patch.object(live, "register", lambda uri, writer: None):
+        second = mw.open_table(uri).writer()
+        second.upsert(_rows((3, 33)))
+    expected = {**dict.fromkeys(range(10), 0), 3: 33}
+    assert _read(table) == expected
+    assert table.get([1, 3])["n"].to_pylist() == [0, 33]
+    with suppress(MemWalError):
+        first.close()
+    second.close()
+    assert _read(table) == expected
 
 
 def test_durable_rows_of_a_fenced_writer_stay(table: Any, uri: str) -> None:
@@ -326,19 +346,22 @@ def test_a_base_version_number_used_again_for_other_rows_is_not_read_from_a_cach
 ) -> None:
     """Protocol rule 16: caches are keyed by the manifest's e-tag, not by its version."""
     with table.writer() as writer:
-        writer.upsert(_rows((1, 7)))
+        writer.upsert(_rows((1, 7), (2, 8)))
         writer.flush()
     assert _read(table)[1] == 7
     saved = Path(uri + ".saved")
     shutil.copytree(uri, saved)
     lance.write_dataset(_rows((100, 1)), uri, mode="append")
     assert _read(table)[100] == 1
-    # The folder goes back to an older state, and version n + 1 is written again, otherwise.
+    # The folder goes back to an older state, and the same version is written again, otherwise.
     shutil.rmtree(uri)
     shutil.move(saved, uri)
-    lance.write_dataset(_rows((200, 2)), uri, mode="append")
-    found = _read(mw.open_table(uri))
-    assert found[200] == 2 and 100 not in found and found[1] == 7
+    assert 100 not in _read(table)
+    lance.write_dataset(_rows((200, 2), (201, 2)), uri, mode="append")
+    for handle in (table, mw.open_table(uri)):
+        found = _read(handle)
+        assert found[200] == 2 and found[201] == 2 and found[1] == 7 and 100 not in found
+        assert handle.get([100, 200])["id"].to_pylist() == [200]
 
 
 def test_a_growing_memtable_makes_older_rows_stale_at_once(table: Any) -> None:
@@ -431,7 +454,7 @@ def test_no_reader_sees_a_batch_half_while_writers_flush_and_merge(tmp_path: Pat
             try:
                 while time.monotonic() < stop and not errors:
                     work()
-            except BaseException as error:  # noqa: BLE001  reported by the test itself
+            except BaseException as error:
                 errors.append(error)
 
         return run
