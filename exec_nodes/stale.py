@@ -208,13 +208,19 @@ def _from_scratch(sources: Sequence[Source]) -> list[RowAddresses]:
     keys = at_once(_keys_of, sources)
     numbers = KeyCodes(concat([k.column for k in keys]))
     seen = np.zeros(numbers.size, np.bool_)
-    last = np.empty(numbers.size, np.int32)
+    known = 0
     sets, start = [], 0
     for k in keys:
         codes = numbers.codes[start : start + len(k.addresses)]
         start += len(codes)
-        stale = seen[codes] | k.deleted | repeated_later_codes(codes, last)
+        fresh = ~seen[codes]
         seen[codes] = True
+        held = int(np.count_nonzero(seen))
+        stale = ~fresh | k.deleted
+        if held - known < np.count_nonzero(fresh):
+            # Rarely is a key twice in one source, and telling its last row takes much memory.
+            stale |= repeated_later_codes(codes, np.empty(numbers.size, np.int32))
+        known = held
         sets.append(np.sort(k.addresses[stale]))
     return sets
 
