@@ -116,17 +116,17 @@ def test_the_flush_watermark_skips_no_unflushed_entry(table: Any, uri: str, fail
     """#8293: a later MemTable was flushed before an earlier one, whose entries were then skipped
     by replay."""
     real = lance.write_dataset
-    calls = 0
-    lock = threading.Lock()
+    later = threading.Semaphore(0)
 
-    def fail_one(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        with lock:
-            calls += 1
-            mine = calls
-        if mine == failing:
+    def fail_one(data: Any, where: Any, *args: Any, **kwargs: Any) -> Any:
+        if f"_gen_{failing}" in str(where):
+            for _ in range(2):  # let two generations overtake this one
+                later.acquire(timeout=2)
             raise OSError("LanceError(IO): this write fails")
-        return real(*args, **kwargs)
+        result = real(data, where, *args, **kwargs)
+        if int(str(where).partition("_gen_")[2].partition("/")[0]) > failing:
+            later.release()
+        return result
 
     process = Process(uri)
     expected = {i: i for i in range(10)}
