@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.keys import KeyBatch, as_key_table
-from exec_nodes.node import Node
 from exec_nodes.one_key import one_key
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.region_snapshots import record_regions
@@ -17,7 +16,7 @@ from memwal_sql.read.base import BaseTracker
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.lookup import distinct
-from memwal_sql.read.planning import plan_over
+from memwal_sql.read.planning import plan_over, stream
 from memwal_sql.read.point_reader import PointReader
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.write.live import live_table_writer
@@ -123,7 +122,7 @@ class Table:
             raise InvalidCallError(f"limit={limit} must not be negative")
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
-        return _stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)))
+        return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)))
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
@@ -190,8 +189,3 @@ class Table:
         if unknown:
             raise InvalidCallError(f"unknown columns {unknown}; the table has {names}")
         return tuple(columns)
-
-
-def _stream(node: Node) -> pa.RecordBatchReader:
-    batches = (batch for part in range(node.partitions) for batch in node.execute(part))
-    return pa.RecordBatchReader.from_batches(node.schema, batches)

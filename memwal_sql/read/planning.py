@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
+
 from exec_nodes.node import Node
 from memwal_sql.errors import SourceGoneError
 from planner.model import Query, Snapshot
@@ -29,3 +31,9 @@ def plan_over(take: Callable[[], Snapshot], query: Query) -> Node:
 def _opened(node: Node) -> Node:
     _ = node.statistics  # opens every source
     return node
+
+
+def stream(node: Node) -> pa.RecordBatchReader:
+    """All rows of a plan, partition by partition."""
+    batches = (batch for part in range(node.partitions) for batch in node.execute(part))
+    return pa.RecordBatchReader.from_batches(node.schema, batches)

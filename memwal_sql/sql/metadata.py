@@ -56,7 +56,7 @@ class MetadataProvider:
         self._name = name
         self._load = load
 
-    def supports_filters_pushdown(self, filters: Sequence[str | None]) -> list[str]:
+    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
         """All are left to DataFusion."""
         return ["unsupported"] * len(filters)
 

@@ -61,12 +61,12 @@ class TableProvider:
         self._table = table
         self._consistency = consistency
 
-    def supports_filters_pushdown(self, filters: Sequence[str | None]) -> list[str]:
+    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
         """`"exact"` for the filters that every source evaluates as DataFusion would.
 
         The others may still rule regions out; DataFusion applies them to the rows itself.
         """
-        return [_answer(sql, self.schema) for sql in filters]
+        return answers(filters, self.schema)
 
     def scan(
         self, projection: Sequence[int] | None, predicates: Sequence[Predicate], limit: int | None
@@ -100,6 +100,11 @@ class TableProvider:
             sql = predicate.sql
             if sql is not None and (text := lance_filter(sql, self.schema)) is not None:
                 yield Filter(sql, predicate.evaluate, tuple(predicate.columns), text)
+
+
+def answers(filters: Sequence[Predicate], schema: pa.Schema) -> list[str]:
+    """Which of these filters the sources of a table apply as DataFusion would."""
+    return [_answer(predicate.sql, schema) for predicate in filters]
 
 
 def _answer(sql: str | None, schema: pa.Schema) -> str:

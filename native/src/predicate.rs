@@ -17,7 +17,7 @@ use crate::arrow_bridge::{ArrowArray, any_batch_from_python};
 use crate::errors::python_error;
 
 /// `filter` without the table's name before its columns.
-pub fn unqualified(filter: &Expr) -> Result<Expr> {
+fn unqualified(filter: &Expr) -> Result<Expr> {
     let stripped = filter.clone().transform(|expr| match expr {
         Expr::Column(column) if column.relation.is_some() => {
             Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
@@ -28,7 +28,7 @@ pub fn unqualified(filter: &Expr) -> Result<Expr> {
 }
 
 /// The text of `filter`; None where SQL has no words for it.
-pub fn sql_of(filter: &Expr) -> Option<String> {
+fn sql_of(filter: &Expr) -> Option<String> {
     expr_to_sql(filter).ok().map(|sql| sql.to_string())
 }
 

@@ -20,14 +20,14 @@ use crate::arrow_bridge::schema_from_python;
 use crate::errors::{python_error, with_python};
 use crate::exec::MountedExec;
 use crate::insert::UpsertExec;
-use crate::predicate::{Predicate, sql_of, unqualified};
+use crate::predicate::Predicate;
 use crate::runtime::runtime;
 use crate::sealed::sealed;
 
 /// What `SessionContext.register_table` takes: a Python provider with
 ///
 /// * `schema`, an Arrow schema, read once,
-/// * `supports_filters_pushdown(filters: list[str | None]) -> list[str]`, each answer `"exact"`,
+/// * `supports_filters_pushdown(filters: list[Predicate]) -> list[str]`, each answer `"exact"`,
 ///   `"inexact"` or `"unsupported"`,
 /// * `scan(projection: list[int] | None, filters: list[Predicate], limit: int | None) -> node`,
 /// * `insert(rows) -> int`, rows with `__arrow_c_stream__`.
@@ -93,11 +93,11 @@ impl TableProvider for PythonTable {
         if filters.is_empty() {
             return Ok(vec![]);
         }
-        let texts = filters.iter().map(|filter| Ok(sql_of(&unqualified(filter)?)));
-        let texts = texts.collect::<Result<Vec<_>>>()?;
+        let predicates = filters.iter().map(|filter| Predicate::new(filter));
+        let predicates = predicates.collect::<Result<Vec<_>>>()?;
         with_python(|py| {
             let answers =
-                self.provider.bind(py).call_method1("supports_filters_pushdown", (texts,))?;
+                self.provider.bind(py).call_method1("supports_filters_pushdown", (predicates,))?;
             let answers: Vec<String> = answers.extract()?;
             answers.iter().map(|answer| pushdown(answer)).collect()
         })

@@ -69,8 +69,8 @@ class FakeProvider:
         self.scans: list[tuple[list[int] | None, list[str | None], int | None]] = []
         self.inserted: list[pa.Table] = []
 
-    def supports_filters_pushdown(self, filters: Sequence[str | None]) -> list[str]:
-        self.offered += filters
+    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
+        self.offered += [predicate.sql for predicate in filters]
         return [self.answer] * len(filters)
 
     def scan(
@@ -100,7 +100,7 @@ class NodeProvider:
         self.schema = node.schema
         self.node = node
 
-    def supports_filters_pushdown(self, filters: Sequence[str | None]) -> list[str]:
+    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
         return ["unsupported"] * len(filters)
 
     def scan(
