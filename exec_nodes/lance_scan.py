@@ -66,6 +66,7 @@ def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) ->
     table = dataset.scanner(
         columns=[name for name in schema.names if name in stored],
         filter=condition,
+        batch_size=batch_rows(schema),
         with_row_address=True,
     ).to_table()
     full = schema.append(ROW_ADDRESS_FIELD)
