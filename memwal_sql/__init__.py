@@ -29,7 +29,7 @@ from memwal_sql.sql.register import deregister, register
 from memwal_sql.table import Table
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter, WriteResult
-from planner.region_factories import (
+from planner.regions.factories import (
     bucket,
     day,
     expression,

@@ -28,10 +28,10 @@ from memwal_sql.storage.storage_options import redacted
 from memwal_sql.storage.store import open_store
 from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
-from planner.region_check import validate
-from planner.region_factories import unsharded
-from planner.region_spec import RegionField, RegionSpec, spec_of
-from planner.region_storage import to_storage
+from planner.regions.check import validate
+from planner.regions.factories import unsharded
+from planner.regions.spec import RegionField, RegionSpec, spec_of
+from planner.regions.storage import to_storage
 
 Uri = str | os.PathLike[str]
 Regions = RegionSpec | RegionField | Sequence[RegionField]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from exec_nodes.source import Filter, Source
 
 if TYPE_CHECKING:
-    from planner.region_spec import RegionSpec
+    from planner.regions.spec import RegionSpec
 
 
 @dataclass(frozen=True, slots=True)

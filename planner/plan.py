@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from exec_nodes.source import Filter
-from planner.key_equalities import key_equalities
 from planner.model import Query, Snapshot
 from planner.point_lookup import plan_point_lookup
-from planner.predicate import columns_of
+from planner.predicates.key_equalities import key_equalities
+from planner.predicates.parsing import columns_of
 from planner.scan import plan_scan
 
 # Beyond this many keys one scan with the condition pushed into every source is the better plan.

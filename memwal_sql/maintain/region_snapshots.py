@@ -21,7 +21,7 @@ from memwal_sql.storage.index_details import IndexDetails, commit_details, read_
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.storage.region_snapshot import INLINE_REGIONS, encode_regions, external_path
-from planner.region_spec import RegionSpec
+from planner.regions.spec import RegionSpec
 
 _ATTEMPTS = 10
 

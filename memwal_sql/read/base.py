@@ -20,7 +20,7 @@ from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.table_record import check_incarnation
 from planner.model import TableInfo
-from planner.region_storage import from_storage
+from planner.regions.storage import from_storage
 
 _FULL_CHECK_SECONDS = 30.0
 

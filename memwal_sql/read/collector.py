@@ -17,8 +17,8 @@ from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import value_types
 from planner.model import RegionSources, Snapshot
-from planner.pruning import prune
-from planner.region_values import RegionValue
+from planner.regions.pruning import prune
+from planner.regions.values import RegionValue
 
 Consistency = Literal["eventual", "manifest", "strong"]
 CONSISTENCIES = ("eventual", "manifest", "strong")

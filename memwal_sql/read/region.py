@@ -20,9 +20,9 @@ from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.write.live import live_writer
-from planner.region_name import region_name
-from planner.region_spec import RegionSpec
-from planner.region_values import RegionValue
+from planner.regions.names import region_name
+from planner.regions.spec import RegionSpec
+from planner.regions.values import RegionValue
 
 
 class StaleBaseError(Exception):

@@ -12,8 +12,8 @@ from exec_nodes.source import Filter
 from memwal_sql.errors import ReopenError
 from memwal_sql.read.collector import check_consistency
 from memwal_sql.read.planning import plan_over
-from planner.lance_filter import lance_filter
 from planner.model import Query, Snapshot
+from planner.predicates.lance_filter import lance_filter
 
 if TYPE_CHECKING:
     from memwal_native import ArrowStream, Predicate

@@ -19,7 +19,7 @@ from memwal_sql.errors import CorruptFileError, RetryError, UnsupportedError
 from memwal_sql.storage.lance_manifest import read_index_section
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
-from planner.region_storage import StoredField, StoredSpec
+from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"
 TYPE_URL = "/lance.table.MemWalIndexDetails"

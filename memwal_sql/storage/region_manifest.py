@@ -32,7 +32,7 @@ from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region_values import Types, decode_values, encode_value
 from memwal_sql.storage.settle import settle_put
-from planner.region_values import RegionValue
+from planner.regions.values import RegionValue
 
 _SUFFIX = paths.MANIFEST_SUFFIX
 

@@ -18,8 +18,8 @@ from lance.file import LanceFileReader, LanceFileWriter
 
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest
-from planner.region_spec import RegionSpec
-from planner.region_values import RegionValue, arrow_values, region_values, type_of
+from planner.regions.spec import RegionSpec
+from planner.regions.values import RegionValue, arrow_values, region_values, type_of
 
 INLINE_REGIONS = 100
 

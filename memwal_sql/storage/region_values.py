@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
-from planner.region_spec import RegionSpec
-from planner.region_values import RegionValue, arrow_values, region_values, type_name, type_of
+from planner.regions.spec import RegionSpec
+from planner.regions.values import RegionValue, arrow_values, region_values, type_name, type_of
 
 Types = Mapping[str, pa.DataType]
 

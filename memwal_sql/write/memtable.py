@@ -6,6 +6,7 @@ Specification 1, "MemTable": conceptually a list of record batches in the order 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -52,7 +53,6 @@ class MemTable:
         self._rows = 0
         self._data_bytes = 0
         self._index = KeyIndex()
-        self._unindexed: list[pa.RecordBatch] = []
         self._snapshot: MemTableSource | None = None
         # Never equal to another MemTable's, also after this one is gone.
         self._identity = object()
@@ -83,31 +83,28 @@ class MemTable:
         """Add the rows of `batch`, which has this MemTable's schema.
 
         `keys` are its key values and `size` its bytes, when the caller has them. With
-        `indexed=False` the rows are indexed, and so visible, at the next `refresh` or `snapshot`.
+        `indexed=False` the rows are indexed at the next lookup of a key, or `refresh`.
         """
         if batch.num_rows == 0:
             return
         if not indexed:
             with self._lock:
+                self._index.defer(partial(self.keys_of, batch))
                 self._add(batch, size)
-                self._unindexed.append(batch)
             return
         if keys is None:
             keys = self.keys_of(batch)
         with self._lock:
-            self._refresh()
             self._index.append(keys)
             self._add(batch, size)
 
     def refresh(self) -> None:
         """Index what was appended with `indexed=False`."""
-        with self._lock:
-            self._refresh()
+        self._index.catch_up()
 
     def snapshot(self) -> MemTableSource:
-        """All rows so far, immutable. Indexes what was deferred; else costs microseconds."""
+        """All rows so far, immutable, within microseconds."""
         with self._lock:
-            self._refresh()
             if self._snapshot is None:
                 self._snapshot = MemTableSource(
                     identity=self._identity,
@@ -124,7 +121,6 @@ class MemTable:
     def newest_rows(self) -> pa.Table:
         """The newest version of every key, tombstones included, in the order of appending."""
         with self._lock:
-            self._refresh()
             table = pa.Table.from_batches(self._batches, self.schema)
             superseded = self._index.superseded(self._rows)
         if not len(superseded):
@@ -132,11 +128,6 @@ class MemTable:
         keep = np.ones(table.num_rows, np.bool_)
         keep[superseded] = False
         return table.filter(pa.array(keep))
-
-    def _refresh(self) -> None:
-        for batch in self._unindexed:
-            self._index.append(self.keys_of(batch))
-        self._unindexed.clear()
 
     def _add(self, batch: pa.RecordBatch, size: int | None) -> None:
         batch = aligned(batch)

@@ -30,9 +30,9 @@ from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionValues
 from memwal_sql.write.wal_writer import WalWriter
 from planner.model import TableInfo
-from planner.region_id import region_id
-from planner.region_name import region_name
-from planner.region_spec import MANUAL_SPEC_ID, RegionSpec
+from planner.regions.ids import region_id
+from planner.regions.names import region_name
+from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 
 FindRegion = Callable[[int, RegionValues], RegionManifest | None]
 

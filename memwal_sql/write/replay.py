@@ -70,7 +70,7 @@ class Replay:
                 f"{self._wal.path(entry.position)} was written by epoch {entry.writer_epoch} "
                 f"above the fence of epoch {self._fence_epoch}"
             )
-        into.memtable.append(conform(entry.batch, into.memtable.schema))
+        into.memtable.append(conform(entry.batch, into.memtable.schema), indexed=False)
         into.last_position = entry.position
 
     def _memtable_of(self, position: int, generation: int) -> ReplayedMemTable:

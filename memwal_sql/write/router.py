@@ -9,8 +9,8 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from planner.region_spec import RegionSpec
-from planner.region_values import RegionValue
+from planner.regions.spec import RegionSpec
+from planner.regions.values import RegionValue
 
 RegionValues = Mapping[str, RegionValue]
 RegionKey = tuple[RegionValue, ...]

@@ -29,7 +29,7 @@ from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, Router
 from planner.model import TableInfo
-from planner.region_spec import RegionSpec
+from planner.regions.spec import RegionSpec
 
 _PARALLEL_REGIONS = 16
 

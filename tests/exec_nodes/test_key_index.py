@@ -37,3 +37,25 @@ def test_it_grows_beyond_its_first_capacity() -> None:
     assert index.superseded(5002).tolist() == [0, 4999]
     assert 17 in index
     assert -1 not in index
+
+
+def test_deferred_rows_are_indexed_in_order_and_only_when_a_key_is_asked_for() -> None:
+    asked: list[int] = []
+
+    def keys(number: int, values: list[int]) -> list[int]:
+        asked.append(number)
+        return values
+
+    index = KeyIndex()
+    index.append([1, 2])
+    index.defer(lambda: keys(0, [2, 3]))
+    index.defer(lambda: keys(1, [3, 2]))
+    assert asked == []
+    assert index.last(2, 6) == 5
+    assert index.last(2, 4) == 2
+    assert asked == [0, 1]
+    index.defer(lambda: keys(2, [9]))
+    index.append([9])
+    assert index.last(9, 8) == 7
+    assert index.superseded(8).tolist() == [1, 2, 3, 6]
+    assert asked == [0, 1, 2]

@@ -13,7 +13,7 @@ import pytest
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region_snapshot import decode_regions, encode_regions, external_path
-from planner.region_spec import RegionField, RegionSpec
+from planner.regions.spec import RegionField, RegionSpec
 
 SPECS = (
     RegionSpec(

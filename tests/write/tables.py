@@ -21,9 +21,9 @@ from memwal_sql.storage.wal import Wal
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import TableInfo
-from planner.region_check import validate
-from planner.region_factories import unsharded
-from planner.region_spec import RegionField, RegionSpec
+from planner.regions.check import validate
+from planner.regions.factories import unsharded
+from planner.regions.spec import RegionField, RegionSpec
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("val", pa.string())])
 

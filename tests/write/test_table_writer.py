@@ -26,8 +26,8 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.write import live
 from memwal_sql.write.options import WriterOptions
-from planner.region_factories import bucket, identity
-from planner.region_id import region_id
+from planner.regions.factories import bucket, identity
+from planner.regions.ids import region_id
 from tests.write.hooked_store import Call, HookedStore
 from tests.write.tables import Table
 

@@ -5,7 +5,7 @@ condition silently keeps other rows), a backquoted one is a column; some literal
 it rounds to the type of the column, and it compares timestamps of zones other than UTC by the
 clock on the wall. So the text is written anew from the predicate, and only for shapes that were
 tried against DataFusion on NULL, NaN, -0.0, empty and odd texts, with and without an index
-(`tests/planner/test_lance_filter.py`).
+(`tests/planner/predicates/test_lance_filter.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from planner.domain import Point
-from planner.literals import InexactError, compared, python_values
-from planner.predicate import parse
-from planner.predicate_nodes import (
+from planner.predicates.domain import Point
+from planner.predicates.literals import InexactError, compared, python_values
+from planner.predicates.nodes import (
     And,
     Compare,
     Constant,
@@ -36,6 +35,7 @@ from planner.predicate_nodes import (
     Predicate,
     Truth,
 )
+from planner.predicates.parsing import parse
 
 _UTC = ("UTC", "+00:00")
 

@@ -8,7 +8,7 @@ import datafusion
 import pyarrow as pa
 import pytest
 
-from planner.key_equalities import key_equalities
+from planner.predicates.key_equalities import key_equalities
 
 SCHEMA = pa.schema(
     [

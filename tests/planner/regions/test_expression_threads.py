@@ -5,7 +5,7 @@ from __future__ import annotations
 import datafusion
 import pyarrow as pa
 
-from planner.region_expression import evaluate_expression
+from planner.regions.expression import evaluate_expression
 
 
 def test_an_expression_is_evaluated_inside_a_running_query() -> None:

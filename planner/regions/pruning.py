@@ -13,11 +13,11 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
-from planner.boxes import Box, boxes
-from planner.field_tests import field_test
-from planner.predicate import parse
-from planner.predicate_nodes import And
-from planner.region_spec import RegionSpec
+from planner.predicates.boxes import Box, boxes
+from planner.predicates.nodes import And
+from planner.predicates.parsing import parse
+from planner.regions.field_tests import field_test
+from planner.regions.spec import RegionSpec
 
 RegionTest = Callable[[Mapping[str, object]], bool]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from exec_nodes.errors import InvalidCallError
-from planner.region_values import RegionValue
+from planner.regions.values import RegionValue
 
 _DOMAIN = b"memwal_sql region id 1\x00"
 

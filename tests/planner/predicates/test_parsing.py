@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from planner.predicate import columns_of, conjuncts, parse
-from planner.predicate_nodes import (
+from planner.predicates.nodes import (
     And,
     Compare,
     Constant,
@@ -24,6 +23,7 @@ from planner.predicate_nodes import (
     Truth,
     Typed,
 )
+from planner.predicates.parsing import columns_of, conjuncts, parse
 
 ID, S, BO = Operand("id"), Operand("s"), Operand("bo")
 THREE = Compare(ID, "=", Number("3"))

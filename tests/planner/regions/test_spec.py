@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from exec_nodes.errors import InvalidCallError, UnsupportedError
 from exec_nodes.keys import key_values
 from exec_nodes.murmur3 import murmur3
-from planner import region_factories as mw
-from planner.region_check import validate
-from planner.region_spec import RegionField, RegionSpec, spec_of
-from planner.region_values import arrow_values, region_values, type_name, type_of
+from planner.regions import factories as mw
+from planner.regions.check import validate
+from planner.regions.spec import RegionField, RegionSpec, spec_of
+from planner.regions.values import arrow_values, region_values, type_name, type_of
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAYS = st.dates(datetime.date(1700, 1, 1), datetime.date(2200, 1, 1))

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
-from planner.region_assign import distinct_rows
-from planner.region_transform import evaluate_field, key_function_of
-from planner.region_values import RegionValue, region_values
+from planner.regions.assign import distinct_rows
+from planner.regions.transform import evaluate_field, key_function_of
+from planner.regions.values import RegionValue, region_values
 
 MANUAL_SPEC_ID = 0
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError, UnsupportedError
-from planner.region_expression import check_expression, evaluate_expression, known_bucket
-from planner.region_spec import RegionField, RegionSpec
-from planner.region_transform import (
+from planner.regions.expression import check_expression, evaluate_expression, known_bucket
+from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.transform import (
     DATE_PARTS,
     SOURCE_TYPES,
     TRANSFORMS,
@@ -26,7 +26,7 @@ from planner.region_transform import (
     truncate,
     width_of,
 )
-from planner.region_values import type_name, type_of
+from planner.regions.values import type_name, type_of
 
 _ONE_SOURCE = ("identity", *DATE_PARTS, "bucket", "truncate")
 _SIGNED = (pa.int8(), pa.int16(), pa.int32())

@@ -15,11 +15,11 @@ from datafusion.unparser import Dialect, Unparser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import region_factories as mw
 from planner.model import RegionSources
-from planner.pruning import prune
-from planner.region_check import validate
-from planner.region_spec import RegionField, RegionSpec, spec_of
+from planner.regions import factories as mw
+from planner.regions.check import validate
+from planner.regions.pruning import prune
+from planner.regions.spec import RegionField, RegionSpec, spec_of
 
 SCHEMA = pa.schema(
     [

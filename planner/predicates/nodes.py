@@ -1,4 +1,4 @@
-"""The small tree that a filter's SQL text becomes: see `planner.predicate.parse`."""
+"""The small tree that a filter's SQL text becomes: see `planner.predicates.parsing.parse`."""
 
 from __future__ import annotations
 

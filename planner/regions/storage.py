@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from exec_nodes.errors import InvalidCallError, RepairError
-from planner.region_expression import bucket_expression, known_bucket, multi_bucket_expression
-from planner.region_spec import RegionField, RegionSpec
-from planner.region_transform import num_buckets_of
+from planner.regions.expression import bucket_expression, known_bucket, multi_bucket_expression
+from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.transform import num_buckets_of
 
 _OURS = ("bucket", "multi_bucket")
 # Native code may name the source column itself instead of its id.

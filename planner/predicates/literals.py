@@ -15,8 +15,8 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from planner.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
-from planner.predicate_nodes import Literal, Number, Operand, Typed
+from planner.predicates.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
+from planner.predicates.nodes import Literal, Number, Operand, Typed
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * 10**9
@@ -101,7 +101,7 @@ def python_values(points: Iterable[Point], kind: pa.DataType) -> list[object]:
 
 
 def point_of(value: object, kind: pa.DataType) -> Point:
-    """A region value (see `planner.region_values`) of type `kind` as a point.
+    """A region value (see `planner.regions.values`) of type `kind` as a point.
 
     Raises InexactError when it isn't one.
     """

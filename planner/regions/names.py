@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from planner.region_values import RegionValue
+from planner.regions.values import RegionValue
 
 
 def region_name(region_id: UUID, values: Mapping[str, RegionValue] | None) -> str:

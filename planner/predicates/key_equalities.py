@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from planner.boxes import Box, boxes
-from planner.literals import python_values
-from planner.predicate import parse
-from planner.predicate_nodes import And
+from planner.predicates.boxes import Box, boxes
+from planner.predicates.literals import python_values
+from planner.predicates.nodes import And
+from planner.predicates.parsing import parse
 
 _MAX_KEYS = 1_000_000
 

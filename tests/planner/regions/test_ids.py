@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exec_nodes.errors import InvalidCallError
-from planner.region_id import canonical, region_id
-from planner.region_values import RegionValue
+from planner.regions.ids import canonical, region_id
+from planner.regions.values import RegionValue
 
 A, B = UUID(int=1), UUID(int=2)
 SCALAR = st.none() | st.booleans() | st.integers() | st.text() | st.binary()

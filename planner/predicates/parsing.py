@@ -14,7 +14,7 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import expressions as exp
 
-from planner.predicate_nodes import (
+from planner.predicates.nodes import (
     And,
     Compare,
     Constant,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from exec_nodes.errors import InvalidCallError
-from planner.region_spec import MANUAL_SPEC_ID, RegionField, RegionSpec
+from planner.regions.spec import MANUAL_SPEC_ID, RegionField, RegionSpec
 
 DATE_PARTS = ("year", "month", "day", "hour")
 

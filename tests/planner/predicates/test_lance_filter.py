@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from datafusion.unparser import Dialect, Unparser
 
-from planner.lance_filter import is_pushable, lance_filter
+from planner.predicates.lance_filter import is_pushable, lance_filter
 
 _SECONDS = [0, None, -1, 1_704_067_200, 10**9, -(10**9)]
 

@@ -11,9 +11,17 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from planner.domain import ANYTHING, NOT_NULL, NOTHING, ONLY_NULL, Domain, Interval, domain_of
-from planner.literals import InexactError, compared
-from planner.predicate_nodes import (
+from planner.predicates.domain import (
+    ANYTHING,
+    NOT_NULL,
+    NOTHING,
+    ONLY_NULL,
+    Domain,
+    Interval,
+    domain_of,
+)
+from planner.predicates.literals import InexactError, compared
+from planner.predicates.nodes import (
     NEGATED,
     And,
     Compare,

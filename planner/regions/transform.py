@@ -19,11 +19,11 @@ from exec_nodes.decimals import from_unscaled, unscaled_int64, unscaled_python
 from exec_nodes.errors import InvalidCallError, UnsupportedError
 from exec_nodes.murmur3 import bucket, murmur3, murmur3_multi, scalar_encoder
 from exec_nodes.native_bucket import native_bucket
-from planner.region_expression import evaluate_expression
-from planner.region_values import RegionValue, region_values, type_of
+from planner.regions.expression import evaluate_expression
+from planner.regions.values import RegionValue, region_values, type_of
 
 if TYPE_CHECKING:
-    from planner.region_spec import RegionField
+    from planner.regions.spec import RegionField
 
 DATE_PARTS = ("year", "month", "day", "hour")
 SOURCE_TYPES = "source_types"

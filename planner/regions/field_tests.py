@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
-from planner.boxes import Box, domain_in, starting_with
-from planner.domain import ANYTHING, Domain, Interval, Point
-from planner.literals import InexactError, point_of, python_values, unit_nanoseconds
-from planner.region_transform import date_part, evaluate_columns, width_of
-from planner.region_values import as_region_value, region_values, type_of
+from planner.predicates.boxes import Box, domain_in, starting_with
+from planner.predicates.domain import ANYTHING, Domain, Interval, Point
+from planner.predicates.literals import InexactError, point_of, python_values, unit_nanoseconds
+from planner.regions.transform import date_part, evaluate_columns, width_of
+from planner.regions.values import as_region_value, region_values, type_of
 
 if TYPE_CHECKING:
-    from planner.region_spec import RegionField
+    from planner.regions.spec import RegionField
 
 Test = Callable[[object], bool]
 

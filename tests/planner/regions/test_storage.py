@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.errors import InvalidCallError, RepairError
-from planner import region_factories as mw
-from planner.region_check import validate
-from planner.region_spec import RegionField, RegionSpec, spec_of
-from planner.region_storage import StoredSpec, from_storage, to_storage
+from planner.regions import factories as mw
+from planner.regions.check import validate
+from planner.regions.spec import RegionField, RegionSpec, spec_of
+from planner.regions.storage import StoredSpec, from_storage, to_storage
 
 SCHEMA = pa.schema([("id", pa.int32()), ("s", pa.string()), ("ts", pa.timestamp("us", "UTC"))])
 IDS = {"id": 0, "s": 4, "ts": 9}

@@ -7,10 +7,10 @@ import pytest
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.murmur3 import murmur3
-from planner import region_factories as mw
-from planner.region_check import validate
-from planner.region_expression import evaluate_expression, known_bucket
-from planner.region_spec import RegionSpec, spec_of
+from planner.regions import factories as mw
+from planner.regions.check import validate
+from planner.regions.expression import evaluate_expression, known_bucket
+from planner.regions.spec import RegionSpec, spec_of
 
 SCHEMA = pa.schema(
     [

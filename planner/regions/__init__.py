@@ -1,0 +1,1 @@
+"""Region specs: how rows are divided into regions, and which regions a filter leaves."""
