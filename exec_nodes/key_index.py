@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
 from itertools import repeat
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +22,44 @@ class KeyIndex:
     One writer appends; readers need no lock, as each bounds its questions by the number of rows
     it has seen (`below`, the end of some append), and what is appended later never changes an
     answer below that bound. This rests on the order of writes: a row is linked to the key's
-    previous one before it is published in the dict.
+    previous one before it is published in the dict. Only what was deferred is indexed under a lock.
     """
 
     def __init__(self) -> None:
         self._last: dict[Hashable, int] = {}
         self._rows = 0
+        self._deferred: deque[Callable[[], Sequence[Hashable]]] = deque()
+        self._lock = Lock()
         # By position: the key's previous position or -1, and its next one or NEVER.
         self._previous = np.full(_FIRST_CAPACITY, -1, np.int64)
         self._superseded_at = np.full(_FIRST_CAPACITY, NEVER, np.int64)
 
     def __len__(self) -> int:
+        self.catch_up()
         return self._rows
 
     def append(self, keys: Sequence[Hashable]) -> None:
         """Index the next `len(keys)` rows. A later row of a key replaces an earlier one."""
+        with self._lock:
+            self._append_deferred()
+            self._append(keys)
+
+    def defer(self, keys: Callable[[], Sequence[Hashable]]) -> None:
+        """Index the next rows when somebody asks; `keys` then gives theirs. A scan never does."""
+        self._deferred.append(keys)
+
+    def catch_up(self) -> None:
+        """Index what was deferred."""
+        if self._deferred:
+            with self._lock:
+                self._append_deferred()
+
+    def _append_deferred(self) -> None:
+        while self._deferred:
+            self._append(self._deferred[0]())
+            self._deferred.popleft()  # only now may others go on without the lock
+
+    def _append(self, keys: Sequence[Hashable]) -> None:
         start, end = self._rows, self._rows + len(keys)
         self._reserve(end)
         known = len(self._last)
@@ -55,6 +80,7 @@ class KeyIndex:
 
     def last(self, key: Hashable, below: int) -> int:
         """The highest position of `key` that is below `below`; -1 if there is none."""
+        self.catch_up()
         position = self._last.get(key, -1)
         previous = self._previous
         while position >= below:
@@ -63,6 +89,7 @@ class KeyIndex:
 
     def last_of(self, keys: Sequence[Hashable], below: int) -> Positions:
         """`last` for many keys: int64, one position a key."""
+        self.catch_up()
         found = np.fromiter(map(self._last.get, keys, repeat(-1)), np.int64, len(keys))
         previous = self._previous
         later = np.flatnonzero(found >= below)
@@ -73,9 +100,11 @@ class KeyIndex:
 
     def superseded(self, below: int) -> Positions:
         """The positions below `below`, ascending, that a later one below it replaces."""
+        self.catch_up()
         return np.flatnonzero(self._superseded_at[:below] < below)
 
     def __contains__(self, key: Hashable) -> bool:
+        self.catch_up()
         return key in self._last
 
     def _reserve(self, rows: int) -> None:
