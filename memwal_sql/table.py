@@ -122,7 +122,7 @@ class Table:
             raise InvalidCallError(f"limit={limit} must not be negative")
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
-        return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)))
+        return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)), limit)
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""

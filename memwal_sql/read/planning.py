@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -33,7 +33,21 @@ def _opened(node: Node) -> Node:
     return node
 
 
-def stream(node: Node) -> pa.RecordBatchReader:
-    """All rows of a plan, partition by partition."""
+def stream(node: Node, limit: int | None = None) -> pa.RecordBatchReader:
+    """The rows of a plan, partition by partition, and no more than `limit`.
+
+    Nodes take a limit as a hint to stop early: each partition for itself, and lookups not at all.
+    """
     batches = (batch for part in range(node.partitions) for batch in node.execute(part))
-    return pa.RecordBatchReader.from_batches(node.schema, batches)
+    rows = batches if limit is None else _first(batches, limit)
+    return pa.RecordBatchReader.from_batches(node.schema, rows)
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    if limit == 0:
+        return
+    for batch in batches:
+        yield batch.slice(0, limit)
+        limit -= batch.num_rows
+        if limit <= 0:
+            return

@@ -33,7 +33,7 @@ def filtered_scan(
     if predicates is not None:
         # Nothing is left to do for DataFusion, whose physical plan would cost some milliseconds.
         projection = [table.schema.get_field_index(name) for name in columns]
-        return stream(provider.scan(projection, predicates, limit))
+        return stream(provider.scan(projection, predicates, limit), limit)
     context = datafusion.SessionContext()
     context.register_table(_NAME, MountedTable(provider))
     frame = _filtered(context, condition)

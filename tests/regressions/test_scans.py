@@ -128,6 +128,25 @@ def test_limit_returns_as_many_rows_as_there_are(table: Any, layer: Layer, where
             assert direct.num_rows == min(limit, len(live))
 
 
+@pytest.mark.parametrize("where", ["id IN (3, 4, 5, 6)", "id = 3 OR id = 4", "n > 2"])
+def test_limit_is_no_more_than_asked_for_in_any_plan(table: Any, where: str) -> None:
+    """#7916 the other way: a lookup of several keys does not limit its rows itself."""
+    with table.writer() as writer:
+        writer.upsert(rows((3, 33)))
+        for limit in range(4):
+            expected = min(limit, table.scan(filter=where).read_all().num_rows)
+            assert table.scan(filter=where, limit=limit).read_all().num_rows == expected
+            assert len(select(table, where, limit)) == expected
+
+
+def test_limit_holds_over_all_parts_of_the_base_table(table: Any, uri: str) -> None:
+    for start in (100, 200, 300, 400):
+        lance.write_dataset(rows(*((start + i, 0) for i in range(20))), uri, mode="append")
+    for limit in (0, 1, 15, 30):
+        assert table.scan(limit=limit).read_all().num_rows == limit
+        assert table.scan(filter="n = 0", limit=limit).read_all().num_rows == limit
+
+
 def test_limit_is_filled_when_the_first_fragments_are_all_stale(table: Any, uri: str) -> None:
     """#7916, over several fragments of the base table."""
     for start in (100, 200, 300):
