@@ -32,7 +32,7 @@ def durable_upserts(work: Workspace) -> Iterator[Result]:
     stream = rows(np.arange(calls * sizes.append_rows, dtype=np.int64), 1)
     empty = stream.slice(0, 0)
     table = enabled_table(work.folder / "durable", empty)
-    peers = {name: NativeTable(work.folder / name, empty) for name in ("native", "synced")}
+    peers = {name: NativeTable(work.folder / f"durable-{name}", empty) for name in ("native", "synced")}
     raw = work.folder / "raw"
     raw.mkdir()
     with (
