@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.keys import KeyBatch
+from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Node, Statistics
-from exec_nodes.source import Source
+from exec_nodes.sources.source import Source
 
 
 @dataclass(frozen=True)

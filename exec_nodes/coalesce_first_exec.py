@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.node import Node, Statistics
-from exec_nodes.source import TOMBSTONE
+from exec_nodes.sources.source import TOMBSTONE
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.live_rows import live_rows
 from exec_nodes.node import Node, Statistics
-from exec_nodes.source import ROW_ADDRESS, SOURCE
-from exec_nodes.stale import PlanStale
+from exec_nodes.sources.live_rows import live_rows
+from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
+from exec_nodes.sources.stale import PlanStale
 
 
 @dataclass(frozen=True)

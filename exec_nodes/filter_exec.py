@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.conditions import conditions
 from exec_nodes.node import Node, Statistics
-from exec_nodes.source import Filter
+from exec_nodes.sources.source import Filter
 
 
 @dataclass(frozen=True)

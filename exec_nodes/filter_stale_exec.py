@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.bloom_filter_guard_exec import bloom_name
-from exec_nodes.keys import KeyBatch
+from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Node, Statistics
-from exec_nodes.source import KEY_POSITION, ROW_ADDRESS, SOURCE, Source
+from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, SOURCE, Source
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from exec_nodes.conditions import conditions
 from exec_nodes.node import Node, Statistics
-from exec_nodes.source import (
+from exec_nodes.sources.source import (
     ROW_ADDRESS_FIELD,
     SOURCE_FIELD,
     Filter,
     Source,
 )
-from exec_nodes.stale import PlanStale
+from exec_nodes.sources.stale import PlanStale
 
 
 @dataclass(frozen=True)

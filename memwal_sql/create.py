@@ -10,7 +10,7 @@ from uuid import uuid4
 import lance
 import pyarrow as pa
 
-from exec_nodes.duplicates import first_duplicate
+from exec_nodes.kernels.duplicates import first_duplicate
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.keys import KeyBatch, as_key_table
-from exec_nodes.one_key import one_key
+from exec_nodes.kernels.keys import KeyBatch, as_key_table
+from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.region_snapshots import record_regions
 from memwal_sql.read import inspect

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.source import Filter, Source
+from exec_nodes.sources.source import Filter, Source
 
 if TYPE_CHECKING:
     from planner.regions.spec import RegionSpec

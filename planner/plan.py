@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from exec_nodes.node import Node
-from exec_nodes.source import Filter
+from exec_nodes.sources.source import Filter
 from planner.model import Query, Snapshot
 from planner.point_lookup import plan_point_lookup
 from planner.predicates.key_equalities import key_equalities

@@ -23,3 +23,8 @@ def test_a_benchmark_runs_and_its_answers_are_right(name: str, tmp_path: Path) -
     write_json(results, {"python": "3"}, tmp_path / "figures.json")
     assert results[0].work in console.export_text()
     assert (tmp_path / "figures.json").read_text().count('"work"') == len(results)
+
+
+def test_all_benchmarks_of_a_run_share_one_folder(tmp_path: Path) -> None:
+    names = ["full-scan", "durable-upserts", "generations-scan"]
+    assert len(run(names, tmp_path, SMALL, Console(record=True))) > len(names)

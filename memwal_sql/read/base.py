@@ -10,7 +10,7 @@ from typing import Any
 
 import lance
 
-from exec_nodes.lance_source import LanceSource
+from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, TableReplacedError
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import logical_schema, primary_key_of

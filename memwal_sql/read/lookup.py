@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.keys import KeyBatch
-from exec_nodes.source import KEY_POSITION, TOMBSTONE, Source
+from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.sources.source import KEY_POSITION, TOMBSTONE, Source
 
 Places = npt.NDArray[np.int64]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.errors import SourceGoneError
-from exec_nodes.keys import KeyBatch
-from exec_nodes.source import Source
+from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.sources.source import Source
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.collector import ATTEMPTS, SnapshotCollector
 from memwal_sql.read.lookup import FoundRows, Places, find_one, search

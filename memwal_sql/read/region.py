@@ -9,9 +9,9 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
-from exec_nodes.lance_source import LanceSource
-from exec_nodes.memtable_source import MemTableSource
-from exec_nodes.source import Source
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, RepairError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext

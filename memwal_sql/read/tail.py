@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from uuid import UUID
 
-from exec_nodes.memtable_source import MemTableSource
+from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from exec_nodes.node import Node
-from exec_nodes.source import Filter
+from exec_nodes.sources.source import Filter
 from memwal_sql.errors import ReopenError
 from memwal_sql.read.collector import check_consistency
 from memwal_sql.read.planning import plan_over

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.alignment import aligned
-from exec_nodes.key_index import KeyIndex
-from exec_nodes.keys import key_values
-from exec_nodes.memtable_source import MemTableSource
-from exec_nodes.source import TOMBSTONE_FIELD
+from exec_nodes.kernels.alignment import aligned
+from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.kernels.keys import key_values
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import TOMBSTONE_FIELD
 
 # What the index costs a row: a dict slot, the key's Python object and two int64 links.
 _INDEX_BYTES_PER_ROW = 150

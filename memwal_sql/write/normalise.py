@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.keys import as_key_table
+from exec_nodes.kernels.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.memtable import memtable_schema
 

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.bloom import BloomFilter
-from exec_nodes.keys import KeyBatch
+from exec_nodes.kernels.bloom import BloomFilter
+from exec_nodes.kernels.keys import KeyBatch
 from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.field_ids import field_ids

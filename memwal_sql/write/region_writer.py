@@ -23,7 +23,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.memtable_source import MemTableSource
+from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
 from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.flusher import RegionFlusher

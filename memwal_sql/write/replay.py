@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from exec_nodes.at_once import at_once
+from exec_nodes.sources.at_once import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.storage.wal import Wal, WalEntry
 from memwal_sql.write.memtable import MemTable, conform

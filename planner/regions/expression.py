@@ -16,9 +16,9 @@ import sqlglot
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import Token, TokenType
 
-from exec_nodes.arrays import flat
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.murmur3 import murmur3, murmur3_multi
+from exec_nodes.kernels.arrays import flat
+from exec_nodes.kernels.murmur3 import murmur3, murmur3_multi
 
 # Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what
 # a later DataFusion adds can become part of the routing.

@@ -127,8 +127,8 @@ class RegionSpec:
         """A function from one key value to its region values, for point lookups.
 
         The key is a value for a single-column key and a tuple in key order otherwise, in the form
-        of `exec_nodes.keys` (temporal values as integers, decimals as little-endian bytes). The
-        function is cached; hashing one integer or string key takes about a microsecond.
+        of `exec_nodes.kernels.keys` (temporal values as integers, decimals as little-endian
+        bytes). The function is cached; hashing one integer or string key takes a microsecond.
         """
         types = tuple(schema.field(name).type for name in primary_key)
         return _key_function(self, tuple(primary_key), types)

@@ -14,15 +14,15 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.bloom import BloomFilter
-from exec_nodes.cache import ByteCache
-from exec_nodes.key_hash import hash_columns
-from exec_nodes.key_index import KeyIndex
-from exec_nodes.keys import key_values
-from exec_nodes.lance_source import LanceSource
-from exec_nodes.memtable_source import MemTableSource
+from exec_nodes.kernels.bloom import BloomFilter
+from exec_nodes.kernels.key_hash import hash_columns
+from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.kernels.keys import key_values
 from exec_nodes.node import Node
-from exec_nodes.source import TOMBSTONE_FIELD, Filter, Source
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import TOMBSTONE_FIELD, Filter, Source
 from planner.model import RegionSources, Snapshot, TableInfo
 
 SCHEMA = pa.schema(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.conditions import conditions
-from exec_nodes.source import Filter
+from exec_nodes.sources.source import Filter
 
 
 def _all(batch: pa.RecordBatch) -> pa.BooleanArray:

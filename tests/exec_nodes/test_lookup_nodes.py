@@ -15,12 +15,12 @@ from exec_nodes.bloom_filter_guard_exec import BloomFilterGuardExec
 from exec_nodes.coalesce_first_exec import CoalesceFirstExec
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.filter_stale_exec import FilterStaleExec
-from exec_nodes.keys import KeyBatch
-from exec_nodes.memtable_source import MemTableSource
+from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
-from exec_nodes.source import SOURCE_FIELD, Source
-from exec_nodes.stale import PlanStale, StaleSets
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import SOURCE_FIELD, Source
+from exec_nodes.sources.stale import PlanStale, StaleSets
 from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
 from tests.exec_nodes.tables import (

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.node import Node, draw
-from exec_nodes.source import Filter
+from exec_nodes.sources.source import Filter
 from planner.model import Query
 from planner.plan import plan
 from tests.exec_nodes.tables import (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.lance_source import LanceSource
+from exec_nodes.sources.lance_source import LanceSource
 from tests.model.merging import manifests, merge_one
 from tests.regressions.rows import count, get, keys, rows, select
 

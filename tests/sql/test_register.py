@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.key_index import KeyIndex
-from exec_nodes.memtable_source import MemTableSource
-from exec_nodes.source import TOMBSTONE_FIELD
+from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import TOMBSTONE_FIELD
 from memwal_sql.errors import ReopenError, UnsupportedError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.sql.errors import memwal_errors

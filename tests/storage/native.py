@@ -10,8 +10,8 @@ import lance
 import pyarrow as pa
 from lance import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
 
-from exec_nodes.bloom import BloomFilter
-from exec_nodes.key_hash import hash_columns
+from exec_nodes.kernels.bloom import BloomFilter
+from exec_nodes.kernels.key_hash import hash_columns
 from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.generation import write_generation
 from memwal_sql.storage.object_store import ObjectStore

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.murmur3 import murmur3
+from exec_nodes.kernels.murmur3 import murmur3
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.expression import evaluate_expression, known_bucket

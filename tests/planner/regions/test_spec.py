@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.errors import InvalidCallError, UnsupportedError
-from exec_nodes.keys import key_values
-from exec_nodes.murmur3 import murmur3
+from exec_nodes.kernels.keys import key_values
+from exec_nodes.kernels.murmur3 import murmur3
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.spec import RegionField, RegionSpec, spec_of

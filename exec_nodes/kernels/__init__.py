@@ -1,0 +1,1 @@
+"""Vectorised work on keys that nodes, sources and writers share: hashes, indexes, bloom filters."""

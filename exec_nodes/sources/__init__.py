@@ -1,0 +1,1 @@
+"""What plans read: the base table, generations and MemTables, and which of their rows are stale."""

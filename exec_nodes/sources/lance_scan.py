@@ -1,0 +1,140 @@
+"""Reading one version of a Lance table into batches of the table's logical columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from exec_nodes.errors import SourceGoneError
+from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter
+
+# Measured on 2 cores with 1,000,000 rows: 65,536 rows a batch are read and masked at 1.6 times
+# the speed of Lance's default of 8,192, larger batches leave the processor's caches.
+MAX_BATCH_ROWS = 65_536
+MIN_BATCH_ROWS = 1_024
+BATCH_BYTES = 4 * 1024 * 1024
+# Guess for a value of varying length, for sizing batches only.
+_VARYING_BYTES = 32
+
+
+def scan_dataset(
+    dataset: Any,
+    schema: pa.Schema,
+    filters: Sequence[Filter],
+    limit: int | None,
+    fragments: Sequence[Any] | None,
+    table_schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of `schema`, then `_rowaddr`, of the rows that match every filter.
+
+    Filters over columns that the dataset has run inside Lance; others are evaluated on batches of
+    the columns of `table_schema`. Columns that the dataset lacks are null. `fragments` restricts
+    the scan; None means all.
+    """
+    stored = set(dataset.schema.names)
+    inputs = {f: f.columns if f.columns is not None else table_schema.names for f in filters}
+    inside = [f for f in filters if stored.issuperset(inputs[f])]
+    outside = [f for f in filters if f not in inside]
+    output = schema.append(ROW_ADDRESS_FIELD)
+    for condition in outside:
+        for name in inputs[condition]:
+            if schema.get_field_index(name) < 0:
+                schema = schema.append(table_schema.field(name))
+    scanner = dataset.scanner(
+        columns=[name for name in schema.names if name in stored],
+        filter=" AND ".join(f"({f.for_lance})" for f in inside) or None,
+        limit=None if outside else limit,
+        fragments=fragments,
+        batch_size=batch_rows(schema),
+        with_row_address=True,
+    )
+    full = schema.append(ROW_ADDRESS_FIELD)
+    for batch in scanner.to_batches():
+        batch = conform(batch, full)
+        for condition in outside:
+            batch = batch.filter(condition.evaluate(batch.select(list(inputs[condition]))))
+        if batch.num_rows:
+            yield batch.select(output.names) if outside else batch
+
+
+def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) -> pa.Table:
+    """The columns of `schema` and `_rowaddr` of all rows that meet `condition`."""
+    stored = set(dataset.schema.names)
+    table = dataset.scanner(
+        columns=[name for name in schema.names if name in stored],
+        filter=condition,
+        batch_size=batch_rows(schema),
+        with_row_address=True,
+    ).to_table()
+    full = schema.append(ROW_ADDRESS_FIELD)
+    if table.schema.equals(full):
+        return table
+    batches = [conform(batch, full) for batch in table.to_batches()]
+    return pa.Table.from_batches(batches, full)
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with exactly these columns and types; what it lacks is null."""
+    if batch.schema.equals(schema):
+        return batch
+    arrays = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        array = batch.column(index)
+        arrays.append(array if array.type == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def fragment_groups(dataset: Any, most: int) -> list[list[Any]]:
+    """The dataset's fragments in at most `most` runs of about equally many rows."""
+    fragments = dataset.get_fragments()
+    if len(fragments) <= 1 or most <= 1:
+        return [fragments]
+    rows = [fragment.metadata.num_rows for fragment in fragments]
+    total, seen = max(1, sum(rows)), 0
+    groups: list[list[Any]] = [[] for _ in range(most)]
+    for fragment, count in zip(fragments, rows, strict=True):
+        groups[min(most - 1, seen * most // total)].append(fragment)
+        seen += count
+    return [group for group in groups if group]
+
+
+def batch_rows(schema: pa.Schema) -> int:
+    """Rows a batch of these columns should have."""
+    return max(MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, row_bytes(schema))))
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """About how many bytes a row of these columns takes in memory."""
+    return sum(_value_bytes(field.type) for field in schema)
+
+
+def _value_bytes(kind: pa.DataType) -> int:
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _value_bytes(kind.value_type)
+    if pa.types.is_struct(kind):
+        return sum(_value_bytes(field.type) for field in kind)
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return _VARYING_BYTES
+
+
+@contextmanager
+def gone_is_typed(name: str) -> Iterator[None]:
+    """Turn Lance's "not found" into SourceGoneError, which says to take a new snapshot."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if "not found" not in str(error).lower():
+            raise
+        raise SourceGoneError(
+            f"files of {name} are gone; if it was merged and collected meanwhile, the same query "
+            f"works when it is run again: {error}"
+        ) from error

@@ -1,0 +1,327 @@
+"""A Lance table as a source: the base table at one version, or a flushed generation."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.kernels.bloom import BloomFilter
+from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
+from exec_nodes.kernels.key_rows import (
+    BYTES_PER_ROW,
+    ROWS_PER_LOOKUP,
+    KeyRows,
+    is_integral,
+)
+from exec_nodes.kernels.keys import KeyBatch, one_array
+from exec_nodes.kernels.literals import key_condition
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.lance_scan import (
+    fragment_groups,
+    gone_is_typed,
+    read_table,
+    row_bytes,
+    scan_dataset,
+)
+from exec_nodes.sources.memory_scan import scan_table
+from exec_nodes.sources.source import (
+    BASE_GENERATION,
+    KEY_POSITION,
+    KEY_POSITION_FIELD,
+    ROW_ADDRESS,
+    TOMBSTONE,
+    TOMBSTONE_FIELD,
+    Filter,
+    RowAddresses,
+    SourceKeys,
+)
+
+# A generation is kept decoded while the columns asked for are at most this large: below it, the
+# fixed cost of a Lance scan outweighs the reading.
+SMALL_BYTES = 4 * 1024 * 1024
+
+
+class TableShape(Protocol):
+    """What a source must know of its table."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's logical schema."""
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The key columns in key order."""
+
+
+class LanceSource:
+    """Reads one immutable version of a Lance table. Made by `base` or `generation`."""
+
+    def __init__(
+        self,
+        *,
+        identity: Hashable,
+        region: str,
+        generation: int,
+        info: TableShape,
+        cache: ByteCache,
+        open_dataset: Callable[[], Any],
+        place: str = "",
+        bloom: Callable[[], bytes] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.region = region
+        self.generation = generation
+        self._info = info
+        self._cache = cache
+        self._open = open_dataset
+        self._place = place
+        self._bloom = bloom
+        self._dataset: Any = None
+        self._lock = threading.Lock()
+        self._lookups = 0
+
+    @classmethod
+    def base(cls, dataset: Any, info: TableShape, *, etag: str, cache: ByteCache) -> LanceSource:
+        """The base table: `dataset` at its version, whose manifest has the e-tag (or checksum)
+        `etag`, as version numbers may be used again after a restore (protocol rule 16)."""
+        return cls(
+            identity=("base", dataset.uri, dataset.version, etag),
+            region="",
+            generation=BASE_GENERATION,
+            info=info,
+            cache=cache,
+            open_dataset=lambda: dataset,
+        )
+
+    @classmethod
+    def flushed(
+        cls,
+        uri: str,
+        *,
+        region: str,
+        generation: int,
+        info: TableShape,
+        cache: ByteCache,
+        storage_options: Mapping[str, str] | None = None,
+        session: Any = None,
+        bloom: Callable[[], bytes] | None = None,
+    ) -> LanceSource:
+        """A flushed generation, opened when it is first read.
+
+        `bloom` reads its bloom filter; without it every key might be there. Reading raises
+        SourceGoneError when the folder is gone.
+        """
+
+        def open_dataset() -> Any:
+            options = dict(storage_options) if storage_options else None
+            return lance.dataset(uri, storage_options=options, session=session)
+
+        return cls(
+            identity=("generation", uri),
+            region=region,
+            generation=generation,
+            info=info,
+            cache=cache,
+            open_dataset=open_dataset,
+            place=uri,
+            bloom=bloom,
+        )
+
+    @property
+    def name(self) -> str:
+        """As plans print it."""
+        if self.generation == BASE_GENERATION:
+            return "base_table[gen=-1]"
+        return f"region_{self.region}[gen={self.generation}]"
+
+    @property
+    def dataset(self) -> Any:
+        """The Lance dataset; opened once."""
+        if self._dataset is None:
+            with self._lock, gone_is_typed(self.name):
+                if self._dataset is None:
+                    self._dataset = self._open()
+        return self._dataset
+
+    @property
+    def ready(self) -> bool:
+        """See `Source.ready`."""
+        return "rows" in self.__dict__ and "_groups" in self.__dict__
+
+    def open(self, columns: Sequence[str] = ()) -> None:
+        """See `Source.open`. What is kept decoded is read at once with the keys."""
+        _ = self.rows, self.parts
+        names = list(dict.fromkeys([*self._info.primary_key, *self._tombstone, *columns]))
+        if self._is_small(names):
+            with gone_is_typed(self.name):
+                self._decoded(names)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows held, without those in Lance's deletion vectors."""
+        return int(self.dataset.count_rows())
+
+    @cached_property
+    def parts(self) -> int:
+        """As many groups of fragments as there are processors, at most."""
+        return max(1, len(self._groups))
+
+    def scan(
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        limit: int | None,
+        part: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """See `Source.scan`."""
+        every = self._info.schema.names
+        inputs = [n for f in filters for n in (every if f.columns is None else f.columns)]
+        names = list(dict.fromkeys([*columns, *inputs]))
+        with gone_is_typed(self.name):
+            if self._is_small(names):
+                table, addresses = self._decoded(names)
+                yield from scan_table(table, addresses, columns, filters, limit)
+                return
+            fragments = self._groups[part] if self.parts > 1 else None
+            schema = self._schema_of(columns)
+            yield from scan_dataset(
+                self.dataset, schema, filters, limit, fragments, self._info.schema
+            )
+
+    def keys(self) -> SourceKeys:
+        """See `Source.keys`."""
+        return self._cache.compute(
+            (self.identity, "keys"), self._read_keys, lambda keys: keys.nbytes
+        )
+
+    def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
+        """See `Source.might_contain`: by the bloom filter; the base table has none."""
+        if self._bloom is None:
+            return np.ones(len(keys), np.bool_)
+        read = self._bloom
+        path = f"{self._place}/bloom_filter.bin"
+        with gone_is_typed(self.name):
+            bloom = self._cache.compute(
+                (self.identity, "bloom"),
+                lambda: BloomFilter(read(), path),
+                lambda found: len(found.data),
+            )
+        return bloom_hits(bloom, keys)
+
+    def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
+        """See `Source.last`."""
+        if self._bloom is not None and not self.might_contain(key)[0]:
+            return None
+        if not self._tombstone and columns:
+            with gone_is_typed(self.name):
+                places = self._key_rows()
+                if places is not None:
+                    row = places.take(key.values[0], columns)
+                    return None if row is None else (row, False)
+                found = self._live_row(key, columns)
+            if found is not None:
+                return (found, False) if found.num_rows else None
+        rows = self.take(key, columns)
+        if not rows.num_rows:
+            return None
+        return rows.select(list(columns)), rows[TOMBSTONE][0].as_py()
+
+    def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        """See `Source.take`: by the btree of the key columns, or among decoded columns."""
+        names = list(dict.fromkeys([*keys.names, *columns, *self._tombstone]))
+        with gone_is_typed(self.name):
+            if self._is_small(names):
+                table, addresses = self._decoded(names)
+            else:
+                table = read_table(self.dataset, self._schema_of(names), key_condition(keys))
+                addresses = table[ROW_ADDRESS].to_numpy()
+        rows, positions = rows_of_keys(table.select(keys.names), keys)
+        newest = last_rows(addresses[rows], positions)
+        # Selected last: a table of no columns has forgotten how many rows it has.
+        found = table.take(pa.array(rows[newest]))
+        if not self._tombstone:
+            live = pa.array(np.zeros(len(newest), np.bool_))
+            found = found.append_column(TOMBSTONE_FIELD, live)
+        found = found.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
+        return found.select([*columns, TOMBSTONE, KEY_POSITION])
+
+    def _live_row(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
+        """The row of one key of the base table, whose rows are live, or no row, with as little as
+        possible around Lance's own lookup; None if that can't tell."""
+        condition = key_condition(key) if len(key.names) == 1 else None
+        if condition is None:
+            return None
+        found = self.dataset.scanner(columns=list(columns), filter=condition).to_table()
+        return found if found.num_rows <= 1 else None
+
+    def _key_rows(self) -> KeyRows | None:
+        """The keys in memory, once as many lookups were made as pay for reading them."""
+        self._lookups += 1
+        if self._lookups * ROWS_PER_LOOKUP < self.rows:
+            return None
+        if self.rows * BYTES_PER_ROW > self._cache.largest:
+            return None
+        names = self._info.primary_key
+        if len(names) > 1 or not is_integral(self._info.schema.field(names[0]).type):
+            return None
+        return self._cache.compute(
+            (self.identity, "key rows"),
+            lambda: KeyRows(self.dataset, names[0]),
+            lambda found: found.nbytes,
+        )
+
+    @cached_property
+    def _tombstone(self) -> tuple[str, ...]:
+        return () if self.generation == BASE_GENERATION else (TOMBSTONE,)
+
+    @cached_property
+    def _groups(self) -> list[list[Any]]:
+        with gone_is_typed(self.name):
+            return fragment_groups(self.dataset, os.cpu_count() or 1)
+
+    def _is_small(self, names: Sequence[str]) -> bool:
+        if self.generation == BASE_GENERATION:
+            return False
+        return self.rows * row_bytes(self._schema_of(names)) <= SMALL_BYTES
+
+    def _schema_of(self, names: Sequence[str]) -> pa.Schema:
+        schema = self._info.schema
+        return pa.schema([TOMBSTONE_FIELD if n == TOMBSTONE else schema.field(n) for n in names])
+
+    def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
+        """These columns of all rows, each kept on its own, and the row addresses."""
+        wanted = [*names, ROW_ADDRESS]
+        kept = {name: self._cache.get((self.identity, "column", name)) for name in wanted}
+        found: dict[str, pa.Array] = {n: c for n, c in kept.items() if c is not None}
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            read = [name for name in missing if name != ROW_ADDRESS]
+            table = read_table(self.dataset, self._schema_of(read))
+            for name in missing:
+                found[name] = column = one_array(table[name])
+                self._cache.put((self.identity, "column", name), column, column.nbytes)
+        addresses = found.pop(ROW_ADDRESS).to_numpy()
+        arrays = [found[name] for name in names]
+        return pa.Table.from_arrays(arrays, schema=self._schema_of(names)), addresses
+
+    def _read_keys(self) -> SourceKeys:
+        names = [*self._info.primary_key, *self._tombstone]
+        with gone_is_typed(self.name):
+            if self._is_small(names):
+                table, addresses = self._decoded(names)
+            else:
+                table = read_table(self.dataset, self._schema_of(names))
+                addresses = table[ROW_ADDRESS].to_numpy()
+        if self._tombstone:
+            deleted = table[TOMBSTONE].to_numpy()
+        else:
+            deleted = np.zeros(len(addresses), np.bool_)
+        return SourceKeys(table.select(self._info.primary_key), addresses, deleted)

@@ -1,0 +1,121 @@
+"""A MemTable as a source: an immutable prefix of its rows, with exact key lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.sources.memory_scan import scan_table
+from exec_nodes.sources.source import (
+    KEY_POSITION_FIELD,
+    TOMBSTONE,
+    Filter,
+    RowAddresses,
+    SourceKeys,
+)
+
+
+class MemTableSource:
+    """The first `rows` rows of a MemTable (Specification 1, "MemTable").
+
+    `batches` hold the table's columns and `_tombstone`, in append order, and at least `rows` rows;
+    `index` may already know later rows: every question to it is bounded by `rows`. `identity` is
+    the MemTable's own and stays the same while it grows.
+    """
+
+    parts = 1
+    ready = True
+
+    def __init__(
+        self,
+        *,
+        identity: Hashable,
+        region: str,
+        generation: int,
+        primary_key: Sequence[str],
+        batches: Sequence[pa.RecordBatch],
+        rows: int,
+        index: KeyIndex,
+        schema: pa.Schema,
+    ) -> None:
+        self.identity = identity
+        self.region = region
+        self.generation = generation
+        self.primary_key = tuple(primary_key)
+        self.rows = rows
+        self._batches = tuple(batches)
+        self._index = index
+        self._schema = schema
+
+    @property
+    def name(self) -> str:
+        """As plans print it."""
+        return f"region_{self.region}[gen={self.generation}]"
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the rows, those appended since this snapshot included."""
+        return sum(batch.nbytes for batch in self._batches)
+
+    def open(self, columns: Sequence[str] = ()) -> None:
+        """Nothing to open."""
+
+    def scan(
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        limit: int | None,
+        part: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """See `Source.scan`. Row addresses are positions in append order."""
+        yield from scan_table(self._table, self._addresses, columns, filters, limit)
+
+    def keys(self) -> SourceKeys:
+        """See `Source.keys`; the row address of entry i is i."""
+        return self._keys
+
+    def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
+        """See `Source.might_contain`; exact."""
+        return self._index.last_of(keys.values, self.rows) >= 0
+
+    def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
+        """See `Source.last`."""
+        position = self._index.last(key.values[0], self.rows)
+        if position < 0:
+            return None
+        at = int(self._ends.searchsorted(position, side="right"))
+        row = self._batches[at].slice(position - (int(self._ends[at - 1]) if at else 0), 1)
+        deleted = row.column(row.num_columns - 1)[0].as_py()
+        return pa.Table.from_batches([row.select(columns)]), deleted
+
+    def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        """See `Source.take`."""
+        values = list(keys.positions)
+        found = self._index.last_of(values, self.rows)
+        held = np.flatnonzero(found >= 0)
+        places = np.fromiter(keys.positions.values(), np.int64, len(values))[held]
+        rows = self._table.select([*columns, TOMBSTONE]).take(pa.array(found[held]))
+        return rows.append_column(KEY_POSITION_FIELD, pa.array(places))
+
+    @cached_property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        return np.cumsum([batch.num_rows for batch in self._batches], dtype=np.int64)
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return pa.Table.from_batches(self._batches, self._schema).slice(0, self.rows)
+
+    @cached_property
+    def _addresses(self) -> RowAddresses:
+        return np.arange(self.rows, dtype=np.uint64)
+
+    @cached_property
+    def _keys(self) -> SourceKeys:
+        deleted = self._table[TOMBSTONE].to_numpy()
+        return SourceKeys(self._table.select(self.primary_key), self._addresses, deleted)

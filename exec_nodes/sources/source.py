@@ -1,0 +1,162 @@
+"""What a plan reads: the base table, a flushed generation or a MemTable, behind one protocol.
+
+Specification 2, "MemTable Collection": every dataset carries a generation, -1 for the base table
+and positive integers for MemTables; a higher generation of a region is newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.kernels.key_codes import repeated_later
+from exec_nodes.kernels.keys import KeyBatch, KeyColumn, key_column
+
+BASE_GENERATION = -1
+TOMBSTONE = "_tombstone"
+ROW_ADDRESS = "_rowaddr"
+SOURCE = "_source"
+KEY_POSITION = "_key"
+ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
+TOMBSTONE_FIELD = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
+SOURCE_FIELD = pa.field(SOURCE, pa.int32(), nullable=False)
+KEY_POSITION_FIELD = pa.field(KEY_POSITION, pa.int64(), nullable=False)
+
+RowAddresses = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One conjunct of a WHERE clause.
+
+    Attributes:
+        sql: the condition as DataFusion wrote it.
+        evaluate: the same condition over a batch in memory; null counts as false. The batch has
+            exactly `columns`, in that order.
+        columns: the columns the condition reads; None means every column of the table's schema.
+        lance: the same condition in the dialect of Lance's own filter, where that differs.
+    """
+
+    sql: str
+    evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
+    columns: tuple[str, ...] | None = None
+    lance: str | None = None
+
+    @property
+    def for_lance(self) -> str:
+        """The condition for sources that Lance scans."""
+        return self.sql if self.lance is None else self.lance
+
+
+class SourceKeys:
+    """The keys a source holds, one entry a row that it would return, in ascending row address.
+
+    Attributes:
+        table: the primary key columns in key order, tombstones and superseded rows included.
+        addresses: uint64, the row address of each entry.
+        deleted: bool, which entries are tombstones.
+    """
+
+    def __init__(
+        self, table: pa.Table, addresses: RowAddresses, deleted: npt.NDArray[np.bool_]
+    ) -> None:
+        self.table = table
+        self.addresses = addresses
+        self.deleted = deleted
+
+    @cached_property
+    def column(self) -> KeyColumn:
+        """The keys as one column, see `keys.key_column`."""
+        return key_column(self.table.columns)
+
+    @cached_property
+    def hidden(self) -> RowAddresses:
+        """Sorted unique addresses of what is no row of the table whatever is newer.
+
+        Rows superseded inside the source (of duplicate keys the highest address wins) and
+        tombstones.
+        """
+        return self.addresses[self.deleted | repeated_later(self.column)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, for a byte-bounded cache."""
+        return int(self.table.nbytes + self.addresses.nbytes + self.deleted.nbytes)
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A dataset of one generation. Safe to read from several threads."""
+
+    @property
+    def identity(self) -> Hashable:
+        """Never reused for other content. A MemTable keeps it while it grows: with `rows` it
+        names a prefix."""
+
+    @property
+    def name(self) -> str:
+        """As plans print it: `base_table[gen=-1]`, `region_bucket=3[gen=2]`."""
+
+    @property
+    def region(self) -> str:
+        """The region's name; empty for the base table."""
+
+    @property
+    def generation(self) -> int:
+        """-1 for the base table; higher is newer within a region."""
+
+    @property
+    def rows(self) -> int:
+        """Rows held, tombstones and superseded rows included."""
+
+    @property
+    def parts(self) -> int:
+        """How many `part`s `scan` accepts, for parallel reading."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether `rows` and `parts` are known without any I/O."""
+
+    def open(self, columns: Sequence[str] = ()) -> None:
+        """Make it ready; `columns` and the keys are going to be read.
+
+        Raises SourceGoneError if its files are gone.
+        """
+
+    def scan(
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        limit: int | None,
+        part: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield `columns` and then `_rowaddr` of the rows of one part that match all filters.
+
+        Stale rows and tombstones included. A column the source lacks is all null. At most `limit`
+        rows may be left out beyond the limit, never before.
+        """
+
+    def keys(self) -> SourceKeys:
+        """Every key held; cached where it fits."""
+
+    def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
+        """One flag a key: False only if the source has no row, tombstone or not, of that key."""
+
+    def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
+        """The last row of the only key: `columns`, and whether it is a tombstone.
+
+        None if the key is not held. As `might_contain` and `take`, without their arrays.
+        """
+
+    def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        """The last row of each key that is held: `columns`, `_tombstone` (bool) and `_key`
+        (int64, the position of the row's key in `keys`), in no particular order.
+
+        A key given twice is answered once. The base table has no tombstones: all false.
+        """

@@ -1,0 +1,41 @@
+"""Leaf requests on threads that stay."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from exec_nodes.sources.at_once import at_once
+
+
+def test_results_come_in_order_and_several_calls_are_under_way_at_once() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def call(number: int) -> int:
+        both.wait()
+        return number * number
+
+    assert at_once(call, [3, 4]) == [9, 16]
+    assert at_once(lambda number: number + 1, [1]) == [2]
+    assert at_once(lambda number: number, []) == []
+
+
+def test_the_first_error_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        at_once(lambda number: 1 // number, [1, 0, 2])
+
+
+def test_threads_stay_and_a_forked_child_has_its_own() -> None:
+    names = {name for _ in range(50) for name in at_once(_thread_name, range(64))}
+    assert len(names) <= 16
+    assert names <= {thread.name for thread in threading.enumerate()}
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if at_once(lambda number: number, [1, 2]) == [1, 2] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _thread_name(_: int) -> str:
+    return threading.current_thread().name

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from threading import Barrier, Thread
+
+import pytest
+
+from exec_nodes.sources.cache import ByteCache
+
+
+def test_the_least_recently_used_entry_goes_first() -> None:
+    cache = ByteCache(max_bytes=100)
+    for name in "abcd":
+        cache.put(name, name.upper(), 25)
+    assert cache.get("a") == "A"
+    cache.put("e", "E", 25)
+    assert cache.get("b") is None
+    assert cache.get("a") == "A"
+    assert cache.nbytes == 100
+    cache.put("a", "AA", 5)
+    assert cache.nbytes == 80
+
+
+def test_what_is_too_large_is_handed_out_but_not_kept() -> None:
+    cache = ByteCache(max_bytes=100)
+    assert cache.compute("x", lambda: "X", lambda _: 26) == "X"
+    assert cache.get("x") is None
+    assert cache.nbytes == 0
+
+
+def test_a_missing_entry_is_computed_once_and_an_error_is_not_kept() -> None:
+    cache, start, calls = ByteCache(), Barrier(6), []
+
+    def make() -> str:
+        calls.append(1)
+        return "made"
+
+    def ask() -> None:
+        start.wait()
+        assert cache.compute("k", make, len) == "made"
+
+    threads = [Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1
+
+    def fail() -> str:
+        raise OSError("once")
+
+    with pytest.raises(OSError, match="once"):
+        cache.compute("f", fail, len)
+    assert cache.compute("f", make, len) == "made"

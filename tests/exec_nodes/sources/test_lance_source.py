@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from exec_nodes.errors import RepairError, RetryError, SourceGoneError
+from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.sources import lance_source
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, TOMBSTONE, Source
+from planner.model import TableInfo
+from tests.exec_nodes.kinds import COLUMNS
+from tests.exec_nodes.tables import (
+    DELETED,
+    INFO,
+    lance_base,
+    lance_generation,
+    memtable,
+    where,
+)
+
+
+def keys(*values: int) -> KeyBatch:
+    return KeyBatch(pa.table({"id": pa.array(values, pa.int64())}))
+
+
+@pytest.fixture(params=["decoded", "through Lance"])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generations are read both ways: kept decoded, and scanned by Lance."""
+    if request.param != "decoded":
+        monkeypatch.setattr(lance_source, "SMALL_BYTES", -1)
+
+
+@pytest.mark.usefixtures("small")
+def test_take_finds_the_last_row_of_each_key(tmp_path: Path) -> None:
+    writes = [(1, 1), (2, 2), (1, 3), (4, DELETED)]
+    for source in (lance_generation(tmp_path, writes, 1), memtable(writes, 1)):
+        found = source.take(keys(4, 9, 1, 2, 1), ["val"])
+        rows = {
+            position: (value, deleted)
+            for value, deleted, position in zip(
+                *(found[c].to_pylist() for c in ("val", TOMBSTONE, KEY_POSITION)), strict=True
+            )
+        }
+        assert len(rows) == found.num_rows == 3
+        assert rows[0] == (None, True)
+        assert rows[3] == (2, False)
+        assert rows.get(2, rows.get(4)) == (3, False)
+        assert source.take(keys(1), ["val", "id"])["val"].to_pylist() == [3]
+        assert source.take(keys(77), ["s"]).num_rows == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_scan_pushes_projection_filters_and_limit(tmp_path: Path) -> None:
+    generation = lance_generation(tmp_path, [(i, i * 10) for i in range(20)], 1)
+    filters = (where("val", ">", 50), where("s", "!=", "text 70"))
+    batches = list(generation.scan(["id"], filters, None))
+    assert {tuple(b.schema.names) for b in batches} == {("id", ROW_ADDRESS)}
+    table = pa.Table.from_batches(batches)
+    assert table["id"].to_pylist() == [6, *range(8, 20)]
+    assert table[ROW_ADDRESS].to_pylist() == table["id"].to_pylist()
+    limited = list(generation.scan(["id"], filters, 2))
+    assert 2 <= sum(b.num_rows for b in limited) <= 13
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_every_key_type_is_looked_up_exactly(tmp_path: Path, kind: str, indexed: bool) -> None:
+    column = COLUMNS[kind]
+    schema = pa.schema([pa.field("My key", column.type, False), pa.field("v", pa.int64())])
+    table = pa.table([column, pa.array(np.arange(len(column)))], schema=schema)
+    dataset = lance.write_dataset(table, tmp_path / "t")
+    if indexed:
+        dataset.create_scalar_index("My key", "BTREE")
+    info = TableInfo(schema, ("My key",))
+    base = LanceSource.base(dataset, info, etag="x", cache=ByteCache())
+    for place in range(len(column)):
+        asked = KeyBatch(table.select(["My key"]).slice(place, 1))
+        assert base.take(asked, ["v"])["v"].to_pylist() == [place]
+    every = base.take(KeyBatch(table.select(["My key"])), ["v"])
+    assert sorted(zip(every["v"].to_pylist(), every[KEY_POSITION].to_pylist(), strict=True)) == [
+        (place, place) for place in range(len(column))
+    ]
+
+
+def test_composite_keys_match_as_a_whole(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [pa.field("a", pa.int64(), False), pa.field("b", pa.string(), False), ("v", pa.int64())]
+    )
+    rows = [(a, b) for a in range(4) for b in ("x", "y'", "")]
+    table = pa.table(
+        [[a for a, _ in rows], [b for _, b in rows], list(range(len(rows)))], schema=schema
+    )
+    dataset = lance.write_dataset(table, tmp_path / "t")
+    base = LanceSource.base(dataset, TableInfo(schema, ("b", "a")), etag="x", cache=ByteCache())
+    asked = pa.table({"b": ["x", "y'", "z"], "a": [3, 0, 1]})
+    found = base.take(KeyBatch(asked), ["v"])
+    assert sorted(zip(found[KEY_POSITION].to_pylist(), found["v"].to_pylist(), strict=True)) == [
+        (0, rows.index((3, "x"))),
+        (1, rows.index((0, "y'"))),
+    ]
+
+
+def test_the_base_is_read_in_parts_that_add_up(tmp_path: Path) -> None:
+    base = lance_base(tmp_path, [(i, i) for i in range(1000)], max_rows_per_file=100)
+    assert base.parts > 1 or lance_source.os.cpu_count() == 1
+    found = [
+        value
+        for part in range(base.parts)
+        for batch in base.scan(["id"], (), None, part)
+        for value in batch["id"].to_pylist()
+    ]
+    assert sorted(found) == list(range(1000))
+
+
+def test_a_bloom_filter_says_no_only_of_keys_that_are_not_there(tmp_path: Path) -> None:
+    generation = lance_generation(tmp_path, [(i * 2, i) for i in range(1000)], 1)
+    held, absent = keys(*range(0, 2000, 2)), keys(*range(1, 2001, 2))
+    assert generation.might_contain(held).all()
+    assert generation.might_contain(absent).mean() < 0.05
+    assert not generation.might_contain(keys(1)).any()
+    assert lance_base(tmp_path, [(1, 1)]).might_contain(absent).all()
+
+
+def test_a_damaged_bloom_filter_is_an_error_that_names_it(tmp_path: Path) -> None:
+    generation = LanceSource.flushed(
+        "some/a_gen_3", region="a", generation=3, info=INFO, cache=ByteCache(), bloom=lambda: b"xx"
+    )
+    with pytest.raises(RepairError, match=r"some/a_gen_3/bloom_filter\.bin"):
+        generation.might_contain(keys(1))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_collected_generation_is_never_skipped(tmp_path: Path, opened: bool) -> None:
+    """Protocol rule 14: a missing folder means again, with a typed, retryable error."""
+    generation = lance_generation(tmp_path, [(1, 1)], 1)
+    if opened:
+        assert generation.rows + generation.parts == 2
+    shutil.rmtree(generation.identity[1])
+
+    def scan(source: Source) -> None:
+        list(source.scan(["id"], (), None))
+
+    for read in (scan, lambda s: s.keys(), lambda s: s.take(keys(1), ["val"])):
+        with pytest.raises(SourceGoneError, match=r"region_a\[gen=1\]") as raised:
+            read(generation)
+        assert isinstance(raised.value, RetryError)
+
+
+def test_decoded_columns_stay_within_the_cache_bound(tmp_path: Path) -> None:
+    cache = ByteCache(max_bytes=40_000)
+    for generation in range(1, 6):
+        source = lance_generation(tmp_path, [(i, i) for i in range(500)], generation)
+        source._cache = cache
+        assert sum(b.num_rows for b in source.scan(["id", "val"], (), None)) == 500
+    assert 0 < cache.nbytes <= 40_000
+
+
+@pytest.mark.usefixtures("small")
+def test_last_is_what_take_finds_for_one_key(tmp_path: Path) -> None:
+    writes = [(1, 1), (2, 2), (1, 3), (4, DELETED)]
+    for source in (lance_generation(tmp_path, writes, 1), memtable(writes, 1)):
+        rows = {key: source.last(keys(key), ["val"]) for key in (1, 2, 4, 9)}
+        assert rows[9] is None
+        found = {k: (r[0]["val"].to_pylist(), r[1]) for k, r in rows.items() if r is not None}
+        assert found == {1: ([3], False), 2: ([2], False), 4: ([None], True)}
+
+
+@pytest.mark.parametrize("rows_per_lookup", [0, 1000])
+def test_last_in_the_base_is_the_same_with_and_without_keys_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_lookup: int
+) -> None:
+    monkeypatch.setattr(lance_source, "ROWS_PER_LOOKUP", rows_per_lookup)
+    base = lance_base(tmp_path, [(3, 30), (1, 10)])
+    for _ in range(2):
+        row, deleted = base.last(keys(3), ["val"]) or (None, None)
+        assert row is not None
+        assert (row.to_pydict(), deleted) == ({"val": [30]}, False)
+        assert base.last(keys(2), ["val"]) is None

@@ -1,0 +1,187 @@
+"""Stale sets: protocol rule 16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Barrier, Thread
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.kernels.keys import key_values
+from exec_nodes.sources import stale
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import Filter
+from exec_nodes.sources.stale import StaleSets
+from tests.exec_nodes.tables import (
+    DELETED,
+    STORED,
+    MemoryBase,
+    Write,
+    lance_base,
+    lance_generation,
+    memory_base,
+    memtable,
+    stored,
+)
+
+
+class Growing:
+    """A MemTable that tests append to between snapshots."""
+
+    def __init__(self, generation: int) -> None:
+        self.identity, self.generation, self.index = object(), generation, KeyIndex()
+        self.batches: list[pa.RecordBatch] = []
+        self.rows = 0
+
+    def append(self, writes: Sequence[Write]) -> MemTableSource:
+        """The snapshot after these writes."""
+        for batch in stored(writes).to_batches():
+            self.batches.append(batch)
+            self.index.append(key_values([batch["id"]]))
+            self.rows += batch.num_rows
+        return MemTableSource(
+            identity=self.identity,
+            region="a",
+            generation=self.generation,
+            primary_key=("id",),
+            batches=self.batches,
+            rows=self.rows,
+            index=self.index,
+            schema=STORED,
+        )
+
+
+def test_a_grown_memtable_extends_its_sets_by_its_new_rows_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Protocol rule 16: what was computed for a prefix stays true."""
+    sets, base = StaleSets(), memory_base([(1, 1), (2, 2), (3, 3)])
+    old, active = memtable([(1, 10), (3, 30)], 1), Growing(2)
+    first = active.append([(1, 100)])
+    assert sets.of_base(base, [first, old]).tolist() == [0, 2]
+    assert [s.tolist() for s in sets.of_region([first, old])] == [[], [0]]
+    matched: list[int] = []
+    inner = stale._match_base
+
+    def counted(base: object, newer: Sequence[tuple[MemTableSource, int]]) -> Iterator[object]:
+        matched.extend(source.rows - start for source, start in newer)
+        return inner(base, newer)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stale, "_match_base", counted)
+    second = active.append([(2, 200), (3, 300), (1, DELETED)])
+    assert sets.of_base(base, [second, old]).tolist() == [0, 1, 2]
+    assert matched == [3]
+    assert [s.tolist() for s in sets.of_region([second, old])] == [[0, 3], [0, 1]]
+    third = Growing(3).append([(2, 0)])
+    assert [s.tolist() for s in sets.of_region([third, second, old])] == [[], [0, 1, 3], [0, 1]]
+
+
+def test_an_older_snapshot_is_answered_with_its_own_sets() -> None:
+    """Protocol rule 18: time travel must not see what came later."""
+    sets, base, active = StaleSets(), memory_base([(1, 1), (2, 2)]), Growing(1)
+    before = active.append([(1, 10)])
+    after = active.append([(2, 20), (1, 11)])
+    assert sets.of_base(base, [after]).tolist() == [0, 1]
+    assert sets.of_base(base, [before]).tolist() == [0]
+    assert [s.tolist() for s in sets.of_region([after])] == [[0]]
+    assert [s.tolist() for s in sets.of_region([before])] == [[]]
+    assert sets.of_base(base, []).tolist() == []
+
+
+class Slow(MemoryBase):
+    """A base table that counts its scans."""
+
+    scans = 0
+
+    def scan(
+        self, columns: Sequence[str], filters: Sequence[Filter], limit: int | None, part: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        type(self).scans += 1
+        return super().scan(columns, filters, limit, part)
+
+
+def test_threads_that_need_a_missing_set_compute_it_once() -> None:
+    base = memory_base([(1, 1)])
+    base.__class__ = Slow
+    Slow.scans = 0
+    sets, newer, start = StaleSets(), [memtable([(1, 2)], 1)], Barrier(8)
+    found: list[list[int]] = []
+
+    def ask() -> None:
+        start.wait()
+        found.append(sets.of_base(base, newer).tolist())
+
+    threads = [Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[0]] * 8
+    assert Slow.scans == 1
+
+
+@pytest.mark.parametrize("rows", [50, 3000])
+def test_few_newer_keys_are_looked_up_in_the_base_instead_of_a_pass(
+    tmp_path: Path, rows: int
+) -> None:
+    base = lance_base(tmp_path, [(i * 7, i) for i in range(rows)], max_rows_per_file=1000)
+    newer = [memtable([(7, 1), (70, DELETED), (5, 5)], 2), memtable([(14, 1), (7, 2)], 1)]
+    found = StaleSets().of_base(base, newer)
+    assert found.tolist() == [1, 2, 10]
+
+
+def test_the_cache_may_forget_everything() -> None:
+    sets = StaleSets(ByteCache(max_bytes=1))
+    base, newer = memory_base([(1, 1), (2, 2)]), [memtable([(2, 3)], 1)]
+    for _ in range(2):
+        assert sets.of_base(base, newer).tolist() == [1]
+        assert [s.tolist() for s in sets.of_region(newer)] == [[]]
+
+
+def test_rows_deleted_inside_lance_do_not_count(tmp_path: Path) -> None:
+    """Native generations carry a deletion vector."""
+    generation = lance_generation(tmp_path, [(1, 1), (2, 2), (3, 3), (1, 4)], 1)
+    generation.dataset.delete("val = 1")
+    assert generation.rows == 3
+    (found,) = StaleSets().of_region([generation])
+    assert found.tolist() == []
+    (newer, older) = StaleSets().of_region([memtable([(3, DELETED)], 2), generation])
+    assert (newer.tolist(), older.tolist()) == ([0], [2])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(-3, 9), st.one_of(st.none(), st.just(1))), min_size=1, max_size=9
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(0, 4),
+)
+def test_extending_equals_computing_at_once(generations: list[list[Write]], known: int) -> None:
+    sources = [memtable(w, i + 1) for i, w in enumerate(generations)][::-1]
+    sets = StaleSets()
+    if known < len(sources):
+        sets.of_region(sources[known:])
+    fresh = StaleSets().of_region(sources)
+    for one, other, source in zip(sets.of_region(sources), fresh, sources, strict=True):
+        assert np.array_equal(one, other)
+        place = sources.index(source)
+        keys = [w[0] for w in generations[len(sources) - 1 - place]]
+        newer = {w[0] for g in generations[len(sources) - place :] for w in g}
+        values = [w[1] for w in generations[len(sources) - 1 - place]]
+        expected = [
+            row
+            for row, key in enumerate(keys)
+            if key in newer or key in keys[row + 1 :] or values[row] is None
+        ]
+        assert one.tolist() == expected
