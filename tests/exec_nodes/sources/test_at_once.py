@@ -27,6 +27,8 @@ def test_the_first_error_reaches_the_caller() -> None:
         at_once(lambda number: 1 // number, [1, 0, 2])
 
 
+# Lance warns of every fork of a process that has used it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_threads_stay_and_a_forked_child_has_its_own() -> None:
     names = {name for _ in range(50) for name in at_once(_thread_name, range(64))}
     assert len(names) <= 16
