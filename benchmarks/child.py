@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 _SAMPLE_SECONDS = 0.002
 

@@ -67,7 +67,7 @@ def _text_sum(names: pa.StringArray) -> int:
 
 def batches(table: pa.Table, size: int) -> list[pa.RecordBatch]:
     """`table` in batches of `size` rows."""
-    return table.combine_chunks().to_batches(max_chunksize=size)
+    return list(table.combine_chunks().to_batches(max_chunksize=size))
 
 
 def check_same(ours: pa.Table, theirs: pa.Table, what: str) -> None:

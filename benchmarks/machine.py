@@ -8,7 +8,7 @@ import statistics
 from importlib.metadata import version
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from benchmarks.raw import write_and_sync
 from benchmarks.timing import seconds

@@ -94,12 +94,15 @@ def generations_scan(work: Workspace) -> Iterator[Result]:
         plain = plain_table(work.folder / f"generations-plain{len(title)}", expected)
         works["plain"] = lambda plain=plain: plain.to_table(columns=_COLUMNS)
         times = interleaved(works, sizes.rounds)
-        few, *between, many = (str(count) for count in sizes.generation_counts)
+        few, *more, many = (str(count) for count in sizes.generation_counts)
         name = f"scan of {upserts.num_rows:,} upserted keys in {{}} generations{title}"
         yield beside(name.format(few), times[few], times["plain"], "plain Lance")
-        for count in between:
-            yield beside(name.format(count), times[count], times[few], f"in {few}")
-        yield at_most_ratio(name.format(many), times[many], times[few], f"in {few}", 2)
+        for some in more:
+            yield beside(name.format(some), times[some], times[few], f"in {few}")
+        if base.num_rows:
+            yield at_most_ratio(name.format(many), times[many], times[few], f"in {few}", 2)
+        else:
+            yield beside(name.format(many), times[many], times[few], f"in {few}")
 
 
 def _scan(table: mw.Table, where: str | None = None) -> pa.Table:

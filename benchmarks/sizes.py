@@ -13,7 +13,7 @@ class Sizes:
         base_rows: rows of the base table.
         source_rows: rows upserted into each of the four generations and the MemTable.
         rounds: rounds of a work of ten milliseconds or more.
-        lookups: keys looked up one by one.
+        lookups: single keys looked up.
         batch_keys: keys of one large `get`.
         appends: durable writes of `append_rows` rows.
         append_rows: rows of one durable write.
@@ -26,7 +26,7 @@ class Sizes:
     base_rows: int = 1_000_000
     source_rows: int = 40_000
     rounds: int = 25
-    lookups: int = 200
+    lookups: int = 1_000
     batch_keys: int = 10_000
     appends: int = 200
     append_rows: int = 1_000

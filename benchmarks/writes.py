@@ -32,7 +32,9 @@ def durable_upserts(work: Workspace) -> Iterator[Result]:
     stream = rows(np.arange(calls * sizes.append_rows, dtype=np.int64), 1)
     empty = stream.slice(0, 0)
     table = enabled_table(work.folder / "durable", empty)
-    peers = {name: NativeTable(work.folder / f"durable-{name}", empty) for name in ("native", "synced")}
+    peers = {
+        name: NativeTable(work.folder / f"durable-{name}", empty) for name in ("native", "synced")
+    }
     raw = work.folder / "raw"
     raw.mkdir()
     with (
@@ -111,7 +113,7 @@ def _native_stream(folder: Path, parts: list[pa.RecordBatch]) -> float:
     start = time.perf_counter()
     with ThreadPoolExecutor(_REGIONS) as pool:
         list(pool.map(write, shards, shares))
-    return sum(part.num_rows for part in parts) / (time.perf_counter() - start)
+    return float(sum(part.num_rows for part in parts)) / (time.perf_counter() - start)
 
 
 def _empty(batch: pa.RecordBatch) -> pa.Table:
