@@ -123,13 +123,17 @@ class LocalStore:
         return True
 
     def list(self, prefix: str) -> list[ObjectMeta]:
-        """All objects below the folder `prefix`."""
+        """All objects below the folder `prefix`, less those that vanish meanwhile."""
+        found = []
         with _reading(self._full(prefix)) as full:
-            return [
-                ObjectMeta(os.path.relpath(entry.path, self._root), entry.stat().st_size)
-                for entry in _walk(full)
-                if not entry.name.startswith(TEMPORARY_PREFIX)
-            ]
+            for entry in _walk(full):
+                if entry.name.startswith(TEMPORARY_PREFIX):
+                    continue
+                # Native code stages its puts beside them, and a collector deletes.
+                with contextlib.suppress(FileNotFoundError):
+                    size = entry.stat().st_size
+                    found.append(ObjectMeta(os.path.relpath(entry.path, self._root), size))
+        return found
 
     def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from uuid import UUID
 
@@ -80,15 +79,13 @@ def test_values_of_a_spec_that_is_not_known_are_not_known() -> None:
     assert [one.region_values is None for one in found] == [False, True, True, True, True]
 
 
-def test_a_thousand_regions_load_in_a_fraction_of_a_tenth_of_a_second() -> None:
+def test_a_thousand_regions_are_one_small_file() -> None:
     regions = [
         region(i, region_spec_id=1, region_values={"bucket": i, "day": i}) for i in range(1000)
     ]
     data = encode_regions(regions, SPECS)
-    decode_regions(data, SPECS)
-    start = time.perf_counter()
-    assert len(decode_regions(data, SPECS)) == 1000
-    assert time.perf_counter() - start < 0.1
+    assert len(data) < 100_000
+    assert decode_regions(data, SPECS) == regions
 
 
 def test_a_damaged_file_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -179,3 +180,21 @@ def test_a_store_never_shows_credentials() -> None:
     store = open_store("s3://bucket/table", options)
     assert "hunter2secret" not in repr(store) + str(store) + repr(vars(store))
     assert store.uri == "s3://bucket/table"
+
+
+def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Native code stages its puts in files beside them."""
+    store = open_store(tmp_path)
+    store.put("wal/a", b"1")
+    store.put("wal/a#1", b"22")
+    walk = local_store._walk
+
+    def vanishing(folder: str) -> Iterator[os.DirEntry[str]]:
+        entries = list(walk(folder))
+        (tmp_path / "wal" / "a#1").unlink()
+        yield from entries
+
+    monkeypatch.setattr(local_store, "_walk", vanishing)
+    assert store.list("wal") == [ObjectMeta("wal/a", 1)]
