@@ -25,7 +25,7 @@ from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.storage_options import redacted
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.store import canonical_uri, open_store
 from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
 from planner.regions.check import validate
@@ -61,12 +61,14 @@ def create_table(
     Raises InvalidCallError before anything is written when an argument does not fit or a table
     is there already.
     """
-    keys = _key_columns(primary_key)
+    if not isinstance(schema, pa.Schema):
+        raise InvalidCallError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
+    keys = _key_columns(primary_key or ())
     logical = logical_schema(schema)
     check_schema(logical, keys)
     spec = _spec(regions, logical, keys)
     options = dict(storage_options) if storage_options else None
-    uri = os.fspath(uri)
+    uri = canonical_uri(uri)
     store = open_store(uri, options)
     if _open_lance(uri, options) is not None:
         raise InvalidCallError(f"{uri} is a table already: open_table or enable it")
@@ -74,9 +76,18 @@ def create_table(
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
     _check_no_regions(store, uri)
-    dataset = lance.write_dataset(
-        marked.empty_table(), lance_uri(uri), schema=marked, mode="create", storage_options=options
-    )
+    try:
+        dataset = lance.write_dataset(
+            marked.empty_table(),
+            lance_uri(uri),
+            schema=marked,
+            mode="create",
+            storage_options=options,
+        )
+    except OSError as error:
+        if "already exists" not in str(error):
+            raise
+        raise InvalidCallError(f"{uri} was created by somebody else just now: open it") from None
     write_record(store, incarnation)
     _finish(dataset, keys, spec)
     return open_table(uri, storage_options=options)
@@ -94,7 +105,7 @@ def enable(
     the same key twice is refused, naming the key: there would be no telling which row is live.
     Arguments and errors are otherwise those of `create_table`.
     """
-    uri = os.fspath(uri)
+    uri = canonical_uri(uri)
     options = dict(storage_options) if storage_options else None
     store = open_store(uri, options)
     dataset = _open_lance(uri, options)
@@ -136,8 +147,12 @@ def open_table(
     TableReplacedError for a table whose regions belong to rows that were overwritten, and
     UnknownFormatError for one that a newer version of this package made.
     """
-    uri = os.fspath(uri)
+    uri = canonical_uri(uri)
     options = dict(storage_options) if storage_options else None
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+        raise InvalidCallError(f"version={version!r} must be the number of a base table version")
+    if version is not None and version < 1:
+        raise InvalidCallError(f"version={version}: the first version is 1")
     store = open_store(uri, options)
     dataset = _open_lance(uri, options, version)
     if dataset is None:

@@ -70,6 +70,12 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise InvalidCallError(f"column names must be unique; these are not: {twice}")
+    odd = [name for name in names if not name or "`" in name or "." in name]
+    if odd:
+        raise InvalidCallError(
+            f"rename the columns {odd}: Lance can't filter by an empty name, or one with a dot or "
+            "a backtick"
+        )
     reserved = sorted(_RESERVED.intersection(names))
     if reserved:
         raise InvalidCallError(f"rename the columns {reserved}: these names are reserved")

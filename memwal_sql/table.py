@@ -67,11 +67,7 @@ class Table:
             region: the region's name or UUID, for tables with manual regions only.
             options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
         """
-        if self._pinned:
-            raise InvalidCallError(
-                f"this handle reads version {self.version}; open_table(uri) without a version "
-                "gives one that can write"
-            )
+        self._check_present("write")
         known = WriterOptions.__dataclass_fields__
         unknown = sorted(set(options) - set(known))
         if unknown:
@@ -118,8 +114,8 @@ class Table:
             limit: at most so many rows.
         """
         names = self._columns(columns)
-        if limit is not None and limit < 0:
-            raise InvalidCallError(f"limit={limit} must not be negative")
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise InvalidCallError(f"limit={limit!r} must be a number of rows, 0 or more")
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
         return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)), limit)
@@ -133,6 +129,7 @@ class Table:
 
         Claiming anew for every statement would fence the writer of the statement before.
         """
+        self._check_present("write")
         writer = live_table_writer(self.uri)
         if writer is None:
             writer = self._insert_writer = self.writer()
@@ -140,25 +137,30 @@ class Table:
 
     def regions(self) -> pa.Table:
         """One row a region: its values, epoch, positions and generations."""
+        self._check_present("show the present")
         return inspect.regions(self._tracker.latest(), self._collector)
 
     def generations(self) -> pa.Table:
         """One row a generation that is not merged yet, MemTables included."""
+        self._check_present("show the present")
         return inspect.generations(self._tracker.latest(), self._collector)
 
     def wal(self) -> pa.Table:
         """One row a WAL entry that is there, in order of region and position."""
+        self._check_present("show the present")
         return inspect.wal(self._context, self._tracker.latest(), self._collector)
 
     def indexes(self) -> pa.Table:
         """One row an index of the base table."""
-        return inspect.indexes(self._tracker.latest())
+        base = self._tracker.current if self._pinned else self._tracker.latest()
+        return inspect.indexes(base)
 
     def snapshot_regions(self) -> int:
         """Record the state of all regions in the MemWAL index, for `eventual` readers.
 
         Returns the base table version that holds the record.
         """
+        self._check_present("write")
         base = self._tracker.latest()
         manifests = [region.refresh() for region in self._collector.regions(base)]
         return record_regions(self._context, manifests, base.info.region_specs)
@@ -179,6 +181,13 @@ class Table:
         key = ", ".join(self.primary_key)
         return f"Table({self.uri!r}, version={self.version}, primary_key=[{key}])"
 
+    def _check_present(self, what: str) -> None:
+        if self._pinned:
+            raise InvalidCallError(
+                f"this handle reads version {self.version}; open_table(uri) without a version "
+                f"gives one that can {what}"
+            )
+
     def _columns(self, columns: Sequence[str] | None) -> tuple[str, ...]:
         names = self.schema.names
         if columns is None:
@@ -188,4 +197,6 @@ class Table:
         unknown = [name for name in columns if name not in names]
         if unknown:
             raise InvalidCallError(f"unknown columns {unknown}; the table has {names}")
+        if len(set(columns)) != len(columns):
+            raise InvalidCallError(f"columns={list(columns)} names a column twice")
         return tuple(columns)

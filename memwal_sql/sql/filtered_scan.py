@@ -80,7 +80,8 @@ def _batches(
     context: datafusion.SessionContext, frame: datafusion.DataFrame, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     # An empty projection still has to come with its number of rows.
-    names = [datafusion.col(f'"{name}"') for name in schema.names] or [datafusion.lit(1)]
+    quoted = (name.replace('"', '""') for name in schema.names)
+    names = [datafusion.col(f'"{name}"') for name in quoted] or [datafusion.lit(1)]
     with memwal_errors():
         for part in frame.select(*names).execute_stream():
             batch = part.to_pyarrow()

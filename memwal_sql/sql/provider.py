@@ -33,6 +33,9 @@ class InsertWriter(Protocol):
     def upsert(self, data: pa.RecordBatchReader) -> InsertResult:
         """Write all rows of `data`."""
 
+    def sync(self) -> None:
+        """Make them durable."""
+
 
 class SqlTable(Protocol):
     """What SQL needs of a table."""
@@ -84,7 +87,10 @@ class TableProvider:
     def insert(self, rows: ArrowStream) -> int:
         """Upsert the rows of one INSERT statement, all of which are there."""
         reader = pa.RecordBatchReader.from_stream(rows)
-        return self._table.writer_for_insert().upsert(reader).rows
+        writer = self._table.writer_for_insert()
+        written = writer.upsert(reader).rows
+        writer.sync()  # an INSERT is durable, whatever the program's own writer is for
+        return written
 
     def _snapshot(self, filters: Sequence[str]) -> Snapshot:
         snapshot = self._table.snapshot(self._consistency, filters)

@@ -10,13 +10,16 @@ import os
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.local_store import LocalStore
 from memwal_sql.storage.memory_store import SCHEMES, lance_uri, memory_store
 from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
 from memwal_sql.storage.remote_store import RemoteStore
 from memwal_sql.storage.storage_options import no_options, split_options
 
-__all__ = ["ObjectMeta", "ObjectStore", "lance_uri", "open_store"]
+__all__ = ["ObjectMeta", "ObjectStore", "canonical_uri", "lance_uri", "open_store"]
+
+_LOCAL_SCHEMES = ("file", "file-object-store")
 
 
 def open_store(
@@ -27,12 +30,32 @@ def open_store(
     `storage_options` are those given to Lance. Raises `InvalidCallError` for an option that no
     store knows; the message names the key, never its value.
     """
-    text = os.fspath(uri)
+    text = canonical_uri(uri)
     scheme = urlsplit(text).scheme if "://" in text else ""
-    if scheme in ("", "file", "file-object-store"):
+    if not scheme:
         no_options(text, storage_options)
-        return LocalStore(unquote(urlsplit(text).path) if scheme else text)
+        return LocalStore(text)
     if scheme in SCHEMES:
         no_options(text, storage_options)
         return memory_store(text)
     return RemoteStore(text, split_options(storage_options or {}))
+
+
+def canonical_uri(uri: str | os.PathLike[str]) -> str:
+    """One spelling for one place: folders as absolute paths without links, whatever the working
+    folder is later; other URIs without a slash at their end.
+
+    Raises `InvalidCallError` for one that names no place.
+    """
+    text = os.fspath(uri)
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme in ("", *_LOCAL_SCHEMES):
+        path = unquote(urlsplit(text).path) if scheme else text
+        if not path or (not scheme and text.startswith("file:")):
+            raise InvalidCallError(
+                f"{text!r} names no folder: give a path, or a URI such as file:///data/events"
+            )
+        return os.path.realpath(path)
+    if not text.partition("://")[2].strip("/"):
+        raise InvalidCallError(f"{text!r} names no table: give a name after the ://")
+    return text.rstrip("/")

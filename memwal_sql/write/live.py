@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 from weakref import WeakValueDictionary
 
+from memwal_sql.storage.store import canonical_uri
+
 if TYPE_CHECKING:
     from memwal_sql.write.region_writer import RegionWriter
     from memwal_sql.write.table_writer import TableWriter
@@ -29,7 +31,7 @@ def live_table_writer(table_uri: str) -> TableWriter | None:
     belongs to; an earlier one may have been fenced by it without having noticed yet."""
     with _lock:
         writers = [writer for _, writer in sorted(_tables.items(), reverse=True)]
-    pid, uri = os.getpid(), canonical(table_uri)
+    pid, uri = os.getpid(), canonical_uri(table_uri)
     usable = (w for w in writers if w.pid == pid and w.uri == uri and w.routes and w.usable)
     return next(usable, None)
 
@@ -62,12 +64,6 @@ def unregister_table(writer: TableWriter) -> None:
             del _tables[number]
 
 
-def canonical(uri: str) -> str:
-    """One spelling for one place: an absolute path for folders."""
-    path = uri.removeprefix("file://")
-    return uri.rstrip("/") if "://" in path else os.path.abspath(path)
-
-
 def _key(table_uri: str, region_id: UUID) -> tuple[int, str, UUID]:
     # A forked child must not read its parent's MemTables: they stopped growing at the fork.
-    return os.getpid(), canonical(table_uri), region_id
+    return os.getpid(), canonical_uri(table_uri), region_id

@@ -117,7 +117,7 @@ class TableWriter:
         self._close_lock = Lock()
         self._closed = False
         self.pid = os.getpid()
-        self.uri = live.canonical(context.uri)
+        self.uri = context.uri
         self._background = self._start_background()
         live.register_table(self)
 
@@ -160,6 +160,12 @@ class TableWriter:
         """
         self._check_open()
         return self._write(self._normaliser.tombstones(keys))
+
+    def sync(self) -> None:
+        """Write what is buffered to the WAL: every write made so far is durable on return."""
+        self._check_open()
+        for writer in list(self._writers.values()):
+            writer.flush_wal()
 
     def flush(self) -> None:
         """Turn every MemTable into a flushed generation; returns when all are committed."""

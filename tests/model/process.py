@@ -15,6 +15,7 @@ from unittest.mock import patch
 import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.read import region
+from memwal_sql.storage.store import canonical_uri
 from memwal_sql.write import live
 
 _CHANGES = frozenset({"put", "put_if_absent", "delete"})
@@ -102,7 +103,7 @@ class Process:
 
 def forget_writers(uri: str) -> None:
     """Make this process blind for the MemTables of its writers on a table."""
-    own = live.canonical(uri)
+    own = canonical_uri(uri)
     with live._lock:
         for key in [key for key in live._regions if key[1] == own]:
             del live._regions[key]

@@ -56,7 +56,7 @@ class FakeTable:
             self.written.append(data.read_all())
             return SimpleNamespace(rows=self.written[-1].num_rows)
 
-        return SimpleNamespace(upsert=upsert)
+        return SimpleNamespace(upsert=upsert, sync=lambda: None)
 
     def regions(self) -> pa.Table:
         row = {
