@@ -6,7 +6,7 @@ true is in at least one of its boxes. Made for pruning and for finding the keys 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -47,9 +47,13 @@ _MAX_BOXES = 256
 _EVERYWHERE: tuple[Box, ...] = ({},)
 
 
-def boxes(predicate: Predicate, schema: pa.Schema) -> tuple[Box, ...]:
-    """Boxes that hold every row for which `predicate` is true. None at all: no row can be."""
-    return _boxes(predicate, True, schema)
+def boxes(predicate: Predicate, schema: pa.Schema, columns: Collection[str]) -> tuple[Box, ...]:
+    """Boxes over `columns` that hold every row for which `predicate` is true.
+
+    None at all: no row can be. Conditions on columns beyond `columns` say nothing.
+    """
+    names = [name for name in schema.names if name in columns]
+    return _boxes(predicate, True, pa.schema([schema.field(name) for name in names]))
 
 
 def _boxes(predicate: Predicate, want: bool, schema: pa.Schema) -> tuple[Box, ...]:

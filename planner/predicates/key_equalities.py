@@ -29,7 +29,8 @@ def key_equalities(
     if not filters:
         return None
     predicates = tuple(map(parse, filters))
-    found = boxes(predicates[0] if len(predicates) == 1 else And(predicates), schema)
+    predicate = predicates[0] if len(predicates) == 1 else And(predicates)
+    found = boxes(predicate, schema, primary_key)
     keys: dict[tuple[object, ...], None] = {}
     for box in found:
         values = [_values(box, name, schema) for name in primary_key]

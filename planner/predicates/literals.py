@@ -44,6 +44,8 @@ def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> 
     if literal is None:
         _check_casts(kind, operand)
         return NOTHING
+    if not _has_points(kind):
+        raise InexactError
     if _is_bytes(kind) or _is_text(kind):
         return _ordered(op, _plain(kind, operand, literal))
     if "DATE" in operand.casts:
@@ -273,6 +275,23 @@ def _check_casts(kind: pa.DataType, operand: Operand) -> None:
 def _decimal(unscaled: int, scale: int) -> Decimal:
     digits = tuple(map(int, str(abs(unscaled))))
     return Decimal((int(unscaled < 0), digits, -scale))
+
+
+def _has_points(kind: pa.DataType) -> bool:
+    """Whether the values of the type are points of a domain.
+
+    Named one by one, because a type taken for integers that it isn't loses rows: floats have
+    values between any two points, and a dictionary's width is that of its indices.
+    """
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+        or _is_text(kind)
+        or _is_bytes(kind)
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -72,7 +72,9 @@ def region_test(filters: tuple[str, ...], spec: RegionSpec, schema: pa.Schema) -
     What the filters allow is worked out once, so that a region costs a set lookup or so.
     """
     predicates = tuple(map(parse, filters))
-    found = boxes(predicates[0] if len(predicates) == 1 else And(predicates), schema)
+    predicate = predicates[0] if len(predicates) == 1 else And(predicates)
+    # A column that no field is made from says nothing about where its rows are.
+    found = boxes(predicate, schema, spec.source_columns)
     if not found:
         return lambda _: False
     alternatives = [_box_test(box, spec, schema) for box in found]
