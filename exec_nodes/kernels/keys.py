@@ -171,11 +171,6 @@ class KeyBatch:
         """The (last) position of every key."""
         return dict(zip(self.values, range(len(self)), strict=True))
 
-    def positions_of(self, columns: Sequence[KeyColumn]) -> npt.NDArray[np.int64]:
-        """The position in this batch of each row of other key columns; all must be here."""
-        values = key_values(columns)
-        return np.fromiter(map(self.positions.__getitem__, values), np.int64, len(values))
-
     def filter(self, mask: npt.NDArray[np.bool_]) -> KeyBatch:
         """The keys where `mask` is true; the batch itself when it is true everywhere."""
         return self if mask.all() else KeyBatch(self.table.filter(pa.array(mask)))

@@ -97,16 +97,6 @@ def bucket(hashes: pa.Array, num_buckets: int) -> pa.Array:
     return pa.array(buckets, mask=null_mask(hashes))
 
 
-def scalar_hash(data_type: pa.DataType) -> Callable[[object], int | None]:
-    """A function from one value, in the form of `exec_nodes.kernels.keys`, to its hash."""
-    encoder = scalar_encoder(data_type)
-
-    def hashed(value: object) -> int | None:
-        return None if value is None else mmh3.hash(encoder(value), 0, True)
-
-    return hashed
-
-
 def scalar_encoder(data_type: pa.DataType) -> Callable[[object], bytes]:
     """A function from one value that is not NULL to the bytes that are hashed; the value in the
     form of `exec_nodes.kernels.keys` (temporal ones as integers, decimals as bytes)."""

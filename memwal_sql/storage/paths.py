@@ -82,11 +82,6 @@ def bloom_filter_path(region_id: UUID, name: str) -> str:
     return f"{generation_folder(region_id, name)}/bloom_filter.bin"
 
 
-def pk_index_folder(region_id: UUID, name: str) -> str:
-    """The btree over the primary keys of a flushed generation, beside its Lance indexes."""
-    return f"{generation_folder(region_id, name)}/_pk_index"
-
-
 def generation_uri(table_uri: str, region_id: UUID, name: str) -> str:
     """The URI under which Lance opens a flushed generation."""
     return f"{table_uri.rstrip('/')}/{generation_folder(region_id, name)}"

@@ -197,13 +197,6 @@ class RegionManifests:
                     return self.read(version)
         return self._latest_listed()
 
-    def latest_or_none(self) -> RegionManifest | None:
-        """The newest version; None when the region has no manifest."""
-        try:
-            return self.latest()
-        except NotFoundError:
-            return None
-
     def newer(self, than: RegionManifest) -> RegionManifest | None:
         """The newest version when it is newer than `than`, else None."""
         if not self._exists(than.version + 1) and self._exists(than.version):

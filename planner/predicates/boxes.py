@@ -7,6 +7,7 @@ true is in at least one of its boxes. Made for pruning and for finding the keys 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -52,36 +53,43 @@ def boxes(predicate: Predicate, schema: pa.Schema, columns: Collection[str]) -> 
 
     None at all: no row can be. Conditions on columns beyond `columns` say nothing.
     """
-    names = [name for name in schema.names if name in columns]
-    return _boxes(predicate, True, pa.schema([schema.field(name) for name in names]))
+    return _boxes(predicate, True, _Scope(schema, frozenset(columns)))
 
 
-def _boxes(predicate: Predicate, want: bool, schema: pa.Schema) -> tuple[Box, ...]:
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The columns of a table and those that boxes are wanted over."""
+
+    schema: pa.Schema
+    columns: frozenset[str]
+
+
+def _boxes(predicate: Predicate, want: bool, scope: _Scope) -> tuple[Box, ...]:
     """Boxes of the rows for which `predicate` is `want`; NULL is neither."""
     match predicate:
         case Not(argument):
-            return _boxes(argument, not want, schema)
+            return _boxes(argument, not want, scope)
         case And(arguments) | Or(arguments):
-            parts = [_boxes(argument, want, schema) for argument in arguments]
+            parts = [_boxes(argument, want, scope) for argument in arguments]
             return _all(parts) if isinstance(predicate, And) == want else _any(parts)
         case Truth(argument, value):
             # What is not TRUE may be FALSE or NULL: nothing is known about NULL.
-            return _boxes(argument, value, schema) if want else _EVERYWHERE
+            return _boxes(argument, value, scope) if want else _EVERYWHERE
         case Constant(value):
             return _EVERYWHERE if value is want else ()
         case Other():
             return _EVERYWHERE
-    return _leaf(predicate, want, schema)
+    return _leaf(predicate, want, scope)
 
 
 def _leaf(
-    leaf: Compare | Distinct | In | IsNull | Like, want: bool, schema: pa.Schema
+    leaf: Compare | Distinct | In | IsNull | Like, want: bool, scope: _Scope
 ) -> tuple[Box, ...]:
     column = leaf.operand.column
-    if schema.get_field_index(column) < 0:
+    if column not in scope.columns or not leaf.operand.is_column_of(scope.schema.names):
         return _EVERYWHERE
     try:
-        domain = _domain(leaf, want, schema.field(column).type)
+        domain = _domain(leaf, want, scope.schema.field(column).type)
     except InexactError:
         return _EVERYWHERE
     return () if domain.is_empty else ({column: domain},)

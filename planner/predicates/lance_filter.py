@@ -53,14 +53,6 @@ def lance_filter(sql: str, schema: pa.Schema) -> str | None:
         return None
 
 
-def is_pushable(sql: str, schema: pa.Schema) -> bool:
-    """Whether Lance can apply the filter with the meaning that it has in DataFusion.
-
-    What is pushed down is `lance_filter(sql, schema)`, never `sql` itself.
-    """
-    return lance_filter(sql, schema) is not None
-
-
 def _text(predicate: Predicate, schema: pa.Schema) -> str:
     match predicate:
         case And(arguments):
@@ -92,7 +84,7 @@ def _joined(word: str, arguments: Sequence[Predicate], schema: pa.Schema) -> str
 def _column(operand: Operand, schema: pa.Schema) -> str:
     """The column in backquotes; its casts are left to `_literal`, which sees through exact ones."""
     name = operand.column
-    if schema.get_field_index(name) < 0 or "`" in name or "." in name:
+    if not operand.is_column_of(schema.names) or "`" in name or "." in name:
         raise _NotPushableError
     kind = schema.field(name).type
     if pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
@@ -116,7 +108,7 @@ def _in(operand: Operand, literals: Sequence[Literal], schema: pa.Schema) -> str
 
 
 def _kind(operand: Operand, schema: pa.Schema) -> pa.DataType:
-    if schema.get_field_index(operand.column) < 0:
+    if not operand.is_column_of(schema.names):
         raise _NotPushableError
     return schema.field(operand.column).type
 

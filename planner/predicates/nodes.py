@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -33,6 +34,12 @@ class Operand:
 
     column: str
     casts: tuple[str, ...] = ()
+    # What stands before the column: a table's name or, in the very same words, structs around it.
+    qualifiers: tuple[str, ...] = field(default=(), compare=False)
+
+    def is_column_of(self, names: Collection[str]) -> bool:
+        """True for a column of the table that has these columns, false for a field of a struct."""
+        return self.column in names and not any(part in names for part in self.qualifiers)
 
 
 @dataclass(frozen=True, slots=True)

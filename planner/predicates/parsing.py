@@ -35,7 +35,7 @@ from planner.predicates.nodes import (
 
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
-_COLUMN = r"""(?: (?: [a-z_]\w* | "[^"]+" ) \. )? (?: ([a-z_][a-z0-9_]*) | "([^"]+)" ) \s* """
+_COLUMN = r"""(?: ([a-z_][a-z0-9_]*) | "([^"]+)" ) \s* """
 _SIMPLE = re.compile(
     r"""\s*(\()?\s*"""
     + _COLUMN
@@ -67,11 +67,6 @@ def parse(sql: str) -> Predicate:
         return Other(None)
 
 
-def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """The predicates that must all hold for `predicate` to hold."""
-    return predicate.arguments if isinstance(predicate, And) else (predicate,)
-
-
 def columns_of(sql: str) -> frozenset[str] | None:
     """The columns that the filter reads; None when that is not known.
 
@@ -84,6 +79,9 @@ def columns_of(sql: str) -> frozenset[str] | None:
                 return None
             names.update(leaf.columns)
         elif not isinstance(leaf, Constant):
+            if leaf.operand.qualifiers:
+                # A table's column or a struct's field: only a schema could tell.
+                return None
             names.add(leaf.operand.column)
     return frozenset(names)
 
@@ -216,11 +214,15 @@ def _operand(node: exp.Expr) -> Operand | None:
         node = node.this
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
         return None
-    return Operand(_column_name(node), tuple(reversed(casts)))
+    *qualifiers, name = map(_name, node.parts)
+    return Operand(name, tuple(reversed(casts)), tuple(qualifiers))
 
 
 def _column_name(node: exp.Column) -> str:
-    identifier = node.this
+    return _name(node.this)
+
+
+def _name(identifier: exp.Expr) -> str:
     quoted = isinstance(identifier, exp.Identifier) and identifier.quoted
     return str(identifier.name if quoted else identifier.name.lower())
 

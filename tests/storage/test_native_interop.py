@@ -206,7 +206,7 @@ def test_our_primary_key_index_equals_the_native_one(tmp_path: Path, columns: in
         writer.put(table)
     store = open_store(tmp_path / "t")
     theirs = RegionManifests(store, REGION).latest().flushed_generations[0]
-    native_folder = tmp_path / "t" / paths.pk_index_folder(REGION, theirs.path)
+    native_folder = tmp_path / "t" / paths.generation_folder(REGION, theirs.path) / "_pk_index"
     write_pk_index(str(tmp_path / "ours"), table, names, version=base.data_storage_version)
     for name in ("page_data.lance", "page_lookup.lance"):
         expected = LanceFileReader(str(native_folder / name)).read_all().to_table()

@@ -61,3 +61,10 @@ def test_conditions_on_other_columns_leave_the_boxes_of_the_wanted_ones() -> Non
     assert boxes(parse("x > 3 AND x < 3"), schema, ["id"]) == ({},)
     assert boxes(parse("id = 1 AND id = 2"), schema, ["id"]) == ()
     assert boxes(parse("id = 1 AND false"), schema, ["id"]) == ()
+
+
+@pytest.mark.parametrize("sql", ["st.id = 3", "st.a.id IN (3, 4)", "st.id IS NULL", "t.st.id > 3"])
+def test_a_field_of_a_struct_is_no_column_of_the_same_name(sql: str) -> None:
+    """DataFusion's unparser writes `st['id']` like a qualified column."""
+    schema = pa.schema([("id", pa.int64()), ("st", pa.struct([("id", pa.int64())]))])
+    assert boxes(parse(sql), schema, ["id"]) == ({},)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from datafusion.unparser import Dialect, Unparser
 
-from planner.predicates.lance_filter import is_pushable, lance_filter
+from planner.predicates.lance_filter import lance_filter
 
 _SECONDS = [0, None, -1, 1_704_067_200, 10**9, -(10**9)]
 
@@ -210,7 +210,7 @@ def _unparsed(frame: datafusion.DataFrame) -> str | None:
     ],
 )
 def test_common_filters_are_pushed(sql: str) -> None:
-    assert is_pushable(sql, TABLE.schema)
+    assert lance_filter(sql, TABLE.schema) is not None
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,16 @@ def test_common_filters_are_pushed(sql: str) -> None:
     ],
 )
 def test_filters_that_lance_may_read_otherwise_are_not_pushed(sql: str) -> None:
-    assert not is_pushable(sql, TABLE.schema)
+    assert lance_filter(sql, TABLE.schema) is None
 
 
 def test_columns_are_written_in_backquotes() -> None:
     """Lance takes a double-quoted name for a string and would keep no row."""
     assert lance_filter("t.\"a b\" = 'it''s'", TABLE.schema) == "`a b` = 'it''s'"
+
+
+@pytest.mark.parametrize("sql", ["st.id = 3", "st.a.id IN (3, 4)", "st.id IS NULL", "t.st.id > 3"])
+def test_a_field_of_a_struct_is_no_column_of_the_same_name(sql: str) -> None:
+    """DataFusion's unparser writes `st['id']` like a qualified column."""
+    schema = pa.schema([("id", pa.int64()), ("st", pa.struct([("id", pa.int64())]))])
+    assert lance_filter(sql, schema) is None
