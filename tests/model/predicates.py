@@ -10,6 +10,7 @@ from tests.model.kinds import KeyKind
 from tests.model.oracle import Row
 
 Truth = bool | None
+FRACTIONS = (0.0, 0.5, 0.25, 4.0, 15.5, -1.75)
 TEXTS = (None, "", "a", "b", "ä'o", "a%b", "日本", "abc" * 5)
 
 
@@ -28,7 +29,7 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": lambda a, b: a == b,
     "<>": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -50,6 +51,24 @@ def _between(low: int, high: int) -> Predicate:
         f"val BETWEEN {low} AND {high}",
         lambda n, row: None if row.val is None else low <= row.val <= high,
     )
+
+
+def _compare_w(op: str, bound: float) -> Predicate:
+    test = _COMPARE[op]
+    return Predicate(f"w {op} {bound}", lambda n, row: test(row.w, bound))
+
+
+def _w_in(first: float, second: float) -> Predicate:
+    return Predicate(f"w IN ({first}, {second})", lambda n, row: row.w in (first, second))
+
+
+def _w_inside(low: float, high: float) -> Predicate:
+    # Often between two neighbouring integers, where a float is but no integer.
+    return Predicate(f"w > {low} AND w < {high}", lambda n, row: low < row.w < high)
+
+
+def _w_between(low: float, high: float) -> Predicate:
+    return Predicate(f"w BETWEEN {low} AND {high}", lambda n, row: low <= row.w <= high)
 
 
 def _is_null(column: str, negated: bool) -> Predicate:
@@ -152,6 +171,10 @@ def on_values(rng: Random) -> Predicate:
             lambda: _txt_is(rng.choice(texts)),
             lambda: _txt_in(rng.choice(texts), rng.choice(texts)),
             lambda: _txt_like(rng.choice(("a", "ab", "日"))),
+            lambda: _compare_w(rng.choice(list(_COMPARE)), rng.choice(FRACTIONS)),
+            lambda: _w_in(rng.choice(FRACTIONS), rng.choice(FRACTIONS)),
+            lambda: _w_inside(rng.choice((-2, 0, 0.2, 15.2)), rng.choice((-1, 1, 0.3, 15.8))),
+            lambda: _w_between(rng.choice((-1.9, 0.2, 15)), rng.choice((-1.5, 0.4, 16))),
             lambda: _computed(rng.choice((2, 3))),
         )
     )()

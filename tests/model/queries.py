@@ -12,7 +12,14 @@ import pyarrow as pa
 
 from tests.model.kinds import KeyKind
 from tests.model.oracle import Row, Rows, rows_of, schema_of
-from tests.model.predicates import Predicate, any_predicate, key_in, key_is, on_values
+from tests.model.predicates import (
+    FRACTIONS,
+    Predicate,
+    any_predicate,
+    key_in,
+    key_is,
+    on_values,
+)
 
 
 @dataclass(frozen=True)
@@ -267,7 +274,7 @@ def random_row(rng: Random, op: int, texts: tuple[str | None, ...]) -> Row:
     return Row(
         val=rng.choice((None, *range(-4, 12))),
         txt=rng.choice(texts),
-        w=rng.choice((0.0, 0.5, 0.25, 4.0)),
+        w=rng.choice(FRACTIONS),
         tags=rng.choice((None, (), (1,), (op, -op))),
         op=op,
     )

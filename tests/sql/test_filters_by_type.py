@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
         ("ts", pa.timestamp("ms")),
         ("rome", pa.timestamp("us", "Europe/Rome")),
         ("ls", pa.list_(pa.int64())),
-        ("st", pa.struct([("a", pa.int64()), ("b", pa.float64())])),
+        ("st", pa.struct([("id", pa.int64()), ("f64", pa.float64())])),
     ]
 )
 LITERALS = {
@@ -50,7 +50,9 @@ LITERALS = {
     "ts": ["TIMESTAMP '2024-01-31 12:00:00'", "TIMESTAMP '1969-12-31 23:59:59.9995'"],
     "rome": ["'2024-01-31T12:00:00+01:00'", "'2024-01-31 12:00:00'"],
     "ls": ["[1, 2]", "[]"],
-    "st": ["{a: 1, b: 15.5}"],
+    "st": ["{id: 1, f64: 15.5}"],
+    "st['id']": ["1", "2", "30"],
+    "st['f64']": ["15.5", "24"],
     "ls[1]": ["1", "2"],
 }
 NAMES = sorted(LITERALS)
@@ -72,7 +74,8 @@ _VALUES: dict[str, list[object]] = {
     "ts": [*_MOMENTS, None],
     "rome": [*(m.replace(tzinfo=datetime.UTC) for m in _MOMENTS), _MOMENTS[0], None],
     "ls": [[1, 2], [], [2], None],
-    "st": [{"a": 1, "b": 15.5}, {"a": 2, "b": 0.1}, None],
+    # No NULL in place of a struct: DataFusion then reads what pyarrow left in its fields.
+    "st": [{"id": 1, "f64": 15.5}, {"id": 2, "f64": 0.1}, {"id": None, "f64": None}],
 }
 _OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
@@ -164,13 +167,15 @@ def test_random_conditions_keep_the_rows_that_datafusion_keeps(
     tables: tuple[datafusion.SessionContext, mw.Table], name: str
 ) -> None:
     rng = Random(f"conditions on {name}")
-    assert sum(_check(tables, _condition(rng, name)) for _ in range(10)) > 0
+    assert sum(_check(tables, _condition(rng, name)) for _ in range(8)) > 0
 
 
 @pytest.mark.parametrize(
     "condition",
     [
         "f64 = 15.5",
+        "st['id'] = 2",
+        "st['f64'] IN (15.5, 16.5)",
         "f64 IN (15.5)",
         "f64 > 15.2 AND f64 < 15.8",
         "f64 BETWEEN 15.2 AND 15.8",
