@@ -129,6 +129,7 @@ BAD_UPSERTS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "no rows at all": (lambda: 17, ("int", "table")),
     "a string": (lambda: "id", ("str",)),
     "columns of different length": (lambda: {"id": [1, 2], "must": [0.5]}, ("equally long",)),
+    "a Python fraction": (lambda: {"id": [1.2, 1.7], "must": [2.9, 3.9]}, ("'id'", "1.2")),
     "a Python value of another type": (lambda: [{"id": "five", "must": 0.5}], ("'id'", "five")),
 }
 
@@ -158,8 +159,21 @@ def test_bad_rows_are_refused_whole(table: Any, uri: str, case: str, durable: bo
         ([None], ("null", "id")),
         ([1.5], ("1.5", "id")),
         ([2**70], (str(2**70), "id")),
+        ({"id": 1}, ("'id'", "1", "list")),
+        (True, ("True", "id")),
     ],
-    ids=["no key column", "null", "strings", "text", "tuple", "None", "fraction", "too large"],
+    ids=[
+        "no key column",
+        "null",
+        "strings",
+        "text",
+        "tuple",
+        "None",
+        "fraction",
+        "too large",
+        "no list",
+        "bool",
+    ],
 )
 def test_bad_keys_are_refused_by_delete_and_get(
     table: Any, uri: str, keys: Any, words: tuple[str, ...]

@@ -7,8 +7,7 @@ these for a composite key. Two keys are equal exactly if their key values are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError
+from exec_nodes.kernels.exact_cast import exact_cast, exact_values
 from exec_nodes.kernels.key_hash import (
     Hashes,
     hash_columns,
@@ -189,10 +189,12 @@ def as_key_table(keys: Any, schema: pa.Schema, primary_key: Sequence[str]) -> pa
     table = _arrow_table(keys, wanted)
     if table is None:
         table = _python_table(keys, wanted)
-    missing = [name for name in primary_key if name not in table.column_names]
-    if missing:
+    names = list(keys) if isinstance(keys, Mapping) else table.column_names
+    wrong = [name for name in primary_key if names.count(name) != 1]
+    if wrong:
         raise InvalidCallError(
-            f"keys lack the primary key columns {missing}; they have {table.column_names}"
+            f"keys lack the primary key columns {wrong}, or have them more than once; "
+            f"they have {names}"
         )
     columns = [_exact(table[name], wanted.field(name)) for name in primary_key]
     return pa.Table.from_arrays(columns, schema=wanted)
@@ -214,7 +216,7 @@ def _arrow_table(keys: Any, wanted: pa.Schema) -> pa.Table | None:
     if isinstance(keys, pa.RecordBatch):
         return pa.Table.from_batches([keys])
     if isinstance(keys, np.ndarray):
-        keys = pa.array(keys)
+        keys = _array(keys)
     if isinstance(keys, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(keys.type):
         if len(wanted) != 1:
             raise InvalidCallError(
@@ -231,76 +233,53 @@ def _exported(keys: Any, wanted: pa.Schema) -> pa.Table:
         return pa.table(keys)
     except (pa.ArrowException, TypeError, ValueError):
         # A series or an array instead of a table, such as pandas or polars export.
-        column = pa.chunked_array(keys) if hasattr(keys, "__arrow_c_stream__") else pa.array(keys)
-        return pa.table({wanted.names[0]: column})
+        return pa.table({wanted.names[0]: _array(keys)})
+
+
+def _array(keys: Any) -> KeyColumn:
+    try:
+        return pa.chunked_array(keys) if hasattr(keys, "__arrow_c_stream__") else pa.array(keys)
+    except _CONVERSION_ERRORS as error:
+        raise InvalidCallError(
+            f"{type(keys).__name__} {keys!r} can't be read as keys: {error}"
+        ) from error
 
 
 def _python_table(keys: Any, wanted: pa.Schema) -> pa.Table:
-    if isinstance(keys, dict):
-        return pa.table(keys)
+    if isinstance(keys, Mapping):
+        return _of_columns({name: keys[name] for name in wanted.names if name in keys}, wanted)
     single = isinstance(keys, str | bytes) or not isinstance(keys, Iterable)
     composite = len(wanted) > 1
     if single or (composite and isinstance(keys, tuple) and not _all_tuples(keys)):
         keys = [keys]
     rows = list(keys)
     if not composite:
-        return pa.table({wanted.names[0]: _typed(rows, wanted.field(0))})
+        return pa.table({wanted.names[0]: exact_values(rows, wanted.field(0))})
     for row in rows:
         if not isinstance(row, tuple | list) or len(row) != len(wanted):
             raise InvalidCallError(
                 f"key {row!r} must be a tuple of {len(wanted)} values, for {wanted.names}"
             )
     columns = zip(*rows, strict=True) if rows else [[] for _ in wanted]
-    arrays = [_typed(list(c), field) for c, field in zip(columns, wanted, strict=True)]
+    arrays = [exact_values(list(c), field) for c, field in zip(columns, wanted, strict=True)]
     return pa.Table.from_arrays(arrays, names=wanted.names)
+
+
+def _of_columns(columns: dict[str, Any], wanted: pa.Schema) -> pa.Table:
+    arrays = {name: exact_values(v, wanted.field(name)) for name, v in columns.items()}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidCallError(f"key columns must be equally long, not {lengths}")
+    return pa.table(arrays)
 
 
 def _all_tuples(keys: tuple[Any, ...]) -> bool:
     return all(isinstance(key, tuple | list) for key in keys)
 
 
-def _typed(values: list[Any], field: pa.Field) -> pa.Array:
-    try:
-        array = pa.array(values, field.type)
-    except _CONVERSION_ERRORS as error:
-        for value in values:
-            try:
-                pa.array([value], field.type)
-            except _CONVERSION_ERRORS as reason:
-                raise _no_key(value, field, str(reason)) from None
-        raise _no_key(values, field, str(error)) from None
-    # Arrow cuts off fractions and times of day without a word.
-    if pa.types.is_integer(field.type) and array.to_pylist() != values:
-        changed = (v for v, held in zip(values, array.to_pylist(), strict=True) if v != held)
-        raise _no_key(next(changed, values), field, "it is no integer")
-    if pa.types.is_date(field.type):
-        for value in values:
-            if isinstance(value, datetime):
-                raise _no_key(value, field, "give a date without a time of day")
-    return array
-
-
-def _no_key(value: Any, field: pa.Field, reason: str) -> InvalidCallError:
-    return InvalidCallError(
-        f"{value!r} is no key: column {field.name!r} holds {field.type} ({reason})"
-    )
-
-
-def _exact(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _exact(column: pa.ChunkedArray, field: pa.Field) -> KeyColumn:
     if column.null_count:
-        raise InvalidCallError(f"key column {field.name!r} holds {column.null_count} nulls")
-    if column.type == field.type:
-        return column
-    try:
-        exact = column.cast(field.type)
-        back = exact.cast(column.type)
-    except pa.ArrowException as reason:
         raise InvalidCallError(
-            f"key column {field.name!r} holds {column.type}, the table {field.type}: {reason}"
-        ) from None
-    if not back.equals(column):
-        raise InvalidCallError(
-            f"key column {field.name!r} can't be cast from {column.type} to {field.type} "
-            "without a change of value"
+            f"key column {field.name!r} holds {column.null_count} nulls: leave them out"
         )
-    return exact
+    return exact_cast(column, field)

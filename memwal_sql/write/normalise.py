@@ -6,12 +6,14 @@ Everything is checked before anything is written: what passes here can be stored
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.kernels.exact_cast import exact_cast, exact_values, is_list
 from exec_nodes.kernels.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.memtable import memtable_schema
@@ -28,8 +30,10 @@ class Normaliser:
     def __init__(self, schema: pa.Schema, primary_key: Sequence[str]) -> None:
         self._schema = schema
         self._primary_key = tuple(primary_key)
-        self._required = tuple(
-            name for name in schema.names if name in primary_key or not schema.field(name).nullable
+        self._names = frozenset(schema.names)
+        # In the order of the schema, found by name.
+        self._required = dict.fromkeys(
+            field.name for field in schema if field.name in primary_key or not field.nullable
         )
         self._target = memtable_schema(schema)
 
@@ -56,7 +60,7 @@ class Normaliser:
             elif field.nullable:
                 columns.append(pa.nulls(table.num_rows, field.type))
             else:
-                columns.append(pa.array([_placeholder(field.type)] * table.num_rows, field.type))
+                columns.append(_placeholders(field.type, table.num_rows))
         return self._batch(pa.Table.from_arrays(columns, schema=self._schema), tombstone=True)
 
     def _table(self, data: Any) -> pa.Table:
@@ -83,7 +87,9 @@ class Normaliser:
 
     def _from_columns(self, columns: dict[str, Any]) -> pa.Table:
         self._check_names(list(columns))
-        arrays = [_typed(values, self._schema.field(name)) for name, values in columns.items()]
+        arrays = [
+            exact_values(values, self._schema.field(name)) for name, values in columns.items()
+        ]
         if len({len(array) for array in arrays}) > 1:
             lengths = {name: len(a) for name, a in zip(columns, arrays, strict=True)}
             raise InvalidCallError(f"columns must be equally long, not {lengths}")
@@ -92,26 +98,27 @@ class Normaliser:
         return pa.Table.from_arrays(arrays, names=list(columns))
 
     def _fit(self, table: pa.Table) -> pa.Table:
-        self._check_names(table.column_names)
+        names = table.column_names
+        self._check_names(names)
+        given = dict(zip(names, table.columns, strict=True))
         columns = []
         for field in self._schema:
-            if field.name in table.column_names:
-                columns.append(_exact(table[field.name], field))
+            if field.name in given:
+                columns.append(exact_cast(given[field.name], field))
             elif field.name in self._required:
                 kind = "primary key" if field.name in self._primary_key else "required"
                 raise InvalidCallError(
-                    f"the {kind} column {field.name!r} ({field.type}) is missing; "
-                    f"there are {table.column_names}"
+                    f"the {kind} column {field.name!r} ({field.type}) is missing; there are {names}"
                 )
             else:
                 columns.append(pa.nulls(table.num_rows, field.type))
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _check_names(self, names: list[str]) -> None:
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
             raise InvalidCallError(f"the columns {twice} are there more than once")
-        unknown = [name for name in names if name not in self._schema.names]
+        unknown = [name for name in names if name not in self._names]
         if unknown:
             raise InvalidCallError(
                 f"the table has no columns {unknown}: drop or rename them; "
@@ -146,123 +153,28 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return joined
 
 
-def _typed(values: Any, field: pa.Field) -> pa.Array:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values
-    try:
-        return pa.array(values, field.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidCallError(
-            f"column {field.name!r} needs values of type {field.type}: {error}"
-        ) from error
-
-
-def _exact(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """The column in the field's type. Raises InvalidCallError when a value would change."""
-    source, target = column.type, field.type
-    if source == target:
-        return column
-    if column.null_count == len(column):
-        return pa.chunked_array([pa.nulls(len(column), target)])
-    if not _same_kind(source, target):
-        raise InvalidCallError(
-            f"column {field.name!r} needs {target}, not {source}: cast it before writing"
+def _placeholders(kind: pa.DataType, rows: int) -> pa.Array:
+    """Values of a type that may not be null, zero or empty; nobody reads them."""
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.json":  # Lance parses it
+            return pa.repeat(pa.scalar("null", kind.storage_type), rows).cast(kind)
+        return kind.wrap_array(_placeholders(kind.storage_type, rows))
+    if pa.types.is_dictionary(kind):
+        first = _placeholders(kind.index_type, rows)
+        return pa.DictionaryArray.from_arrays(
+            first, _placeholders(kind.value_type, 1), ordered=kind.ordered
         )
-    try:
-        cast = pc.cast(column, target)
-        back = pc.cast(cast, source)
-    except pa.ArrowException as error:
-        raise InvalidCallError(
-            f"column {field.name!r} can't be cast from {source} to {target}: {error}"
-        ) from error
-    if not _equal(back, column):
-        row, value = _first_difference(back, column)
-        raise InvalidCallError(
-            f"column {field.name!r} needs {target}, and the {source} value {value} in row {row} "
-            "would change: cast it yourself if that is meant"
-        )
-    return cast
-
-
-def _same_kind(source: pa.DataType, target: pa.DataType) -> bool:
-    if pa.types.is_dictionary(source):
-        return _same_kind(source.value_type, target)
-    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        # With a zone it is an instant, without one a wall clock: no value is the same in both.
-        return (source.tz is None) == (target.tz is None)
-    return any(of(source) and of(target) for of in _KINDS)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-_KINDS = (
-    _is_number,
-    _is_text,
-    _is_bytes,
-    _is_list,
-    pa.types.is_date,
-    pa.types.is_time,
-    pa.types.is_duration,
-    pa.types.is_struct,
-    pa.types.is_map,
-)
-
-
-def _equal(a: pa.ChunkedArray, b: pa.ChunkedArray) -> bool:
-    if a.equals(b):
-        return True
-    # NaN differs from itself.
-    return bool(pa.types.is_floating(a.type)) and _first_difference(a, b)[0] < 0
-
-
-def _first_difference(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[int, object]:
-    if not pa.types.is_floating(a.type):
-        pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
-        return next(((row, y) for row, (x, y) in enumerate(pairs) if x != y), (-1, None))
-    same = pc.or_(pc.equal(a, b), pc.and_(pc.is_nan(a), pc.is_nan(b)))
-    row = pc.index(pc.fill_null(same, True), False).as_py()
-    return row, b[row].as_py() if row >= 0 else None
-
-
-def _placeholder(kind: pa.DataType) -> Any:
-    """Any value of a type that may not be null; nobody reads it."""
     if pa.types.is_struct(kind):
-        return {field.name: _placeholder(field.type) for field in kind}
+        parts = [_placeholders(field.type, rows) for field in kind]
+        return pa.Array.from_buffers(kind, rows, [None], children=parts)
     if pa.types.is_fixed_size_list(kind):
-        return [_placeholder(kind.value_type)] * kind.list_size
-    if _is_list(kind) or pa.types.is_map(kind):
-        return []
-    if pa.types.is_fixed_size_binary(kind):
-        return bytes(kind.byte_width)
-    if _is_bytes(kind):
-        return b""
-    if _is_text(kind):
-        return ""
-    if pa.types.is_boolean(kind):
-        return False
-    return 0
+        inner = _placeholders(kind.value_type, rows * kind.list_size)
+        return pa.Array.from_buffers(kind, rows, [None], children=[inner])
+    if is_list(kind) or pa.types.is_map(kind):
+        width = 8 if pa.types.is_large_list(kind) else 4
+        offsets = pa.py_buffer(bytes((rows + 1) * width))
+        inner = pa.nulls(0, kind.field(0).type)
+        return pa.Array.from_buffers(kind, rows, [None, offsets], children=[inner])
+    # All nulls are all zeros: without the bitmap, they are values.
+    _, *zeros = pa.nulls(rows, kind).buffers()
+    return pa.Array.from_buffers(kind, rows, [None, *zeros])

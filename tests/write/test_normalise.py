@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import lance
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -96,6 +99,12 @@ def test_no_rows_are_fine(data: Any) -> None:
         ),
         (pa.table([[1], [2], ["a"]], names=["id", "id", "kind"]), "more than once"),
         ({"id": [1, 2], "kind": ["a"]}, "equally long"),
+        ({"id": [1.2], "kind": ["a"]}, "'id' needs values of type int32, and 1.2"),
+        ([{"id": 1.2, "kind": "a"}], "'id' needs values of type int32, and 1.2"),
+        ({"id": [True], "kind": ["a"]}, "'id'.* True .*bool"),
+        ({"id": [1], "kind": ["a"], "at": [NOON.replace(microsecond=5)]}, "'at'.*whole ms"),
+        ({"id": 1, "kind": "a"}, "'id'.*put it into a list"),
+        ({"id": [1], "kind": "a"}, "'kind'.*put it into a list"),
         (5, "int is not a set of rows"),
         ([1, 2], "list is not a set of rows"),
         ("id", "str is not a set of rows"),
@@ -158,6 +167,81 @@ def test_every_type_has_a_placeholder() -> None:
 def test_keys_that_do_not_fit_are_refused(keys: Any) -> None:
     with pytest.raises(InvalidCallError):
         NORMALISER.tombstones(keys)
+
+
+NESTED = {
+    "dictionary": pa.dictionary(pa.int8(), pa.string()),
+    "uuid": pa.uuid(),
+    "json": pa.json_(),
+    "list of dictionary": pa.list_(pa.dictionary(pa.int32(), pa.string())),
+    "fixed list of uuid": pa.list_(pa.uuid(), 2),
+    "large list": pa.large_list(pa.int8()),
+    "map": pa.map_(pa.string(), pa.int8()),
+    "struct": pa.struct([pa.field("x", pa.dictionary(pa.int8(), pa.string()), False)]),
+    "tensor": pa.fixed_shape_tensor(pa.float32(), [2]),
+    "bool8": pa.bool8(),
+    "decimal256": pa.decimal256(50, 2),
+    "bool": pa.bool_(),
+    "fixed binary": pa.binary(3),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_required_column_of_any_type_admits_deletes(name: str, tmp_path: Path) -> None:
+    kind = NESTED[name]
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("c", kind, False)])
+    normaliser = Normaliser(schema, ("id",))
+    for keys in ([1, 2, 3], []):
+        batch = normaliser.tombstones(keys)
+        batch.validate(full=True)
+        assert batch["c"].type == kind and batch["c"].null_count == 0
+    batch = normaliser.tombstones([1, 2, 3])
+    if name in ("fixed list of uuid", "map"):  # Lance 2.0 files do not hold them
+        return
+    written = lance.write_dataset(pa.Table.from_batches([batch]), str(tmp_path / "t"))
+    assert written.to_table(columns=["id"]).num_rows == 3
+
+
+class _CountedName(str):
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        _CountedName.comparisons += 1
+        return str.__eq__(self, other)  # type: ignore[arg-type]
+
+    __hash__ = str.__hash__
+
+
+class _CountedTable:
+    """A table that counts how often each of its attributes is read."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self.reads: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.reads[name] += 1
+        return getattr(self.table, name)
+
+
+def test_many_columns_cost_as_much_each_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{i}" for i in range(2_000)]
+    schema = pa.schema([pa.field("c0", pa.int64(), False)] + [(n, pa.int64()) for n in names[1:]])
+    normaliser = Normaliser(schema, ("c0",))
+    _CountedName.comparisons = 0
+    assert normaliser.upserts({_CountedName(n): [1, 2] for n in names}).num_rows == 2
+    assert _CountedName.comparisons < 10 * len(names)
+    counted = _CountedTable(pa.table({n: pa.array([1, 2], pa.int32()) for n in names}))
+    monkeypatch.setattr(normaliser, "_table", lambda data: data)
+    assert normaliser.upserts(counted).num_rows == 2
+    assert counted.reads["column_names"] <= 5
+
+
+def test_a_table_in_the_tables_types_is_not_looked_at() -> None:
+    data = pa.table({"id": pa.array([1, 2], pa.int32()), "kind": ["a", "b"]})
+    batch = NORMALISER.upserts(data)
+    for name in data.column_names:
+        assert batch[name].buffers()[1].address == data[name].chunk(0).buffers()[1].address
 
 
 def test_decimal_and_binary_columns_are_cast_within_their_kind() -> None:

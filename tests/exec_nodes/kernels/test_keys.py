@@ -97,12 +97,37 @@ def test_one_key_needs_no_list() -> None:
         ([1.5], "1.5"),
         (pa.array([1.5]), "double"),
         (pa.table({"b": ["x"]}), "lack"),
-        ({"b": ["x"]}, "lack"),
+        ({"b": ["x"]}, "lack.*'b'"),
+        ({"a": 1}, "'a'.*put it into a list"),
+        ({"a": [1.5]}, "1.5"),
+        (True, "True"),
+        ([1, True], "True"),
+        (pa.array([True]), "bool"),
+        (pa.array(["1"]), "string"),
+        (np.zeros((2, 2)), "can't be read as keys"),
+        (np.array(5j), "can't be read as keys"),
+        (pa.table([[1], [2]], names=["a", "a"]), "more than once"),
     ],
 )
 def test_a_key_that_is_none_is_named(keys: Any, named: str) -> None:
     with pytest.raises(InvalidCallError, match=named):
         as_key_table(keys, SCHEMA, ["a"])
+
+
+@pytest.mark.parametrize("form", [list, pa.array, lambda keys: {"t": keys}])
+def test_a_timestamp_key_is_never_cut_nor_moved_to_another_zone(form: Any) -> None:
+    noon = datetime.datetime.fromisoformat("2020-01-01T12:00:00")
+    seconds, zoned = (
+        pa.schema([("t", kind)]) for kind in (pa.timestamp("s"), pa.timestamp("s", "UTC"))
+    )
+    assert as_key_table(form([noon]), seconds, ["t"])["t"].to_pylist() == [noon]
+    for moment, schema in [
+        (noon.replace(microsecond=5), seconds),
+        (noon, zoned),
+        (noon.astimezone(datetime.UTC), seconds),
+    ]:
+        with pytest.raises(InvalidCallError, match="'t'"):
+            as_key_table(form([moment]), schema, ["t"])
 
 
 @pytest.mark.parametrize("keys", [[1], [(1, "x", 2)], [(1,)], pa.array([1])])
