@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -125,11 +126,24 @@ def test_a_synced_folder_is_synced_with_all_below_and_above_it(
         missing.sync("nowhere")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_named_with_its_remedy(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(StoreUnavailableError, match="permission"):
+@pytest.mark.parametrize(
+    ("number", "said"), [(errno.EACCES, "permission denied"), (errno.EROFS, "read-only")]
+)
+def test_a_folder_that_takes_no_writes_is_named_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
+) -> None:
+    open_file = os.open
+
+    def refused(path: str, flags: int, *rest: int) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number))
+        return open_file(path, flags, *rest)
+
+    monkeypatch.setattr(local_store.os, "open", refused)
+    with pytest.raises(StoreUnavailableError, match=said) as caught:
         open_store(tmp_path).put_if_absent("a", b"")
+    assert str(tmp_path / "a") in str(caught.value)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_full_disk_is_named_with_its_remedy(
