@@ -14,6 +14,13 @@ U32 = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """True for the string types."""
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
 def is_bytes_like(kind: pa.DataType) -> bool:
     """True for the string and binary types that are hashed by their bytes."""
     return bool(

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError
+from exec_nodes.kernels.arrays import is_text
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 # A value that would change, and why.
@@ -267,12 +268,6 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind)
@@ -291,7 +286,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 _KINDS = (
     _is_number,
-    _is_text,
+    is_text,
     _is_bytes,
     pa.types.is_date,
     pa.types.is_time,

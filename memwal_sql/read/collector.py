@@ -110,8 +110,7 @@ class SnapshotCollector:
 
         def sources(region: RegionReader) -> RegionSources:
             if strong:
-                unflushed = region.unflushed()
-                found = region.sources(base, unflushed.manifest, unflushed.memtables)
+                found = region.strong_sources(base)
             else:
                 found = region.sources(base, region.refresh(), ())
             return RegionSources(

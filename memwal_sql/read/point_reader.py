@@ -49,9 +49,11 @@ class PointReader:
     def _get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         if len(keys) == 1:
             regions = (region for region, _ in self._routes(base, keys))
-            newer = (source for region in regions for source in _sources(region, base))
+            newer = (source for region in regions for source in region.strong_sources(base))
             return find_one(keys, chain(newer, (base.source,)), _output(base.info.schema, columns))
-        parts = ((_sources(region, base), places) for region, places in self._routes(base, keys))
+        parts = (
+            (region.strong_sources(base), places) for region, places in self._routes(base, keys)
+        )
         return _collect(keys, columns, parts, base.source, base.info.schema)
 
     def _routes(self, base: BaseTable, keys: KeyBatch) -> Iterator[tuple[RegionReader, Places]]:
@@ -74,11 +76,6 @@ class PointReader:
                     yield region, np.flatnonzero(index == number)
         for region in self._collector.regions_without_values(base):
             yield region, np.arange(len(keys))
-
-
-def _sources(region: RegionReader, base: BaseTable) -> Sequence[Source]:
-    unflushed = region.unflushed()
-    return region.sources(base, unflushed.manifest, unflushed.memtables)
 
 
 def _collect(

@@ -60,7 +60,7 @@ class RegionReader:
         return self._manifest
 
     def refresh(self) -> RegionManifest:
-        """The latest manifest; one probe when nothing is new."""
+        """The latest manifest; two probes when nothing is new."""
         newer = self._manifests.newer(self._manifest)
         if newer is not None:
             self.advance(newer)
@@ -119,6 +119,11 @@ class RegionReader:
             )
         live = sorted((m for m in memtables if m.rows), key=lambda m: -m.generation)
         return (*live, *(self._generation(base, g) for g in reversed(unmerged)))
+
+    def strong_sources(self, base: BaseTable) -> tuple[Source, ...]:
+        """`sources` of now, with every row that is not flushed yet."""
+        unflushed = self.unflushed()
+        return self.sources(base, unflushed.manifest, unflushed.memtables)
 
     def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
         if base.info is not self._info:  # the base table's schema has changed

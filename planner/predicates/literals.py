@@ -15,6 +15,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from exec_nodes.kernels.arrays import is_text
 from planner.predicates.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
 from planner.predicates.nodes import Literal, Number, Operand, Typed
 
@@ -46,7 +47,7 @@ def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> 
         return NOTHING
     if not _has_points(kind):
         raise InexactError
-    if _is_bytes(kind) or _is_text(kind):
+    if _is_bytes(kind) or is_text(kind):
         return _ordered(op, _plain(kind, operand, literal))
     if "DATE" in operand.casts:
         return clamped(kind, _by_day(kind, operand, op, literal))
@@ -111,11 +112,11 @@ def point_of(value: object, kind: pa.DataType) -> Point:
         unscaled = Fraction(Decimal(value)) * 10**kind.scale
         if unscaled.denominator == 1:
             return int(unscaled)
-    elif (_is_text(kind) and isinstance(value, str)) or (
+    elif (is_text(kind) and isinstance(value, str)) or (
         _is_bytes(kind) and isinstance(value, bytes)
     ):
         return value
-    elif isinstance(value, int) and not _is_text(kind) and not _is_bytes(kind):
+    elif isinstance(value, int) and not is_text(kind) and not _is_bytes(kind):
         return int(value)
     raise InexactError
 
@@ -176,7 +177,7 @@ def _between(op: str, low: Point, high: Point) -> Domain:
 
 
 def _plain(kind: pa.DataType, operand: Operand, literal: Literal) -> Point:
-    text = _is_text(kind)
+    text = is_text(kind)
     if not all(text and cast in _TEXT_CASTS for cast in operand.casts):
         raise InexactError
     if isinstance(literal, str) and text:
@@ -267,7 +268,7 @@ def _check_casts(kind: pa.DataType, operand: Operand) -> None:
             zoned = pa.types.is_timestamp(kind) and kind.tz is not None
             if cast == "TIMESTAMP" and not zoned:
                 continue
-        elif _is_text(kind) and cast in _TEXT_CASTS:
+        elif is_text(kind) and cast in _TEXT_CASTS:
             continue
         raise InexactError
 
@@ -289,14 +290,8 @@ def _has_points(kind: pa.DataType) -> bool:
         or pa.types.is_decimal(kind)
         or pa.types.is_date(kind)
         or pa.types.is_timestamp(kind)
-        or _is_text(kind)
+        or is_text(kind)
         or _is_bytes(kind)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
 
 
