@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.source import Filter, Source
 
 if TYPE_CHECKING:
@@ -56,12 +57,14 @@ class Snapshot:
         base: the base table at one version; None when the plan shall not read it.
         regions: in a stable order, by spec id and then by values.
         regions_pruned: how many more there are that the query's filters rule out.
+        indexes: the base table's vector and full-text indexes at that version.
     """
 
     info: TableInfo
     base: Source | None
     regions: tuple[RegionSources, ...]
     regions_pruned: int = 0
+    indexes: tuple[IndexInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
