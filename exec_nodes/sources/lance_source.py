@@ -30,8 +30,10 @@ from exec_nodes.sources.lance_scan import (
     read_table,
     row_bytes,
     scan_dataset,
+    take_rows,
 )
 from exec_nodes.sources.memory_scan import scan_table
+from exec_nodes.sources.row_ids import RowIds
 from exec_nodes.sources.source import (
     BASE_GENERATION,
     KEY_POSITION,
@@ -42,6 +44,7 @@ from exec_nodes.sources.source import (
     Filter,
     RowAddresses,
     SourceKeys,
+    merged_addresses,
 )
 
 # A generation is kept decoded while the columns asked for are at most this large: below it, the
@@ -252,6 +255,28 @@ class LanceSource:
             found = found.append_column(TOMBSTONE_FIELD, live)
         found = found.append_column(KEY_POSITION_FIELD, pa.array(positions[newest]))
         return found.select([*columns, TOMBSTONE, KEY_POSITION])
+
+    def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
+        """See `Source.rows_at`."""
+        with gone_is_typed(self.name):
+            if self._is_small(columns):
+                table, held = self._decoded(columns)
+                return table.take(pa.array(held.searchsorted(addresses)))
+            return take_rows(self.dataset, self._schema_of(columns), self.row_ids(addresses))
+
+    def matching(self, filters: Sequence[Filter]) -> RowAddresses:
+        """See `Source.matching`."""
+        batches = (b for part in range(self.parts) for b in self.scan((), filters, None, part))
+        return merged_addresses(batches)
+
+    def row_ids(self, addresses: RowAddresses) -> RowAddresses:
+        """What Lance knows these rows by: their addresses, unless the table has stable row ids."""
+        if not self.dataset.has_stable_row_ids:
+            return addresses
+        ids = self._cache.compute(
+            (self.identity, "row ids"), lambda: RowIds(self.dataset), lambda found: found.nbytes
+        )
+        return ids.of(addresses)
 
     def _live_row(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
         """The row of one key of the base table, whose rows are live, or no row, with as little as

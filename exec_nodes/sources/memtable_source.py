@@ -18,6 +18,7 @@ from exec_nodes.sources.source import (
     Filter,
     RowAddresses,
     SourceKeys,
+    merged_addresses,
 )
 
 
@@ -102,6 +103,14 @@ class MemTableSource:
         places = np.fromiter(keys.positions.values(), np.int64, len(values))[held]
         rows = self._table.select([*columns, TOMBSTONE]).take(pa.array(found[held]))
         return rows.append_column(KEY_POSITION_FIELD, pa.array(places))
+
+    def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
+        """See `Source.rows_at`."""
+        return self._table.select(list(columns)).take(pa.array(addresses))
+
+    def matching(self, filters: Sequence[Filter]) -> RowAddresses:
+        """See `Source.matching`."""
+        return merged_addresses(self.scan((), filters, None)) if filters else self._addresses
 
     @cached_property
     def _ends(self) -> npt.NDArray[np.int64]:

@@ -6,7 +6,7 @@ and positive integers for MemTables; a higher generation of a region is newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -41,12 +41,14 @@ class Filter:
             exactly `columns`, in that order.
         columns: the columns the condition reads; None means every column of the table's schema.
         lance: the same condition in the dialect of Lance's own filter, where that differs.
+        pushable: False if Lance can't evaluate it: then `evaluate` is run on batches.
     """
 
     sql: str
     evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
     columns: tuple[str, ...] | None = None
     lance: str | None = None
+    pushable: bool = True
 
     @property
     def for_lance(self) -> str:
@@ -88,6 +90,12 @@ class SourceKeys:
     def nbytes(self) -> int:
         """Bytes held, for a byte-bounded cache."""
         return int(self.table.nbytes + self.addresses.nbytes + self.deleted.nbytes)
+
+
+def merged_addresses(batches: Iterable[pa.RecordBatch]) -> RowAddresses:
+    """The `_rowaddr` column of all batches, sorted."""
+    parts = [batch.column(ROW_ADDRESS).to_numpy() for batch in batches]
+    return np.sort(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
 @runtime_checkable
@@ -160,3 +168,13 @@ class Source(Protocol):
 
         A key given twice is answered once. The base table has no tombstones: all false.
         """
+
+    def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
+        """`columns` (at least one) of the rows at these addresses, in the order asked.
+
+        The source has a row at each address; one asked twice is returned twice.
+        """
+
+    def matching(self, filters: Sequence[Filter]) -> RowAddresses:
+        """Sorted addresses of the rows that match all filters, stale rows and tombstones
+        included."""
