@@ -101,23 +101,32 @@ class Node(ABC):
         Several partitions may run at once in different threads.
         """
         stream = self._run(partition)
-        while True:
-            outer = _nested.ns
-            _nested.ns = 0
-            start = time.perf_counter_ns()
-            try:
-                batch = next(stream, None)
-            finally:
-                spent = time.perf_counter_ns() - start
-                own = spent - _nested.ns
-                _nested.ns = outer + spent
-                self.metrics.add(elapsed_compute_ns=own)
-            if batch is None:
-                return
+        own = rows = batches = size = 0
+        try:
+            while True:
+                outer = _nested.ns
+                _nested.ns = 0
+                start = time.perf_counter_ns()
+                try:
+                    batch = next(stream, None)
+                finally:
+                    spent = time.perf_counter_ns() - start
+                    own += spent - _nested.ns
+                    _nested.ns = outer + spent
+                if batch is None:
+                    return
+                rows += batch.num_rows
+                batches += 1
+                size += batch.nbytes
+                yield batch
+        finally:
+            # Once a stream, as taking the lock at every batch costs as much as a small batch.
             self.metrics.add(
-                output_rows=batch.num_rows, output_batches=1, output_bytes=batch.nbytes
+                output_rows=rows,
+                output_batches=batches,
+                output_bytes=size,
+                elapsed_compute_ns=own,
             )
-            yield batch
 
 
 def draw(node: Node, depth: int = 0) -> str:

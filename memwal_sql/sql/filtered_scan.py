@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import datafusion
 import pyarrow as pa
@@ -13,6 +14,7 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.planning import stream
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.provider import SqlTable, TableProvider, answers
+from planner.predicates.lance_filter import lance_filter
 
 _NAME = "scanned"
 
@@ -29,7 +31,9 @@ def filtered_scan(
     Raises InvalidCallError when the condition does not parse or names an unknown column.
     """
     provider = TableProvider(_NAME, table, consistency)
-    predicates = _conjuncts(condition, table.schema)
+    # Of columns and literals alone, it means the same each time; `now()` would not.
+    lasting = lance_filter(condition, table.schema) is not None
+    predicates = (_known_conjuncts if lasting else _conjuncts)(condition, table.schema)
     if predicates is not None:
         # Nothing is left to do for DataFusion, whose physical plan would cost some milliseconds.
         projection = [table.schema.get_field_index(name) for name in columns]
@@ -53,6 +57,9 @@ def _conjuncts(condition: str, schema: pa.Schema) -> Sequence[Predicate] | None:
     if not isinstance(plan, TableScan) or len(plan.filters()) != len(probe.offered):
         return None
     return probe.offered
+
+
+_known_conjuncts = lru_cache(maxsize=256)(_conjuncts)
 
 
 class _Probe:
