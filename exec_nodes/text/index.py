@@ -49,6 +49,10 @@ class TextIndex(Protocol):
     def tokenize(self, text: str) -> list[str]:
         """The tokens of a text as the column's analyzer gives them, in order, repetitions kept."""
 
+    def positions(self, text: str) -> list[tuple[str, int]]:
+        """As `tokenize`, each token with its position; stop words take one, and tokens of one
+        position are spellings of one word."""
+
     def texts(self, documents: Documents) -> pa.Array:
         """The texts of some documents, in the order asked; read from the source."""
 
