@@ -74,7 +74,8 @@ class WalTail:
     def _follow(self) -> None:
         if not self._wal.exists(self._next):
             return
-        end = max(self._wal.positions(), default=0) + 1
+        # Where reading ahead saves round trips, a listing says how far.
+        end = max(self._wal.positions(), default=0) + 1 if self._wal.remote else None
         for position, entry in read_ahead(self._wal, self._next, end):
             if entry is None:
                 return  # collected, or not written yet when this position was read

@@ -132,7 +132,7 @@ class LocalStore:
                 # Native code stages its puts beside them, and a collector deletes.
                 with contextlib.suppress(FileNotFoundError):
                     size = entry.stat().st_size
-                    found.append(ObjectMeta(os.path.relpath(entry.path, self._root), size))
+                    found.append(ObjectMeta(entry.path[len(self._root) + 1 :], size))
         return found
 
     def list_folders(self, prefix: str) -> Names:

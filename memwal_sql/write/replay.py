@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from exec_nodes.sources.at_once import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
@@ -101,9 +102,9 @@ def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMe
 
 
 def read_ahead(
-    wal: Wal, first: int, end: int
+    wal: Wal, first: int, end: int | None
 ) -> Iterator[tuple[int, WalEntry | TornEntryError | None]]:
-    """What is at each position from `first` up to `end`, exclusive; None: nothing.
+    """What is at each position from `first` up to `end`, exclusive, or for ever; None: nothing.
 
     On an object store several are read at once; a local file is faster than a thread's turn.
     """
@@ -115,6 +116,6 @@ def read_ahead(
             return error
 
     step = _READ_AHEAD if wal.remote else 1
-    for start in range(first, end, step):
-        positions = range(start, min(end, start + step))
+    for start in count(first, step) if end is None else range(first, end, step):
+        positions = range(start, start + step if end is None else min(end, start + step))
         yield from zip(positions, at_once(read, positions), strict=True)
