@@ -5,6 +5,7 @@ from __future__ import annotations
 from memwal_sql.create import create_table, enable, open_table
 from memwal_sql.errors import (
     BackPressureError,
+    ChangesCollectedError,
     CorruptFileError,
     FencedError,
     InvalidCallError,
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BackPressureError",
+    "ChangesCollectedError",
     "CorruptFileError",
     "FencedError",
     "InvalidCallError",

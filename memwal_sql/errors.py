@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackPressureError",
+    "ChangesCollectedError",
     "CorruptFileError",
     "FencedError",
     "InvalidCallError",
@@ -71,6 +72,11 @@ class RegionSealedError(InvalidCallError):
 
 class FencedError(ReopenError):
     """Another writer claimed the region; this writer acknowledges nothing any more."""
+
+
+class ChangesCollectedError(ReopenError):
+    """Changes after the place that a change feed was to go on from were collected; begin anew with
+    a full copy, as the message says."""
 
 
 class WriterFailedError(ReopenError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -13,6 +14,8 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.region_snapshots import record_regions
 from memwal_sql.read import inspect
 from memwal_sql.read.base import BaseTracker
+from memwal_sql.read.change_offsets import Offsets
+from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.lookup import distinct
@@ -164,6 +167,45 @@ class Table:
         base = self._tracker.latest()
         manifests = [region.refresh() for region in self._collector.regions(base)]
         return record_regions(self._context, manifests, base.info.region_specs)
+
+    def changes(
+        self,
+        region: str | UUID | None = None,
+        after: Offsets | None = None,
+        until: Offsets | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows written after a place, region by region in the order of writing, as the table's
+        columns and `_change` (`upsert` or `delete`), `_region` (id), `_position` (in the region's
+        WAL) and `_generation`. Deletes have their key only. What is durable is here, and nothing
+        else; the stream ends with what was there when it came to the region.
+
+        Args:
+            region: its id or name; all regions by default.
+            after: a WAL position, or `[position, generation]` as the last row read has them; by
+                region id or name for several regions. A region that is not named is read from its
+                beginning.
+            until: the last place to be read, the same way; a region that is not named is not read.
+            columns: which columns of the table; all of them by default.
+
+        Raises ChangesCollectedError, here or in the middle of the stream, where changes after
+        `after` were collected, and InvalidCallError for a place or a region that is not there.
+        """
+        self._check_present("follow changes")
+        return changes(
+            self._context,
+            self._tracker.latest(),
+            self._collector,
+            region=region,
+            after=after,
+            until=until,
+            columns=self._columns(columns),
+        )
+
+    def change_offsets(self) -> dict[str, list[int]]:
+        """The place after everything written so far, `[position, generation]` by region id."""
+        self._check_present("follow changes")
+        return change_offsets(self._context, self._tracker.latest(), self._collector)
 
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""

@@ -6,6 +6,7 @@ import memwal_sql as mw
 
 NAMES = {
     "BackPressureError",
+    "ChangesCollectedError",
     "CorruptFileError",
     "FencedError",
     "InvalidCallError",

@@ -1,0 +1,47 @@
+"""Places in the change feed: plain numbers that survive JSON and a restart.
+
+A place in a region is a WAL position together with a generation: what was published as a whole
+generation, past the WAL (protocol rule 24), comes after the entries of the generations before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memwal_sql.errors import InvalidCallError
+
+Place = int | Sequence[int]
+"""A position, or a position and a generation, as `change_offsets` and the feed's columns give."""
+
+Offsets = Place | Mapping[str, Place]
+"""One place for one region, or places by region id or name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOffset:
+    """Everything up to WAL position `position` and generation `generation` was read.
+
+    `generation` is None where only a position is known.
+    """
+
+    position: int
+    generation: int | None
+
+
+BEGINNING = ChangeOffset(0, 0)
+
+
+def parse_place(place: Place) -> ChangeOffset:
+    """The offset of a position, or of a pair of position and generation.
+
+    Raises InvalidCallError naming the value.
+    """
+    numbers = [place] if isinstance(place, int) else list(place)
+    plain = all(isinstance(one, int) and not isinstance(one, bool) for one in numbers)
+    if isinstance(place, str) or not plain or len(numbers) not in (1, 2) or min(numbers) < 0:
+        raise InvalidCallError(
+            f"{place!r} is no place in the change feed: give a WAL position (0: the beginning), "
+            "or [position, generation] as the feed has them in its columns"
+        )
+    return ChangeOffset(numbers[0], numbers[1] if len(numbers) == 2 else None)

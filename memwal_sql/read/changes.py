@@ -1,0 +1,110 @@
+"""`table.changes`: the change feeds of a table's regions as one stream that can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
+
+import pyarrow as pa
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.change_feed import FEED_FIELDS, RegionChanges, feed_schema
+from memwal_sql.read.change_offsets import BEGINNING, ChangeOffset, Offsets, Place, parse_place
+from memwal_sql.read.collector import SnapshotCollector
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.region import RegionReader
+from planner.regions.ids import region_id
+from planner.regions.spec import MANUAL_SPEC_ID
+
+
+def changes(
+    context: TableContext,
+    base: BaseTable,
+    collector: SnapshotCollector,
+    *,
+    region: str | UUID | None,
+    after: Offsets | None,
+    until: Offsets | None,
+    columns: Sequence[str],
+) -> pa.RecordBatchReader:
+    """See `Table.changes`; `columns` are known to be the table's."""
+    taken = sorted(set(columns) & {field.name for field in FEED_FIELDS})
+    if taken:
+        raise InvalidCallError(f"the change feed has columns {taken} of its own: leave them out")
+    regions = _chosen(context, collector.regions(base), region)
+    starts = _places(context, regions, after, "after")
+    ends = _places(context, regions, until, "until")
+    work = []
+    for one in regions:
+        feed = RegionChanges(context, one, base.info, columns)
+        start, end = starts.get(one.region_id, BEGINNING), ends.get(one.region_id)
+        for offset in (start, end):
+            if offset is not None and not feed.reaches(offset):
+                raise InvalidCallError(
+                    f"region {one.name} has not come to WAL position {offset.position} yet: give "
+                    "a place of this table's own feed"
+                )
+        if until is None or end is not None:
+            work.append((feed, start, end))
+    return pa.RecordBatchReader.from_batches(feed_schema(base.info, columns), _stream(work))
+
+
+def change_offsets(
+    context: TableContext, base: BaseTable, collector: SnapshotCollector
+) -> dict[str, list[int]]:
+    """See `Table.change_offsets`."""
+    ends = {}
+    for region in collector.regions(base):
+        end = RegionChanges(context, region, base.info, ()).end()
+        ends[str(region.region_id)] = [end.position, end.generation or 0]
+    return ends
+
+
+def _stream(
+    work: Sequence[tuple[RegionChanges, ChangeOffset, ChangeOffset | None]],
+) -> Iterator[pa.RecordBatch]:
+    for feed, start, end in work:
+        yield from feed.batches(start, end)
+
+
+def _chosen(
+    context: TableContext, regions: Sequence[RegionReader], wanted: str | UUID | None
+) -> list[RegionReader]:
+    if wanted is None:
+        return list(regions)
+    found = [one for one in regions if _is_named(context, one, wanted)]
+    if not found:
+        raise InvalidCallError(
+            f"no region {str(wanted)!r}; there are {[one.name for one in regions]}"
+        )
+    return found
+
+
+def _is_named(context: TableContext, region: RegionReader, name: str | UUID) -> bool:
+    given_by_hand = region_id(context.incarnation, MANUAL_SPEC_ID, {"name": str(name)})
+    return str(name) in (str(region.region_id), region.name) or region.region_id == given_by_hand
+
+
+def _places(
+    context: TableContext, regions: Sequence[RegionReader], given: Offsets | None, argument: str
+) -> dict[UUID, ChangeOffset]:
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return dict(_named(context, regions, name, place) for name, place in given.items())
+    if len(regions) != 1:
+        raise InvalidCallError(
+            f"{argument}={given!r} is a place in one region, but there are {len(regions)}: "
+            "name the region, or give a place for each as a mapping"
+        )
+    return {regions[0].region_id: parse_place(given)}
+
+
+def _named(
+    context: TableContext, regions: Sequence[RegionReader], name: str, place: Place
+) -> tuple[UUID, ChangeOffset]:
+    found = _chosen(context, regions, name)
+    if len(found) > 1:
+        raise InvalidCallError(f"{len(found)} regions are named {name!r}: give the region's id")
+    return found[0].region_id, parse_place(place)
