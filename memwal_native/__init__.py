@@ -4,8 +4,20 @@ from memwal_native._native import (
     DATAFUSION_MAJOR,
     ArrowStream,
     MountedTable,
+    Postings,
     Predicate,
+    TokenMap,
     recall,
+    top_k,
 )
 
-__all__ = ["DATAFUSION_MAJOR", "ArrowStream", "MountedTable", "Predicate", "recall"]
+__all__ = [
+    "DATAFUSION_MAJOR",
+    "ArrowStream",
+    "MountedTable",
+    "Postings",
+    "Predicate",
+    "TokenMap",
+    "recall",
+    "top_k",
+]

@@ -1,6 +1,9 @@
 """The native library: mounts Python plans in DataFusion. Built from native/."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+from typing_extensions import Buffer
 
 DATAFUSION_MAJOR: int
 
@@ -28,6 +31,62 @@ class Predicate:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """One boolean a row, null for unknown; columns are found by name."""
+
+class Postings:
+    """The posting list of one token: documents, ascending, and how often each holds the token."""
+
+    @staticmethod
+    def packed(data: Buffer, offsets: Buffer, length: int, documents: int) -> Postings:
+        """From blocks as Lance's index format 2 packs them: block `i` is
+        `data[offsets[i]:offsets[i + 1]]` (uint8, int64), and all hold `length` documents below
+        `documents`. Raises ValueError for anything else."""
+
+    @staticmethod
+    def plain(held: Buffer, frequencies: Buffer, documents: int) -> Postings:
+        """From int32 arrays: documents, ascending and below `documents`, and frequencies."""
+
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def decode(self) -> tuple[bytes, bytes]:
+        """The documents and the frequencies, as the bytes of int32 arrays."""
+
+    def count_among(self, documents: Buffer) -> int:
+        """How many of these documents, int32 and ascending, hold the token."""
+
+class TokenMap:
+    """The tokens of one partition of Lance's index, each with its number."""
+
+    def __init__(self, data: Buffer) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def get(self, token: str) -> int | None:
+        """The token's number; None if it is not there."""
+
+    def items(self) -> list[tuple[str, int]]:
+        """Every token with its number, ordered by the token's bytes."""
+
+def top_k(
+    postings: Sequence[Postings],
+    weights: Sequence[float],
+    lengths: Buffer,
+    allowed: Buffer,
+    *,
+    k: int,
+    required: int,
+    fixed: float,
+    per_token: float,
+) -> tuple[bytes, bytes]:
+    """The best documents as the bytes of int32 numbers and float32 scores, the best first.
+
+    A score is the sum of `weight * (2.2 f / (f + fixed + per_token * length))` over the tokens. A
+    document counts if it holds at least `required` of them, and if its `allowed` (uint8) is not 0.
+    """
 
 def recall(message: str) -> BaseException | None:
     """The newest exception whose text is part of `message`, of the last 32."""

@@ -10,6 +10,7 @@ mod predicate;
 mod provider;
 mod runtime;
 mod sealed;
+mod text;
 
 use pyo3::prelude::*;
 
@@ -20,5 +21,6 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<provider::MountedTable>()?;
     module.add_class::<predicate::Predicate>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
+    text::register(module)?;
     module.add_function(wrap_pyfunction!(errors::recall, module)?)
 }

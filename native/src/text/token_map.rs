@@ -1,0 +1,48 @@
+//! From tokens to their numbers, as Lance stores them: a finite state transducer.
+
+use fst::{Map, Streamer};
+use pyo3::prelude::*;
+
+use crate::text::buffers::{Numbers, invalid};
+
+/// The tokens of one index partition.
+#[pyclass(frozen, module = "memwal_native")]
+pub struct TokenMap {
+    map: Map<Vec<u8>>,
+}
+
+#[pymethods]
+impl TokenMap {
+    /// `data` are the bytes of the transducer; a ValueError if it is none of a known version.
+    #[new]
+    fn new(data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let data = Numbers::<u8>::new(data)?.slice().to_vec();
+        let map = Map::new(data).map_err(|error| invalid(&error.to_string()))?;
+        Ok(Self { map })
+    }
+
+    fn __len__(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Bytes held.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.map.as_fst().size()
+    }
+
+    /// The token's number; None if it is not there.
+    fn get(&self, token: &str) -> Option<u64> {
+        self.map.get(token)
+    }
+
+    /// Every token with its number, ordered by the token's bytes.
+    fn items(&self) -> Vec<(String, u64)> {
+        let mut found = Vec::with_capacity(self.map.len());
+        let mut stream = self.map.stream();
+        while let Some((token, number)) = stream.next() {
+            found.push((String::from_utf8_lossy(token).into_owned(), number));
+        }
+        found
+    }
+}
