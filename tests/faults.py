@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.object_store import Names, ObjectMeta, ObjectStore
+from memwal_sql.storage.object_store import Metas, Names, ObjectMeta, ObjectStore
 
 _Result = TypeVar("_Result")
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -127,6 +127,15 @@ class FaultyStore:
         """See `ObjectStore`; one call a path, as each may fail."""
         for path in paths:
             self._run("delete", path, partial(self.inner.delete, [path]))
+
+    def delete_in_bulk(self, paths: Iterable[str]) -> None:
+        """See `ObjectStore`; one call a path, as a request may do some of them and fail."""
+        for path in paths:
+            self._run("delete_in_bulk", path, partial(self.inner.delete_in_bulk, [path]))
+
+    def leftovers(self, prefix: str) -> Metas:
+        """See `ObjectStore`."""
+        return self._run("leftovers", prefix, lambda: self.inner.leftovers(prefix))
 
     def _run(
         self,

@@ -27,11 +27,15 @@ _MAGIC = b"LANC"
 
 @dataclass(frozen=True, slots=True)
 class IndexSection:
-    """The indexes of a table version, and a tag that no other manifest shares."""
+    """The indexes of a table version, and a tag that no other manifest shares.
+
+    `timestamp` is when the version was committed, in seconds since 1970, by its committer's clock.
+    """
 
     path: str
     etag: str
     indices: tuple[pb.IndexMetadata, ...]
+    timestamp: float
 
 
 def read_index_section(store: ObjectStore, version: int) -> IndexSection:
@@ -59,7 +63,8 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
         raise CorruptFileError(f"{path} is not a Lance manifest: {error}") from error
     # Timestamp, transaction and length make the end of a manifest its own.
     etag = hashlib.blake2b(tail + size.to_bytes(8, "little"), digest_size=16).hexdigest()
-    return IndexSection(path, etag, indices)
+    written = manifest.timestamp
+    return IndexSection(path, etag, indices, written.seconds + written.nanos / 1e9)
 
 
 class _Bytes:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 from memwal_sql.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.object_store import Names, ObjectMeta
+from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
 
 TEMPORARY_PREFIX = ".tmp-"
 
@@ -124,16 +124,7 @@ class LocalStore:
 
     def list(self, prefix: str) -> list[ObjectMeta]:
         """All objects below the folder `prefix`, less those that vanish meanwhile."""
-        found = []
-        with _reading(self._full(prefix)) as full:
-            for entry in _walk(full):
-                if entry.name.startswith(TEMPORARY_PREFIX):
-                    continue
-                # Native code stages its puts beside them, and a collector deletes.
-                with contextlib.suppress(FileNotFoundError):
-                    size = entry.stat().st_size
-                    found.append(ObjectMeta(entry.path[len(self._root) + 1 :], size))
-        return found
+        return self._listed(prefix, temporary=False)
 
     def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`."""
@@ -151,6 +142,27 @@ class LocalStore:
             with _writing(full):
                 _unlink(full)
             self._remove_empty_folders(os.path.dirname(full))
+
+    def delete_in_bulk(self, paths: Iterable[str]) -> None:
+        """The same: a disk has no requests to save."""
+        self.delete(paths)
+
+    def leftovers(self, prefix: str) -> Metas:
+        """Temporary files below the folder `prefix`."""
+        return self._listed(prefix, temporary=True)
+
+    def _listed(self, prefix: str, *, temporary: bool) -> Metas:
+        found = []
+        with _reading(self._full(prefix)) as full:
+            for entry in _walk(full):
+                if entry.name.startswith(TEMPORARY_PREFIX) is not temporary:
+                    continue
+                # Native code stages its puts beside them, and a collector deletes.
+                with contextlib.suppress(FileNotFoundError):
+                    stat = entry.stat()
+                    path = entry.path[len(self._root) + 1 :]
+                    found.append(ObjectMeta(path, stat.st_size, stat.st_mtime))
+        return found
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}"

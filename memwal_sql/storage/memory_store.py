@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterable
 from functools import cached_property
 
 from lance.file import LanceFileSession
 
 from memwal_sql.errors import NotFoundError
-from memwal_sql.storage.object_store import Names, ObjectMeta
+from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
 
 SCHEMES = ("memory", "shared-memory")
 _LANCE_SCHEME = "shared-memory"
@@ -36,6 +37,7 @@ class MemoryStore:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._objects: dict[str, bytes] = {}
+        self._written: dict[str, float] = {}
         self._lock = threading.Lock()
 
     @property
@@ -63,14 +65,14 @@ class MemoryStore:
     def put(self, path: str, data: bytes) -> None:
         """Write or replace."""
         with self._lock:
-            self._objects[path] = bytes(data)
+            self._objects[path], self._written[path] = bytes(data), time.time()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create; False when the name is taken."""
         with self._lock:
             if path in self._objects:
                 return False
-            self._objects[path] = bytes(data)
+            self._objects[path], self._written[path] = bytes(data), time.time()
             return True
 
     def sync(self, folder: str) -> None:
@@ -81,12 +83,13 @@ class MemoryStore:
         return path in self._objects or self._lance.contains(path)
 
     def list(self, prefix: str) -> list[ObjectMeta]:
-        """All objects below the folder `prefix`; the sizes of Lance's are 0."""
+        """All objects below the folder `prefix`; of Lance's only the names are known."""
         start = f"{prefix.rstrip('/')}/"
         with self._lock:
-            sizes = {path: len(data) for path, data in self._objects.items()}
-        sizes = dict.fromkeys(self._lance.list(), 0) | sizes
-        return [ObjectMeta(path, size) for path, size in sizes.items() if path.startswith(start)]
+            found = [ObjectMeta(p, len(d), self._written[p]) for p, d in self._objects.items()]
+        ours = {meta.path for meta in found}
+        found += [ObjectMeta(path, 0) for path in self._lance.list() if path not in ours]
+        return [meta for meta in found if meta.path.startswith(start)]
 
     def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`."""
@@ -99,8 +102,17 @@ class MemoryStore:
         for path in paths:
             with self._lock:
                 ours = self._objects.pop(path, None)
+                self._written.pop(path, None)
             if ours is None and self._lance.contains(path):
                 self._lance.delete_file(path)
+
+    def delete_in_bulk(self, paths: Iterable[str]) -> None:
+        """The same."""
+        self.delete(paths)
+
+    def leftovers(self, prefix: str) -> Metas:
+        """None: a put here is done or not begun."""
+        return []
 
     @cached_property
     def _lance(self) -> LanceFileSession:

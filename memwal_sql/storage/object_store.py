@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 Names = list[str]  # inside the classes `list` is the method
@@ -11,10 +11,18 @@ Names = list[str]  # inside the classes `list` is the method
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """One listed object: its path relative to the store's root, and its size in bytes."""
+    """One listed object: its path relative to the store's root, and its size in bytes.
+
+    `modified` is when it was written, in seconds since 1970, by the store's clock; None where the
+    store does not know. It is no part of what an object is.
+    """
 
     path: str
     size: int
+    modified: float | None = field(default=None, compare=False)
+
+
+Metas = list[ObjectMeta]
 
 
 class ObjectStore(Protocol):
@@ -74,4 +82,13 @@ class ObjectStore(Protocol):
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects in the order given; those already gone are passed over."""
+        ...
+
+    def delete_in_bulk(self, paths: Iterable[str]) -> None:
+        """Delete objects in any order, with as few requests as the store can do it in."""
+        ...
+
+    def leftovers(self, prefix: str) -> Metas:
+        """What puts below a folder left behind when their process died; never listed as objects.
+        A put that is under way looks the same: tell them apart by age."""
         ...

@@ -20,7 +20,7 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
     StoreUnavailableError,
 )
-from memwal_sql.storage.object_store import Names, ObjectMeta
+from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
 from memwal_sql.storage.storage_options import SplitOptions, redacted
 
 _Result = TypeVar("_Result")
@@ -101,7 +101,11 @@ class RemoteStore:
 
         def read() -> list[ObjectMeta]:
             pages = obstore.list(self._store(), prefix)
-            return [ObjectMeta(meta["path"], meta["size"]) for page in pages for meta in page]
+            return [
+                ObjectMeta(meta["path"], meta["size"], meta["last_modified"].timestamp())
+                for page in pages
+                for meta in page
+            ]
 
         return self._read(prefix, read)
 
@@ -123,6 +127,22 @@ class RemoteStore:
                 continue
             except (exceptions.BaseError, OSError) as error:
                 raise self._failed(path, error) from None
+
+    def delete_in_bulk(self, paths: Iterable[str]) -> None:
+        """Delete objects a thousand or so a request, where the store has such requests."""
+        wanted = list(paths)
+        if not wanted:
+            return
+        try:
+            obstore.delete(self._store(), wanted)
+        except (exceptions.NotFoundError, FileNotFoundError):
+            self.delete(wanted)  # a store that deletes one by one stopped at one that had gone
+        except (exceptions.BaseError, OSError) as error:
+            raise self._failed(wanted[0], error) from None
+
+    def leftovers(self, prefix: str) -> Metas:
+        """None: a put here becomes visible whole, and what does not is the store's own to clear."""
+        return []
 
     def _read(self, path: str, read: Callable[[], _Result]) -> _Result:
         try:

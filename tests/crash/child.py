@@ -16,7 +16,7 @@ import memwal_sql as mw
 from memwal_sql import create
 from tests.crash.script import writes
 
-STORE_CHANGES = ("put", "put_if_absent", "delete")
+STORE_CHANGES = ("put", "put_if_absent", "delete", "delete_in_bulk")
 LANCE_CALLS = (
     (lance, "write_dataset"),
     (lance.LanceDataset, "create_scalar_index"),

@@ -18,7 +18,7 @@ from memwal_sql.read import region
 from memwal_sql.storage.store import canonical_uri
 from memwal_sql.write import live
 
-_CHANGES = frozenset({"put", "put_if_absent", "delete"})
+_CHANGES = frozenset({"put", "put_if_absent", "delete", "delete_in_bulk"})
 
 
 class ProcessKilledError(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from uuid import UUID, uuid4
 
@@ -68,6 +69,17 @@ def test_the_operations(store: ObjectStore) -> None:
     store.delete(["a/b/c", "a/none"])
     with pytest.raises(NotFoundError, match="a/b/c"):
         store.get("a/b/c")
+
+
+def test_many_objects_are_deleted_at_once(store: ObjectStore) -> None:
+    before = time.time() - 2  # S3 keeps seconds
+    for number in range(3):
+        store.put_if_absent(f"a/{number}", b"")
+    assert all(before <= (meta.modified or 0) <= time.time() + 1 for meta in store.list("a"))
+    store.delete_in_bulk(["a/0", "a/none", "a/2"])
+    store.delete_in_bulk([])
+    assert store.list("a") == [ObjectMeta("a/1", 0)]
+    assert store.leftovers("a") == []
 
 
 def test_one_of_many_claimants_commits_a_manifest_version(

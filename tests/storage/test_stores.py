@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +16,7 @@ import pytest
 
 from memwal_sql.errors import InvalidCallError, NotFoundError, StoreUnavailableError
 from memwal_sql.storage import local_store
+from memwal_sql.storage.local_store import LocalStore
 from memwal_sql.storage.store import ObjectMeta, ObjectStore, lance_uri, open_store
 
 
@@ -62,6 +64,32 @@ def test_folders_are_listed_by_name_and_hints_are_replaced(store: ObjectStore) -
     assert sorted(store.list_folders("top")) == ["one", "two"]
     store.delete(["top/one/x", "top/two/deep/y"])
     assert store.list("top") == []
+
+
+def test_listed_objects_say_when_they_were_written(store: ObjectStore) -> None:
+    before = time.time() - 1  # file systems keep coarse times
+    store.put_if_absent("a/b", b"1")
+    (meta,) = store.list("a")
+    assert meta.modified is not None and before <= meta.modified <= time.time() + 1
+
+
+def test_many_objects_are_deleted_at_once_and_those_gone_are_passed_over(
+    store: ObjectStore,
+) -> None:
+    for number in range(5):
+        store.put_if_absent(f"a/{number}", b"")
+    store.delete_in_bulk([])
+    store.delete_in_bulk(["a/0", "a/none", "a/3", "a/4"])
+    assert sorted(meta.path for meta in store.list("a")) == ["a/1", "a/2"]
+
+
+def test_what_a_killed_put_left_is_no_object_but_a_leftover(store: ObjectStore) -> None:
+    store.put_if_absent("a/b", b"1")
+    assert store.leftovers("a") == []
+    if isinstance(store, LocalStore):
+        (Path(store.uri) / "a" / ".tmp-1234").write_bytes(b"half")
+        assert [meta.path for meta in store.list("a")] == ["a/b"]
+        assert store.leftovers("a") == [ObjectMeta("a/.tmp-1234", 4)]
 
 
 def test_one_of_many_racing_threads_wins(store: ObjectStore) -> None:
