@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from memwal_sql.errors import NotFoundError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
+from memwal_sql.storage.base_versions import recorded_manifests
 from memwal_sql.storage.region_manifest import RegionManifest
-from memwal_sql.storage.region_snapshot import decode_regions, external_path
+
+_BYTES_PER_REGION = 1024
 
 
 def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManifest] | None:
     """The region states recorded at `base`; None when none were, or the file has gone.
 
-    Every progress mark gives the index a new folder and so orphans an external snapshot
-    (protocol rule 23): readers that miss it take the region manifests instead.
+    Readers of the present then take the region manifests instead; a version that was asked for
+    reads as the base table alone (protocol rules 18 and 23).
     """
-    details = base.details
-    if details.snapshot_ts_millis == 0:
-        return None
-    if details.num_regions == 0:
-        return []
     key = ("recorded regions", base.source.identity)
-    cached = context.cache.get(key)
+    cached: list[RegionManifest] | None = context.cache.get(key)
     if cached is None:
-        try:
-            data = details.inline_snapshots or context.store.get(
-                external_path(str(details.index_uuid))
-            )
-        except NotFoundError:
+        cached = recorded_manifests(context.store, base.details, base.info.region_specs)
+        if cached is None:
             return None
-        cached = decode_regions(data, base.info.region_specs)
-        context.cache.put(key, cached, len(data))
+        context.cache.put(key, cached, _BYTES_PER_REGION * len(cached))
     return list(cached)

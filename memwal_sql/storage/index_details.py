@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from lance.dataset import Index
 
 from memwal_sql.errors import CorruptFileError, RetryError, UnsupportedError
-from memwal_sql.storage.lance_manifest import read_index_section
+from memwal_sql.storage.lance_manifest import IndexSection, read_index_section
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from planner.regions.storage import StoredField, StoredSpec
@@ -63,7 +63,16 @@ def read_details(store: ObjectStore, dataset: Any) -> FoundDetails | None:
 
     Raises `UnsupportedError` for an index of the older format (specification 3).
     """
-    section = read_index_section(store, dataset.version)
+    return read_details_at(store, dataset.version)
+
+
+def read_details_at(store: ObjectStore, version: int) -> FoundDetails | None:
+    """The same at a version number. Raises `NotFoundError` when Lance has cleaned it up."""
+    return details_in(read_index_section(store, version))
+
+
+def details_in(section: IndexSection) -> FoundDetails | None:
+    """The same of a version whose indexes were read."""
     for index in section.indices:
         if index.name == INDEX_NAME:
             try:

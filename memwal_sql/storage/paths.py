@@ -14,10 +14,12 @@ from memwal_sql.storage.names import parse_reversed_name, reversed_name
 
 MEM_WAL_FOLDER = "_mem_wal"
 RECORD_FOLDER = "_memwal_sql"
+BASE_VERSIONS_FOLDER = "_versions"
 MANIFEST_SUFFIX = ".binpb"
 WAL_SUFFIX = ".arrow"
 
 _MAX_VERSION = 2**64 - 1
+_V2_DIGITS = 20
 # Every read probes for the next versions: their paths are kept, as each takes 2 microseconds.
 _KEPT = 4096
 
@@ -96,6 +98,15 @@ def base_manifest_path(version: int) -> str:
 def base_manifest_path_v1(version: int) -> str:
     """The same in the scheme that old tables have until they are migrated."""
     return f"_versions/{version}.manifest"
+
+
+def base_version_of(path: str) -> int | None:
+    """The version of the base table whose manifest has this path; None for other files."""
+    name = path.rpartition("/")[2].removesuffix(".manifest")
+    if not path.endswith(".manifest") or not name.isdecimal():
+        return None
+    number = int(name)
+    return _MAX_VERSION - number if len(name) == _V2_DIGITS else number
 
 
 def region_of(name: str) -> UUID | None:

@@ -9,7 +9,7 @@ was replaced (rule 22).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -80,13 +80,24 @@ class Records:
     def put(self, version: int, content: Mapping[str, Any]) -> Record | None:
         """Create a version. None when it was created, else what somebody else had created.
 
-        Raises `OutcomeUnknownError` when that could not be found out.
+        A version below those that were deleted is never won (protocol rule 8). Raises
+        `OutcomeUnknownError` when what happened could not be found out.
         """
         data = json.dumps(
             {**content, "format_version": FORMAT_VERSION, "nonce": uuid4().hex}, indent=1
         ).encode()
         found = settle_put(self._store, self.path(version), data)
-        return None if found is None else self._decode(version, found)
+        if found is not None:
+            return self._decode(version, found)
+        there = self.versions()
+        if there and there[-1] > version and version + 1 not in there:
+            self._store.delete([self.path(version)])
+            return self.read(there[-1])
+        return None
+
+    def delete(self, versions: Iterable[int]) -> None:
+        """Remove versions that nobody needs any more, the oldest first."""
+        self._store.delete([self.path(version) for version in sorted(versions)])
 
     def _decode(self, version: int, data: bytes) -> Record:
         path = self.path(version)

@@ -1,0 +1,79 @@
+"""The versions of the base table that Lance keeps, and the MemWAL index that each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from exec_nodes.sources.at_once import at_once
+from memwal_sql.errors import NotFoundError, UnsupportedError
+from memwal_sql.storage.index_details import IndexDetails, details_in
+from memwal_sql.storage.lance_manifest import read_index_section
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
+from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.storage.region_snapshot import decode_regions, external_path
+from planner.regions.spec import RegionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BaseVersion:
+    """One version of the base table.
+
+    `timestamp` is when it was committed, in seconds since 1970, by its committer's clock.
+    `details` is None where the version has no MemWAL index of the format that we know.
+    """
+
+    version: int
+    timestamp: float
+    details: IndexDetails | None
+
+
+def version_numbers(store: ObjectStore) -> list[int]:
+    """The versions that are there, ascending: one listing."""
+    numbers = (base_version_of(meta.path) for meta in store.list(BASE_VERSIONS_FOLDER))
+    return sorted(number for number in numbers if number is not None)
+
+
+def read_base_version(store: ObjectStore, version: int) -> BaseVersion | None:
+    """One version; None when Lance has cleaned it up."""
+    try:
+        section = read_index_section(store, version)
+    except NotFoundError:
+        return None
+    try:
+        found = details_in(section)
+    except UnsupportedError:  # the older format
+        found = None
+    return BaseVersion(version, section.timestamp, None if found is None else found.details)
+
+
+def base_versions(store: ObjectStore) -> tuple[BaseVersion, ...]:
+    """Every version that is there, ascending; several are read at once on an object store."""
+    numbers = version_numbers(store)
+
+    def read(number: int) -> BaseVersion | None:
+        return read_base_version(store, number)
+
+    found = at_once(read, numbers) if store.remote else map(read, numbers)
+    return tuple(one for one in found if one is not None)
+
+
+def recorded_manifests(
+    store: ObjectStore, details: IndexDetails, specs: Sequence[RegionSpec] = ()
+) -> list[RegionManifest] | None:
+    """The region states recorded in `details`; None when none were, or their file has gone.
+
+    Every progress mark gives the index a new folder and so orphans an external snapshot (protocol
+    rule 23). Region values are known for the regions of `specs`.
+    """
+    if details.snapshot_ts_millis == 0:
+        return None
+    if details.num_regions == 0:
+        return []
+    path = external_path(str(details.index_uuid))
+    try:
+        data = details.inline_snapshots or store.get(path)
+    except NotFoundError:
+        return None
+    return decode_regions(data, specs)
