@@ -11,7 +11,9 @@ import pyarrow as pa
 from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.maintain.region_snapshots import record_regions
+from memwal_sql.maintain.merger import Merger
+from memwal_sql.maintain.progress import Report, report_nothing
+from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
 from memwal_sql.read import inspect
 from memwal_sql.read.base import BaseTracker
 from memwal_sql.read.change_offsets import Offsets
@@ -19,6 +21,7 @@ from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.lookup import distinct
+from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.read.planning import plan_over, stream
 from memwal_sql.read.point_reader import PointReader
 from memwal_sql.sql.filtered_scan import filtered_scan
@@ -81,6 +84,7 @@ class Table:
             info=base.info,
             base=base.dataset,
             region_of=lambda spec_id, values: self._collector.manifest_of(base, spec_id, values),
+            indexes=lambda: self._tracker.latest().indexes.recipes(),
             region=region,
             options=WriterOptions(**options),
         )
@@ -127,6 +131,14 @@ class Table:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
         return self._collector.collect(consistency, filters)
 
+    def pin(self, consistency: str = "strong", filters: Sequence[str] = ()) -> PinnedSnapshot:
+        """What `snapshot` would read, by name: it pickles, and any process rebuilds the same."""
+        return self._collector.pin(consistency, filters)
+
+    def pinned_table(self) -> PinnedTable:
+        """Rebuilds snapshots that a handle of the same table pinned, here or elsewhere."""
+        return PinnedTable(self._context)
+
     def writer_for_insert(self) -> TableWriter:
         """The writer that INSERT uses: one this process has open for the table, or its own.
 
@@ -158,6 +170,30 @@ class Table:
         base = self._tracker.current if self._pinned else self._tracker.latest()
         return inspect.indexes(base)
 
+    def merge(self, progress: Report | None = None, regions: Sequence[str] | None = None) -> int:
+        """Move what has been flushed by now into the base table, and record the regions.
+
+        Any number of processes may merge at the same time, and write and read meanwhile.
+
+        Args:
+            progress: is called with the rows merged so far, of one generation after the other.
+            regions: only the regions with these names or ids; all by default.
+
+        Returns how many generations this call has merged. Raises RepairError where the files of
+        a generation are missing or damaged; everything is still read as it was then.
+        """
+        self._check_present("merge")
+        found = self._collector.regions(self._tracker.latest())
+        if regions is not None:
+            known = {name: one for one in found for name in (one.name, str(one.region_id))}
+            unknown = sorted(set(regions) - set(known))
+            if unknown:
+                raise InvalidCallError(
+                    f"there are no regions {unknown}; there are {[one.name for one in found]}"
+                )
+            found = [one for one in found if {one.name, str(one.region_id)} & set(regions)]
+        return Merger(self._context, self.snapshot_regions, progress or report_nothing).run(found)
+
     def snapshot_regions(self) -> int:
         """Record the state of all regions in the MemWAL index, for `eventual` readers.
 
@@ -165,7 +201,8 @@ class Table:
         """
         self._check_present("write")
         base = self._tracker.latest()
-        manifests = [region.refresh() for region in self._collector.regions(base)]
+        regions = self._collector.regions(base)
+        manifests = [note_last_seen(self._context.store, region.refresh()) for region in regions]
         return record_regions(self._context, manifests, base.info.region_specs)
 
     def changes(

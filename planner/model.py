@@ -58,6 +58,8 @@ class Snapshot:
         regions: in a stable order, by spec id and then by values.
         regions_pruned: how many more there are that the query's filters rule out.
         indexes: the base table's vector and full-text indexes at that version.
+        masks: sources whose rows somebody else reads: here they only make rows of the base table
+            stale. A distributed scan shares out the base table that way; no other query has them.
     """
 
     info: TableInfo
@@ -65,6 +67,7 @@ class Snapshot:
     regions: tuple[RegionSources, ...]
     regions_pruned: int = 0
     indexes: tuple[IndexInfo, ...] = ()
+    masks: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def _plan(query: Query, snapshot: Snapshot) -> Node:
     filters = tuple(_with_columns(f, snapshot.info.schema) for f in query.filters)
     query = Query(query.columns, filters, query.limit)
     has_sources = snapshot.base is not None or any(r.sources for r in snapshot.regions)
-    keys = _keys(query, snapshot) if has_sources else None
+    keys = _keys(query, snapshot) if has_sources and not snapshot.masks else None
     if keys is None:
         return plan_scan(query, snapshot)
     primary_key = frozenset(snapshot.info.primary_key)

@@ -106,9 +106,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def fragment_groups(dataset: Any, most: int) -> list[list[Any]]:
-    """The dataset's fragments in at most `most` runs of about equally many rows."""
-    fragments = dataset.get_fragments()
+def fragment_groups(dataset: Any, most: int, only: frozenset[int] | None = None) -> list[list[Any]]:
+    """The dataset's fragments, or only some, in at most `most` runs of about equally many rows."""
+    fragments = [f for f in dataset.get_fragments() if only is None or f.fragment_id in only]
     if len(fragments) <= 1 or most <= 1:
         return [fragments]
     rows = [fragment.metadata.num_rows for fragment in fragments]

@@ -78,6 +78,7 @@ class LanceSource:
         open_dataset: Callable[[], Any],
         place: str = "",
         bloom: Callable[[], bytes] | None = None,
+        fragments: frozenset[int] | None = None,
     ) -> None:
         self.identity = identity
         self.region = region
@@ -87,6 +88,7 @@ class LanceSource:
         self._open = open_dataset
         self._place = place
         self._bloom = bloom
+        self._fragments = fragments
         self._dataset: Any = None
         self._lock = threading.Lock()
         self._lookups = 0
@@ -138,6 +140,18 @@ class LanceSource:
             bloom=bloom,
         )
 
+    def share(self, fragments: frozenset[int]) -> LanceSource:
+        """The rows of some fragments, to be scanned and counted; row addresses stay the same."""
+        return LanceSource(
+            identity=(self.identity, fragments),
+            region=self.region,
+            generation=self.generation,
+            info=self._info,
+            cache=self._cache,
+            open_dataset=lambda: self.dataset,
+            fragments=fragments,
+        )
+
     @property
     def name(self) -> str:
         """As plans print it."""
@@ -170,6 +184,8 @@ class LanceSource:
     @cached_property
     def rows(self) -> int:
         """Rows held, without those in Lance's deletion vectors."""
+        if self._fragments is not None:
+            return sum(fragment.metadata.num_rows for group in self._groups for fragment in group)
         return int(self.dataset.count_rows())
 
     @cached_property
@@ -193,7 +209,8 @@ class LanceSource:
                 table, addresses = self._decoded(names)
                 yield from scan_table(table, addresses, columns, filters, limit)
                 return
-            fragments = self._groups[part] if self.parts > 1 else None
+            whole = self.parts == 1 and self._fragments is None
+            fragments = None if whole else self._groups[part]
             schema = self._schema_of(columns)
             yield from scan_dataset(
                 self.dataset, schema, filters, limit, fragments, self._info.schema
@@ -310,7 +327,7 @@ class LanceSource:
     @cached_property
     def _groups(self) -> list[list[Any]]:
         with gone_is_typed(self.name):
-            return fragment_groups(self.dataset, os.cpu_count() or 1)
+            return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
 
     def _is_small(self, names: Sequence[str]) -> bool:
         if self.generation == BASE_GENERATION:

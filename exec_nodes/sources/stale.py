@@ -117,28 +117,37 @@ class StaleSets:
 class PlanStale:
     """The stale sets of one plan's sources: the base's, then each region's, newest first.
 
-    `columns` are what the plan will read beside the keys.
+    `columns` are what the plan will read beside the keys. `masks` are sources that the plan does
+    not read, and that make rows of the base stale all the same.
     """
 
     base: Source | None
     regions: tuple[tuple[Source, ...], ...]
     sets: StaleSets
     columns: tuple[str, ...] = ()
+    masks: tuple[Source, ...] = ()
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """All sources; a source's place is its ordinal in the plan."""
-        return (*(() if self.base is None else (self.base,)), *self._newer)
+        return (*(() if self.base is None else (self.base,)), *self._read)
+
+    @property
+    def _read(self) -> tuple[Source, ...]:
+        return tuple(source for region in self.regions for source in region)
 
     @property
     def _newer(self) -> tuple[Source, ...]:
-        return tuple(source for region in self.regions for source in region)
+        return (*self._read, *self.masks)
 
     def open(self) -> None:
         """Open all sources, several at once: on an object store each takes some round trips."""
         closed = [source for source in self.sources if not source.ready]
         if closed:
             at_once(lambda source: source.open(self.columns), closed)
+        unread = [source for source in self.masks if not source.ready]
+        if unread:
+            at_once(lambda source: source.open(), unread)
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from memwal_sql.errors import InvalidCallError, NotFoundError
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext
+from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
@@ -53,12 +54,28 @@ class SnapshotCollector:
         manifests, `"strong"` the unflushed rows of every writer too.
         """
         check_consistency(consistency)
+
+        def collect(base: BaseTable) -> Snapshot:
+            if self._pinned or consistency == "eventual":
+                return self._recorded(base, filters)
+            return self._current(base, filters, strong=consistency == "strong")
+
+        return self._over_base(collect)
+
+    def pin(self, consistency: str, filters: Sequence[str] = ()) -> PinnedSnapshot:
+        """What `collect` would read, by name, so that other processes can read the same.
+
+        Buffered rows of this process's own writers are made durable for it.
+        """
+        check_consistency(consistency)
+        return self._over_base(lambda base: self._pin(base, consistency, filters))
+
+    def _over_base(self, take: Callable[[BaseTable], T]) -> T:
+        """Call `take` with a base version, and with newer ones where the regions are past it."""
         base = self._tracker.current if self._pinned else self._tracker.latest()
         for _ in range(ATTEMPTS):
             try:
-                if self._pinned or consistency == "eventual":
-                    return self._recorded(base, filters)
-                return self._current(base, filters, strong=consistency == "strong")
+                return take(base)
             except StaleBaseError as error:
                 gap = error
                 if self._pinned:
@@ -139,6 +156,33 @@ class SnapshotCollector:
             for r in kept
         )
         return Snapshot(base.info, base.source, regions, len(readers) - len(kept))
+
+    def _pin(self, base: BaseTable, consistency: str, filters: Sequence[str]) -> PinnedSnapshot:
+        recorded = None
+        if self._pinned or consistency == "eventual":
+            recorded = recorded_regions(self._context, base)
+            if recorded is None and self._pinned:
+                return PinnedSnapshot(base.version, ())
+        if recorded is None:
+            regions = [(region, region.manifest) for region in self.regions(base)]
+        else:
+            regions = [(self._reader(manifest, base), manifest) for manifest in recorded]
+            regions.sort(key=lambda pair: pair[0].order)
+        manifests = {region.region_id: manifest for region, manifest in regions}
+        readers = [region for region, _ in regions]
+        kept = prune(filters, readers, base.info.region_specs, base.info.schema)
+
+        def pin(region: RegionReader) -> PinnedRegion:
+            if recorded is None and consistency == "strong":
+                manifest, end = region.pin()
+            else:
+                manifest = manifests[region.region_id] if recorded else region.refresh()
+                end = manifest.replay_after_wal_entry_position + 1
+            region.sources(base, manifest, ())  # raises where this base version is too old
+            return PinnedRegion(manifest, end)
+
+        pinned = tuple(self._parallel(pin, kept))
+        return PinnedSnapshot(base.version, pinned, len(readers) - len(kept))
 
     def _reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
         with self._lock:

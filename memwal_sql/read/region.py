@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -19,6 +20,7 @@ from memwal_sql.read.tail import WalTail
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.wal import Wal
 from memwal_sql.write.live import live_writer
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
@@ -99,6 +101,21 @@ class RegionReader:
         self.advance(manifest)
         return Unflushed(manifest, memtables)
 
+    def pin(self) -> tuple[RegionManifest, int]:
+        """The latest manifest, and the first WAL position above it that is not written yet.
+
+        What this process's own writer has buffered is written to the WAL first, as other processes
+        find it only there; a writer that can't is fenced or failed, and its rows count for nothing.
+        """
+        writer = live_writer(self._context.uri, self.region_id)
+        if writer is not None:
+            with suppress(MemWalError):
+                writer.flush_wal()
+        wal = Wal(self._context.store, self.region_id)
+        manifest, end = wal_end(wal, self._manifests, self._manifest)
+        self.advance(manifest)
+        return manifest, end
+
     def sources(
         self, base: BaseTable, manifest: RegionManifest, memtables: tuple[MemTableSource, ...]
     ) -> tuple[Source, ...]:
@@ -143,6 +160,25 @@ class RegionReader:
             )
             self._generations[flushed.path] = source
         return source
+
+
+def wal_end(
+    wal: Wal, manifests: RegionManifests, manifest: RegionManifest
+) -> tuple[RegionManifest, int]:
+    """The latest manifest, and the first WAL position above it that is not written yet.
+
+    `manifest` is any version read before. A position that is not there ends the WAL only if no
+    newer manifest has flushed it (protocol rule 15).
+    """
+    while True:
+        end = manifest.replay_after_wal_entry_position + 1
+        taken = frozenset(wal.positions()) if wal.exists(end) else frozenset()
+        while end in taken:
+            end += 1
+        newer = manifests.newer(manifest)
+        if newer is None:
+            return manifest, end
+        manifest = newer
 
 
 def values_in_order(

@@ -1,0 +1,127 @@
+"""A snapshot that other processes can rebuild: every task of a distributed read sees the same rows.
+
+A pinned snapshot is small and pickles: the base version, and per region its manifest and how far
+its WAL was written. What it names never changes, so wherever and whenever it is rebuilt, the rows
+are the same; only files that a collection has removed meanwhile make it fail, with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+import lance
+
+from exec_nodes.sources.memtable_source import MemTableSource
+from memwal_sql.errors import SourceGoneError, TornEntryError
+from memwal_sql.read.base import BaseTable, load_base
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.region import RegionReader
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.storage.wal import Wal
+from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.replay import Replay, read_ahead
+from planner.model import RegionSources, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRegion:
+    """One region: its manifest, and the first WAL position that is not part of the snapshot.
+
+    Without unflushed rows that is the position after the last flushed one.
+    """
+
+    manifest: RegionManifest
+    wal_end: int
+
+    @property
+    def rows(self) -> int:
+        """About how many rows it holds, for sharing out work: those in its WAL are not counted."""
+        return sum(flushed.rows or 0 for flushed in self.manifest.flushed_generations)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSnapshot:
+    """A table's base version and the regions that the query's filters leave, in a stable order."""
+
+    version: int
+    regions: tuple[PinnedRegion, ...]
+    regions_pruned: int = 0
+
+
+class PinnedTable:
+    """Rebuilds pinned snapshots of one table in this process; what can't change is kept."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._base: BaseTable | None = None
+        self._regions: dict[UUID, RegionReader] = {}
+        self._memtables: dict[UUID, tuple[PinnedRegion, tuple[MemTableSource, ...]]] = {}
+
+    def base(self, version: int) -> BaseTable:
+        """The base table at a version. Raises SourceGoneError when that was cleaned up."""
+        if self._base is None or self._base.version != version:
+            options = self._context.storage_options
+            try:
+                dataset = lance.dataset(
+                    lance_uri(self._context.uri), version=version, storage_options=options
+                )
+            except (OSError, ValueError) as error:
+                if "not found" not in str(error).lower():
+                    raise
+                raise SourceGoneError(
+                    f"version {version} of {self._context.uri} was cleaned up meanwhile: "
+                    f"run the query again ({error})"
+                ) from error
+            self._base = load_base(self._context, dataset)
+            self._regions.clear()
+        return self._base
+
+    def snapshot(self, pinned: PinnedSnapshot) -> Snapshot:
+        """The snapshot that `pinned` names. Raises SourceGoneError when parts were collected."""
+        base = self.base(pinned.version)
+        regions = tuple(self._sources(base, region) for region in pinned.regions)
+        return Snapshot(base.info, base.source, regions, pinned.regions_pruned)
+
+    def _sources(self, base: BaseTable, pinned: PinnedRegion) -> RegionSources:
+        manifest = pinned.manifest
+        reader = self._regions.get(manifest.region_id)
+        if reader is None:
+            reader = RegionReader(self._context, manifest, base)
+            self._regions[manifest.region_id] = reader
+        memtables = self._replayed(base, pinned, reader.name)
+        sources = reader.sources(base, manifest, memtables)
+        return RegionSources(reader.region_id, reader.name, reader.spec_id, reader.values, sources)
+
+    def _replayed(
+        self, base: BaseTable, pinned: PinnedRegion, name: str
+    ) -> tuple[MemTableSource, ...]:
+        region = pinned.manifest.region_id
+        kept = self._memtables.get(region)
+        if kept is None or kept[0] != pinned:
+            make = partial(_memtable, name, base)
+            kept = (pinned, tuple(_replay(Wal(self._context.store, region), pinned, make)))
+            self._memtables[region] = kept
+        return kept[1]
+
+
+def _memtable(name: str, base: BaseTable, generation: int) -> MemTable:
+    return MemTable(name, generation, base.info.schema, base.info.primary_key)
+
+
+def _replay(wal: Wal, pinned: PinnedRegion, make: partial[MemTable]) -> Iterator[MemTableSource]:
+    manifest = pinned.manifest
+    replayed = Replay(wal, manifest.current_generation, make)
+    first = manifest.replay_after_wal_entry_position + 1
+    for position, entry in read_ahead(wal, first, pinned.wal_end):
+        if entry is None:
+            raise SourceGoneError(
+                f"{wal.path(position)} was flushed and collected meanwhile: run the query again"
+            )
+        if isinstance(entry, TornEntryError) and position == pinned.wal_end - 1:
+            break  # nobody was told that it is there
+        replayed.add(position, entry)
+    yield from (one.memtable.snapshot() for one in replayed.memtables)

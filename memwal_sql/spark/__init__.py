@@ -1,0 +1,22 @@
+"""MemWAL tables in Spark: `register(spark)`, then format `memwal`."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from memwal_sql.spark.source import MemWalDataSource
+
+__all__ = ["MemWalDataSource", "register"]
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make format `memwal` known to a session, and let Spark hand its filters over.
+
+    Filters reach a Python data source only while `spark.sql.python.filterPushdown.enabled` is
+    true, which is not Spark's default, so this sets it. With `option("pushdown", "false")` a read
+    goes without.
+    """
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(MemWalDataSource)

@@ -1,0 +1,146 @@
+"""The options of the data source: what there is, and what a value must look like.
+
+Spark hands options over as texts under names in lower case; nothing is ignored, so that a name that
+is misspelt is an error and not a wish unheard.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.collector import check_consistency
+from memwal_sql.storage.memory_store import SCHEMES
+from memwal_sql.storage.store import canonical_uri
+
+STORAGE_PREFIX = "storage."
+_DEFAULT_PARTITION_ROWS = 1_000_000
+
+# What each use takes beside `path` and `storage.*`, as its documentation spells it.
+READ = ("columns", "version", "consistency", "query", "name", "rowsPerPartition", "pushdown")
+STREAM_READ = ("columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
+WRITE = (
+    "primaryKey",
+    "regions",
+    "orderBy",
+    "deleteColumn",
+    "operation",
+    "ifExists",
+    "queryId",
+    "batchId",
+    "checkpointLocation",
+)
+
+_ALL = dict.fromkeys((*READ, *STREAM_READ, *WRITE))
+IF_EXISTS = ("append", "error", "ignore")
+OPERATIONS = ("upsert", "delete")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one read or write; `values` by their documented names."""
+
+    uri: str
+    values: Mapping[str, str]
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """For Lance and MemWAL."""
+        return dict(self.storage) or None
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """A list of names, separated by commas; None when the option is not given."""
+        text = self.values.get(name)
+        if text is None:
+            return None
+        found = tuple(part.strip() for part in text.split(","))
+        if not all(found):
+            raise InvalidCallError(f'{name}={text!r} must be names separated by commas: "a, b"')
+        return found
+
+    def number(self, name: str, default: int | None = None, least: int = 1) -> int | None:
+        """A whole number."""
+        text = self.values.get(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < least:
+            raise InvalidCallError(f"{name}={text!r} must be a whole number from {least} on")
+        return int(text)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A switch."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def choice(self, name: str, among: tuple[str, ...], default: str) -> str:
+        """One of a few words, in any case."""
+        text = self.values.get(name, default)
+        if text.lower() not in among:
+            raise InvalidCallError(f"{name}={text!r} must be one of {list(among)}")
+        return text.lower()
+
+    @property
+    def consistency(self) -> str:
+        """Strong unless the options say otherwise."""
+        value = self.values.get("consistency", "strong")
+        check_consistency(value)
+        return value
+
+    @property
+    def partition_rows(self) -> int:
+        """About how many rows a task shall read."""
+        return self.number("rowsPerPartition", _DEFAULT_PARTITION_ROWS) or 1
+
+
+def parse_options(given: Mapping[str, str], known: tuple[str, ...], use: str) -> Options:
+    """The options of a `use` (as errors call it), of those `known`.
+
+    Raises InvalidCallError for a missing path, a path that only one process can reach, and an
+    option that the use does not have.
+    """
+    by_lower = {name.lower(): name for name in _ALL}
+    values: dict[str, str] = {}
+    storage: dict[str, str] = {}
+    path = None
+    for key, value in given.items():
+        lower = key.lower()
+        if lower == "path":
+            path = value
+        elif lower.startswith(STORAGE_PREFIX):
+            storage[lower.removeprefix(STORAGE_PREFIX)] = value
+        elif by_lower.get(lower) in known:
+            values[by_lower[lower]] = value
+        else:
+            raise InvalidCallError(_unknown(key, known, use, by_lower.get(lower)))
+    if not path:
+        raise InvalidCallError(
+            f"{use} of format memwal needs the table's URI: pass it to load() or save(), "
+            'or as option("path", uri)'
+        )
+    return Options(_reachable(path), values, tuple(sorted(storage.items())))
+
+
+def _unknown(key: str, known: tuple[str, ...], use: str, elsewhere: str | None) -> str:
+    if elsewhere is not None:
+        return f"option {elsewhere!r} means nothing to {use}; it takes {sorted(known)}"
+    lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(key.lower(), lower, 1)
+    hint = f": did you mean {lower[close[0]]!r}?" if close else ""
+    return (
+        f"{use} of format memwal has no option {key!r}{hint} It takes {sorted(known)}, and "
+        f"what begins with {STORAGE_PREFIX!r} for the object store"
+    )
+
+
+def _reachable(path: str) -> str:
+    scheme = urlsplit(path).scheme if "://" in path else ""
+    if scheme in SCHEMES:
+        raise InvalidCallError(
+            f"{path} is in the memory of one process, which Spark's executors can't reach: use a "
+            "folder that they share, or an object store"
+        )
+    return canonical_uri(path)

@@ -1,0 +1,104 @@
+"""Arrow schemas as Spark's, and batches in the types that Spark takes over without a copy.
+
+Spark checks a batch against its own idea of the Arrow types, so a type that it has no equal of is
+cast to the next wider one it has. Reading never loses a value; what would is refused on the driver.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from memwal_sql.errors import InvalidCallError, UnsupportedError
+
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.timestamp("us"),
+}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The columns as Spark has them. Raises UnsupportedError naming those it can't hold."""
+    fields, bad = [], {}
+    for one in schema:
+        try:
+            kind = from_arrow_type(_spark_arrow(one.type))
+        except Exception as error:  # Spark's, of several kinds
+            bad[one.name] = f"{one.type} ({_first_line(error)})"
+            continue
+        fields.append(StructField(one.name, kind, one.nullable))
+    if bad:
+        raise UnsupportedError(
+            f'Spark has no type for the columns {bad}: leave them out with option("columns", ...)'
+        )
+    return StructType(fields)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types that Spark hands over and takes. Raises UnsupportedError naming the columns
+    that have none."""
+    fields, bad = [], {}
+    for one in schema.fields:
+        try:
+            (field,) = to_arrow_schema(StructType([one]), timezone="UTC")
+        except Exception as error:  # Spark's, of several kinds
+            bad[one.name] = f"{one.dataType.simpleString()} ({_first_line(error)})"
+            continue
+        if pa.types.is_null(field.type):
+            bad[one.name] = "void: cast it to a type"
+            continue
+        fields.append(field.remove_metadata())
+    if bad:
+        raise UnsupportedError(f"a memwal table can't hold the columns {bad}")
+    return pa.schema(fields)
+
+
+def as_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """The batch in the types that Spark expects; equal columns are not copied."""
+    columns = [_cast(column, field) for column, field in zip(batch.columns, target, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    kind = field.type
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        return pc.cast(column, kind)
+    except pa.ArrowNotImplementedError:
+        return pc.cast(pc.cast(column, _spark_arrow(column.type)), kind)
+    except pa.ArrowInvalid as error:
+        raise InvalidCallError(
+            f"column {field.name!r} has a value that Spark can't hold as {kind}: {error}"
+        ) from error
+
+
+def _spark_arrow(kind: pa.DataType) -> pa.DataType:
+    """The type that Spark can hold for every value of `kind`."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _spark_arrow(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _spark_arrow(kind.value_type)
+    if pa.types.is_time32(kind):
+        return pa.time64("ns")
+    if kind in _WIDER:
+        return _WIDER[kind]
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_spark_arrow(f.type)) for f in kind])
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_spark_arrow(kind.value_type)))
+    return kind
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
