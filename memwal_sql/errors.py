@@ -23,6 +23,7 @@ __all__ = [
     "CorruptFileError",
     "FencedError",
     "InvalidCallError",
+    "MaintenanceLostError",
     "ManifestConflictError",
     "MemWalError",
     "NotFoundError",
@@ -56,6 +57,10 @@ class BackPressureError(RetryError):
 class StoreUnavailableError(RetryError):
     """The store refused: full, read-only, no permission, out of reach. Nothing was written; the
     message names the path and the remedy."""
+
+
+class MaintenanceLostError(RetryError):
+    """A maintenance job was so slow that another one took its place; nothing is lost."""
 
 
 class ManifestConflictError(RetryError):

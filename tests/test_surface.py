@@ -10,6 +10,7 @@ NAMES = {
     "CorruptFileError",
     "FencedError",
     "InvalidCallError",
+    "MaintenanceLostError",
     "ManifestConflictError",
     "MemWalError",
     "NotFoundError",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.maintain import region_snapshots
+from memwal_sql.maintain import details
 from memwal_sql.storage.index_details import FoundDetails, read_details
 from memwal_sql.storage.store import open_store
 from tests.model.merging import manifests, merge_one
@@ -76,18 +76,19 @@ def test_recording_keeps_merge_progress_that_came_in_between(
     """Protocol rule 19: Lance accepts a commit of the index details over a newer one."""
     table = _table(tmp_path, regions=1, rows=5)
     (region,) = manifests(table.uri)
-    latest = region_snapshots._latest
+    latest = details.latest_dataset
 
     def overtaken(context: Any) -> Any:
         dataset = latest(context)
+        monkeypatch.undo()
         assert merge_one(table.uri, region, ["id"]) == 1
         return dataset  # the version before the merge
 
-    monkeypatch.setattr(region_snapshots, "_latest", overtaken)
+    monkeypatch.setattr(details, "latest_dataset", overtaken)
     table.snapshot_regions()
-    details = _details(table.uri).details
-    assert details.merged_generations[region] == 1
-    assert details.num_regions == 1
+    found = _details(table.uri).details
+    assert found.merged_generations[region] == 1
+    assert found.num_regions == 1
 
 
 def test_a_pinned_version_without_a_record_reads_as_the_base_alone(tmp_path: Path) -> None:

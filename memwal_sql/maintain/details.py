@@ -1,0 +1,147 @@
+"""Rewriting the details of the MemWAL index without losing merge progress (protocol rule 19).
+
+Lance takes an index commit over a version that came in between, whatever that changed: a merge's
+progress is erased then. So such commits are made under the maintenance lease, noted before they
+are made, and looked at afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import lance
+from lance.mem_wal import CompactedSsTable
+
+from memwal_sql.errors import NotFoundError, RepairError, RetryError
+from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
+from memwal_sql.read.context import TableContext
+from memwal_sql.schema import primary_key_of
+from memwal_sql.storage.index_details import (
+    IndexDetails,
+    commit_details,
+    read_details,
+    read_details_at,
+)
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.merge_token import Progress, is_pass_shard, pass_shard
+
+_ATTEMPTS = 10
+
+
+def latest_dataset(context: TableContext) -> Any:
+    """The latest version of the base table, with a handle of its own: Lance's merges move it."""
+    return lance.dataset(lance_uri(context.uri), storage_options=context.storage_options)
+
+
+@contextmanager
+def maintenance(context: TableContext, job: str) -> Iterator[Lease]:
+    """Hold the maintenance lease; what an earlier holder left unchecked is put right first."""
+    with maintenance_lease(context.store, job) as lease:
+        if lease.unfinished is not None:
+            restore_progress(context, lease.unfinished)
+            lease.rewrites(None)
+        yield lease
+
+
+def change_details(
+    context: TableContext, job: str, change: Callable[[IndexDetails, UUID], IndexDetails]
+) -> int:
+    """Commit changed details as a new base version, and return that version.
+
+    `change` gets the details and the id that the new index entry will have; it is called again
+    when Lance refuses the commit in favour of somebody else's. Raises RetryError when that goes on.
+    """
+    for _ in range(_ATTEMPTS):
+        with maintenance(context, job) as lease:
+            dataset = latest_dataset(context)
+            index_uuid = uuid4()
+            changed = change(details_of(context, dataset), index_uuid)
+            unfinished = Unfinished(dataset.version, index_uuid)
+            lease.rewrites(unfinished)
+            try:
+                committed = commit_details(dataset, changed, index_uuid)
+            except RetryError:
+                continue  # somebody else committed a version that Lance would not pass over
+            if committed.version != dataset.version + 1:
+                restore_progress(context, unfinished)
+            lease.rewrites(None)
+            return int(committed.version)
+    raise RetryError(f"{context.uri}: other commits came in between {_ATTEMPTS} times; try again")
+
+
+def details_of(context: TableContext, dataset: Any) -> IndexDetails:
+    """The details at a dataset's version. Raises RepairError when it has none."""
+    found = read_details(context.store, dataset)
+    if found is None:
+        raise RepairError(f"{context.uri} lost its MemWAL index in version {dataset.version}")
+    return found.details
+
+
+def restore_progress(context: TableContext, rewrite: Unfinished) -> None:
+    """Put back the progress of versions that a rewrite of the details passed over, if any.
+
+    What was merged again since then is left alone: the base table holds what its mark says.
+    """
+    for _ in range(_ATTEMPTS):
+        dataset = latest_dataset(context)
+        rewritten, before = _find(context, rewrite, dataset.version)
+        now = details_of(context, dataset).merged_generations
+        erased = {
+            shard: generation
+            for shard, generation in before.items()
+            if rewritten.get(shard, 0) == now.get(shard, 0) < generation
+        }
+        if not erased or _restored(dataset, now, erased):
+            return
+    raise RetryError(f"{context.uri}: merges kept coming in between; run the job again")
+
+
+def _find(context: TableContext, rewrite: Unfinished, latest: int) -> tuple[Progress, Progress]:
+    """The progress that a rewrite committed, and the most that the versions before it had."""
+    most: dict[UUID, int] = {}
+    for version in range(rewrite.read_version + 1, latest + 1):
+        try:
+            found = read_details_at(context.store, version)
+        except NotFoundError:
+            continue  # cleaned up by Lance
+        if found is None:
+            continue
+        if found.details.index_uuid == rewrite.index_uuid:
+            return found.details.merged_generations, most
+        for shard, generation in found.details.merged_generations.items():
+            most[shard] = max(generation, most.get(shard, 0))
+    return {}, {}  # it never landed
+
+
+def _restored(dataset: Any, now: Progress, erased: Progress) -> bool:
+    """Mark what was erased; False when a merge came in between.
+
+    A merge that began on the erased progress merges a generation again, below newer rows that are
+    in the base table already: then the higher mark would be wrong. So pass shards are first marked
+    with the least that Lance refuses after such a merge, and only then with what they had.
+    """
+    regions = {shard for shard in erased if not is_pass_shard(shard)}
+    guards = {pass_shard(region): now.get(pass_shard(region), 0) + 1 for region in regions}
+    marks = {region: erased[region] for region in regions} | guards
+    if marks and not mark_only(dataset, marks):
+        return False
+    held = dict(now) | marks
+    tokens = {s: g for s, g in erased.items() if is_pass_shard(s) and g > held.get(s, 0)}
+    return not tokens or mark_only(dataset, tokens)
+
+
+def mark_only(dataset: Any, marks: Progress) -> bool:
+    """Commit marks without rows; False when Lance refuses, as somebody came in between."""
+    keys = list(primary_key_of(dataset.schema))
+    merge = dataset.merge_insert(keys).when_matched_update_all().use_index(False)
+    merge = merge.conflict_retries(0).mark_sstables_as_compacted(
+        [CompactedSsTable(str(shard), generation) for shard, generation in marks.items()]
+    )
+    try:
+        merge.execute(dataset.schema.empty_table())
+    except (OSError, RuntimeError):
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""One commit of a merge: rows and progress together, or nothing (protocol rule 20)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from lance.mem_wal import CompactedSsTable
+
+from memwal_sql.errors import StoreUnavailableError
+from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
+
+
+class OvertakenError(Exception):
+    """Lance refused a pass, as somebody else committed in between: look again what is to do."""
+
+
+class TooLargeError(Exception):
+    """Lance had not enough memory for the rows of a pass."""
+
+
+class PassWriter:
+    """Merges tables into one version of the base table, each in a commit of its own.
+
+    `dataset` must be a handle of its own: Lance moves it on with every commit.
+    """
+
+    def __init__(
+        self, dataset: Any, primary_key: Sequence[str], region_id: UUID, generation: int, done: int
+    ) -> None:
+        self._dataset = dataset
+        self._primary_key = list(primary_key)
+        self._region_id = region_id
+        self._generation = generation
+        self._done = done
+
+    def delete(self, keys: pa.Table, *, last: bool) -> None:
+        """Delete the rows with these keys."""
+        self._execute(self._merge().when_matched_delete(), keys, last=last)
+
+    def upsert(self, rows: pa.Table, *, last: bool) -> None:
+        """Replace or insert whole rows."""
+        merge = self._merge().when_matched_update_all().when_not_matched_insert_all()
+        self._execute(merge, rows, last=last)
+
+    def _merge(self) -> Any:
+        # An index on the key may hold addresses of rows that are gone, and rows then stay as they
+        # were (lance-format/lance 7596, 7934); a scan of the key column costs little.
+        merge = self._dataset.merge_insert(self._primary_key).use_index(False)
+        # Lance would try again on a version whose progress nobody has looked at.
+        return merge.conflict_retries(0)
+
+    def _execute(self, merge: Any, rows: pa.Table, *, last: bool) -> None:
+        number = LAST_PASS if last else self._done + 1
+        marks = [
+            CompactedSsTable(str(pass_shard(self._region_id)), token(self._generation, number))
+        ]
+        if last:
+            marks.append(CompactedSsTable(str(self._region_id), self._generation))
+        try:
+            merge.mark_sstables_as_compacted(marks).execute(rows)
+        except (OSError, RuntimeError) as error:
+            raise _typed(error, self._dataset.uri) from error
+        self._done = number
+
+
+def _typed(error: Exception, uri: str) -> Exception:
+    text = str(error)
+    if "Stale SSTable" in text or "concurrent writers" in text or "conflict" in text.lower():
+        return OvertakenError(text)
+    if "Resources exhausted" in text:
+        return TooLargeError(text)
+    return StoreUnavailableError(
+        f"{os.fspath(uri)}: a merge could not be committed, and the table is as it was: {text}"
+    )

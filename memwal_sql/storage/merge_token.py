@@ -1,0 +1,57 @@
+"""Marks of merges in several passes (protocol rule 20).
+
+Lance accepts a progress mark only if it is greater than the recorded one, atomically with the
+data. A region's own mark says which generation is whole in the base table; beside it every merge
+commit marks a *pass shard*, which stands for the region under a derived id, with a token that
+grows from pass to pass. So a merger that slept through somebody else's pass is refused, and a
+reader knows that a version holds a part of a generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID, uuid5
+
+Progress = Mapping[UUID, int]
+
+_PASS_BITS = 20
+LAST_PASS = (1 << _PASS_BITS) - 1
+_PASS_SHARD_UUID_VERSION = 5
+
+
+def pass_shard(region_id: UUID) -> UUID:
+    """The id under which a region's passes are marked."""
+    return uuid5(region_id, "pass")
+
+
+def is_pass_shard(shard: UUID) -> bool:
+    """Whether an entry of the merge progress stands for passes: regions have UUIDs of version 4."""
+    return shard.version == _PASS_SHARD_UUID_VERSION
+
+
+def token(generation: int, number: int) -> int:
+    """The mark of pass `number` (from 1) of a generation; the last one is `LAST_PASS`."""
+    return generation << _PASS_BITS | number
+
+
+def passes_done(progress: Progress, region_id: UUID, generation: int) -> int:
+    """The number of the last pass of `generation` that was committed; 0 when there was none."""
+    marked = progress.get(pass_shard(region_id), 0)
+    return marked & LAST_PASS if marked >> _PASS_BITS == generation else 0
+
+
+def partial_generation(progress: Progress, region_id: UUID) -> int | None:
+    """The generation of which the base table holds a part, if any.
+
+    Such a version is right only together with that generation, which hides the part.
+    """
+    generation = progress.get(pass_shard(region_id), 0) >> _PASS_BITS
+    return generation if generation > progress.get(region_id, 0) else None
+
+
+def has_partial_elsewhere(progress: Progress, regions: Iterable[UUID]) -> bool:
+    """Whether a region other than `regions` has a partly merged generation."""
+    known = {pass_shard(region) for region in regions}
+    others = {shard for shard in progress if not is_pass_shard(shard)}
+    done = {pass_shard(region) for region in others if not partial_generation(progress, region)}
+    return any(is_pass_shard(s) and s not in known and s not in done for s in progress)
