@@ -32,15 +32,20 @@ def token_weight(statistics: CorpusStatistics, token: str) -> np.float32:
 
 def length_norms(statistics: CorpusStatistics) -> tuple[np.float32, np.float32]:
     """The (fixed, per token) parts of a document's `k1 (1 - b + b length / average length)`."""
-    if not statistics.total_length:
+    return norms_of(statistics.documents, statistics.total_length)
+
+
+def norms_of(documents: int, total_length: float) -> tuple[np.float32, np.float32]:
+    """As `length_norms`, for documents that have so many tokens altogether."""
+    if not total_length:
         return np.float32(K1), np.float32(0)
-    average = statistics.total_length / statistics.documents
+    average = total_length / documents
     return np.float32(K1 * (1 - B)), np.float32(K1 * B / average)
 
 
 def token_scores(
-    frequencies: Frequencies,
-    lengths: Lengths,
+    frequencies: Frequencies | Scores,
+    lengths: Lengths | Scores,
     weight: np.float32,
     norms: tuple[np.float32, np.float32],
 ) -> Scores:
@@ -51,5 +56,5 @@ def token_scores(
     fixed, per_token = norms
     often = frequencies.astype(np.float32)
     norm = fixed + per_token * lengths.astype(np.float32)
-    scores: Scores = weight * (np.float32(K1 + 1) * often / (often + norm))
-    return scores
+    scores = weight * (np.float32(K1 + 1) * often / (often + norm))
+    return scores.astype(np.float32, copy=False)
