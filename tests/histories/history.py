@@ -117,7 +117,8 @@ class History:
             (2, self._crash),
             (2, self._crash_inside),
             (2, self._take_over),
-            (3, self._merge),
+            (4, self._merge),
+            (1, self._crash_in_merge),
             (2, self._append),
         ]
         weights = [weight for weight, _ in steps]
@@ -248,13 +249,28 @@ class History:
         self.oracle.crashed(as_dict(self.kind, found, "scan after a take-over"))
 
     def _merge(self) -> None:
-        regions = sorted(merging.manifests(self.uri))
-        if not regions:
-            return
-        region = self.rng.choice(regions)
-        for _ in range(self.rng.choice((1, 1, 2))):
-            generation = merging.merge_one(self.uri, region, self.kind.names)
-            self.log.append(f"merge region {region}: generation {generation}")
+        """The process merges everything, or one region."""
+        regions = None
+        if self.rng.random() < 0.5 and (ids := sorted(merging.manifests(self.uri))):
+            regions = [str(self.rng.choice(ids))]
+        merged = self._process.table.merge(regions=regions)
+        self.log.append(f"merge {regions or 'everything'}: {merged} generations")
+        if merged:
+            self.oracle.record()
+        self._look_at_base()
+
+    def _crash_in_merge(self) -> None:
+        """The process dies at a random change of the store inside a merge."""
+        change, before = self.rng.randint(1, 9), self.rng.random() < 0.5
+        self.log.append(f"crash {'before' if before else 'after'} change {change} of a merge")
+        self._process.switch.kill_at(change, before=before)
+        with suppress(MemWalError, ProcessKilledError):
+            self._process.table.merge()
+        self._process.kill()
+        self._look_at_base()
+        self._after_crash()
+
+    def _look_at_base(self) -> None:
         base = merging.keys_in_base(self.uri, self.kind.names)
         self.oracle.base = set(self.kind.numbers(base))
 
@@ -288,7 +304,8 @@ class History:
         for consistency in ("manifest", "eventual"):
             if questions is None or self.rng.random() < 0.2:
                 found = self._process.table.scan(consistency=consistency).read_all()
-                self.oracle.check_flushed(as_dict(self.kind, found, consistency))
+                rows_found = as_dict(self.kind, found, consistency)
+                self.oracle.check_flushed(rows_found, eventual=consistency == "eventual")
 
     def _compare_fresh_handle(self) -> None:
         table = mw.open_table(self.uri)

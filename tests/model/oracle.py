@@ -68,6 +68,8 @@ class Oracle:
         flushed: for every key, the values it may have for a reader of flushed rows only: one
             for each write since the last flush, the oldest first. None is "no row".
         durable: the same for a crash: one for each write since the last durable one.
+        recorded: as `flushed`, for a reader of the region states recorded in the MemWAL index; None
+            while there is no record, as such a reader then takes the manifests.
     """
 
     rows: Rows = field(default_factory=dict)
@@ -75,11 +77,14 @@ class Oracle:
     base: set[int] = field(default_factory=set)
     flushed: dict[int, list[Row | None]] = field(default_factory=dict)
     durable: dict[int, list[Row | None]] = field(default_factory=dict)
+    recorded: dict[int, list[Row | None]] | None = None
 
     def _set(self, n: int, row: Row | None, *, durable: bool) -> None:
         old = self.rows.get(n)
         self.touched.add(n)
         self.flushed.setdefault(n, [old]).append(row)
+        if self.recorded is not None:
+            self.recorded.setdefault(n, [old]).append(row)
         if durable:
             self.durable.pop(n, None)
         else:
@@ -105,6 +110,12 @@ class Oracle:
             self.rows[n] = row
             self.base.add(n)
             self.flushed[n] = [row]
+            if self.recorded is not None:
+                self.recorded[n] = [row]
+
+    def record(self) -> None:
+        """The region states of now were recorded."""
+        self.recorded = {n: list(values) for n, values in self.flushed.items()}
 
     def crashed(self, found: Mapping[int, Row]) -> None:
         """Check what was left after a crash and go on from there.
@@ -119,10 +130,12 @@ class Oracle:
         self.rows = dict(found)
         self.durable.clear()
 
-    def check_flushed(self, found: Mapping[int, Row]) -> None:
-        """Check a read of flushed rows: for every key a state at or after the last flush."""
-        for n in {*found, *self.rows, *self.flushed}:
-            allowed = self.flushed.get(n, [self.rows.get(n)])
+    def check_flushed(self, found: Mapping[int, Row], *, eventual: bool = False) -> None:
+        """Check a read of flushed rows: for every key a state at or after the last flush, or the
+        last one that was recorded."""
+        states = self.flushed if self.recorded is None or not eventual else self.recorded
+        for n in {*found, *self.rows, *states}:
+            allowed = states.get(n, [self.rows.get(n)])
             assert found.get(n) in allowed, (
                 f"flushed rows show key {n} as {found.get(n)}, allowed were {allowed}"
             )
