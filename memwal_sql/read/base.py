@@ -14,6 +14,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, TableReplacedError
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import logical_schema, primary_key_of
+from memwal_sql.storage.base_indexes import BaseIndexes
 from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.index_details import IndexDetails, read_details
 from memwal_sql.storage.memory_store import lance_uri
@@ -34,6 +35,7 @@ class BaseTable:
     details: IndexDetails
     info: TableInfo
     source: LanceSource = field(repr=False)
+    indexes: BaseIndexes = field(repr=False)
 
 
 def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
@@ -67,7 +69,10 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     if info == known:
         info = known
     source = LanceSource.base(dataset, info, etag=found.etag, cache=context.cache)
-    return BaseTable(dataset.version, dataset, found.details, info, source)
+    indexes = BaseIndexes(
+        dataset, lance_uri(context.uri), found.details, context.cache, context.storage_options
+    )
+    return BaseTable(dataset.version, dataset, found.details, info, source, indexes)
 
 
 class BaseTracker:

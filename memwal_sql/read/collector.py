@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Lock
 from typing import Literal, TypeVar
 from uuid import UUID
@@ -11,7 +12,7 @@ from uuid import UUID
 from memwal_sql.errors import InvalidCallError, NotFoundError
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext
-from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
+from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
@@ -38,10 +39,24 @@ def check_consistency(value: str) -> None:
 class SnapshotCollector:
     """Takes snapshots of one table; keeps what can't change between them."""
 
-    def __init__(self, context: TableContext, tracker: BaseTracker, *, pinned: bool) -> None:
+    def __init__(
+        self,
+        context: TableContext,
+        tracker: BaseTracker,
+        *,
+        pinned: bool,
+        held: PinnedSnapshot | None = None,
+    ) -> None:
+        """
+        Args:
+            pinned: read the tracker's version as it was recorded, and never a newer one.
+            held: read these regions over that version; what a checkpoint holds.
+        """
         self._context = context
         self._tracker = tracker
         self._pinned = pinned
+        self._held = held
+        self._held_regions: tuple[RegionSources, ...] | None = None
         self._regions: dict[UUID, RegionReader] = {}
         self._by_values: dict[tuple[int, tuple[RegionValue, ...]], RegionReader] = {}
         self._without_values: list[RegionReader] = []
@@ -57,10 +72,18 @@ class SnapshotCollector:
 
         def collect(base: BaseTable) -> Snapshot:
             if self._pinned or consistency == "eventual":
-                return self._recorded(base, filters)
-            return self._current(base, filters, strong=consistency == "strong")
+                found = self._recorded(base, filters)
+            else:
+                found = self._current(base, filters, strong=consistency == "strong")
+            return replace(found, indexes=base.indexes.infos)
 
         return self._over_base(collect)
+
+    @property
+    def reads_base_alone(self) -> bool:
+        """Whether the version read has no record of the regions' states."""
+        unheld = self._held is None
+        return unheld and recorded_regions(self._context, self._tracker.current) is None
 
     def pin(self, consistency: str, filters: Sequence[str] = ()) -> PinnedSnapshot:
         """What `collect` would read, by name, so that other processes can read the same.
@@ -138,6 +161,8 @@ class SnapshotCollector:
         return Snapshot(base.info, base.source, collected, len(regions) - len(kept))
 
     def _recorded(self, base: BaseTable, filters: Sequence[str]) -> Snapshot:
+        if self._held is not None:
+            return self._of_checkpoint(self._held, base, filters)
         manifests = recorded_regions(self._context, base)
         if manifests is None:  # never recorded, or lost to a merge (protocol rule 23)
             if self._pinned:
@@ -157,7 +182,19 @@ class SnapshotCollector:
         )
         return Snapshot(base.info, base.source, regions, len(readers) - len(kept))
 
+    def _of_checkpoint(
+        self, held: PinnedSnapshot, base: BaseTable, filters: Sequence[str]
+    ) -> Snapshot:
+        with self._lock:
+            if self._held_regions is None:
+                self._held_regions = PinnedTable(self._context).snapshot(held).regions
+            regions = self._held_regions
+        kept = prune(filters, regions, base.info.region_specs, base.info.schema)
+        return Snapshot(base.info, base.source, kept, len(regions) - len(kept))
+
     def _pin(self, base: BaseTable, consistency: str, filters: Sequence[str]) -> PinnedSnapshot:
+        if self._held is not None:
+            return self._held
         recorded = None
         if self._pinned or consistency == "eventual":
             recorded = recorded_regions(self._context, base)

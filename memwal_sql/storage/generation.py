@@ -17,7 +17,9 @@ from lance.schema import LanceSchema
 
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.storage import paths
+from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.storage.field_ids import generation_schema
+from memwal_sql.storage.generation_indexes import build_indexes
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.pk_index import write_pk_index
@@ -44,6 +46,7 @@ def write_generation(
     primary_key: Sequence[str],
     base: Any,
     bloom_filter: bytes,
+    indexes: Sequence[IndexRecipe] = (),
     storage_options: Mapping[str, str] | None = None,
     new_hex: Callable[[], str] = random_hex,
 ) -> FlushedGeneration:
@@ -51,8 +54,9 @@ def write_generation(
 
     `table` has the base table's columns and `_tombstone` last, at least one row, and every key
     once. `base` is the Lance dataset of the base table, whose field ids and file format
-    the generation takes; `bloom_filter` are the bytes over its keys. Raises `StoreUnavailableError`
-    when the store refuses; what was written by then is never read.
+    the generation takes; `bloom_filter` are the bytes over its keys; `indexes` are built over its
+    rows. Raises `StoreUnavailableError` when the store refuses; what was written by then is never
+    read.
     """
     if table.column_names[-1:] != [TOMBSTONE] or not table.num_rows:
         raise InvalidCallError(f"a generation needs rows and {TOMBSTONE!r} as its last column")
@@ -60,7 +64,7 @@ def write_generation(
     uri = paths.generation_uri(lance_uri(table_uri), region_id, name)
     options = dict(storage_options) if storage_options else None
     try:
-        _write_table(uri, table, base, primary_key, options)
+        build_indexes(_write_table(uri, table, base, primary_key, options), indexes)
         write_pk_index(
             f"{uri}/_pk_index",
             table,
@@ -81,7 +85,7 @@ def _write_table(
     base: Any,
     primary_key: Sequence[str],
     options: dict[str, str] | None,
-) -> None:
+) -> Any:
     schema = table.schema.remove_metadata()
     rows = table.replace_schema_metadata(None)
     settings: dict[str, Any] = {
@@ -102,3 +106,4 @@ def _write_table(
         dataset = lance.write_dataset(rows, dataset, mode="append", **settings)
     if len(primary_key) == 1:
         dataset.create_scalar_index(primary_key[0], "BTREE")
+    return dataset

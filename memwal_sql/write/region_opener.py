@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from exec_nodes.kernels.bloom import BloomFilter
 from exec_nodes.kernels.keys import KeyBatch
 from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
 from memwal_sql.read.context import TableContext
+from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.generation import write_generation
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
@@ -35,6 +36,7 @@ from planner.regions.names import region_name
 from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 
 FindRegion = Callable[[int, RegionValues], RegionManifest | None]
+FindIndexes = Callable[[], Sequence[IndexRecipe]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,8 @@ class RegionOpener:
     """Opens writers of a table's regions; what they share is given here.
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry. `find` looks
-    a region up by spec id and values among those that exist; `executor` runs flushes.
+    a region up by spec id and values among those that exist; `indexes` are asked for at every
+    flush, as somebody may have made some meanwhile; `executor` runs flushes.
     """
 
     context: TableContext
@@ -50,6 +53,7 @@ class RegionOpener:
     base: Any
     spec: RegionSpec | None
     find: FindRegion
+    indexes: FindIndexes
     options: WriterOptions
     budget: MemoryBudget
     executor: Executor
@@ -146,6 +150,7 @@ class RegionOpener:
             primary_key=self.info.primary_key,
             base=self.base,
             bloom_filter=BloomFilter.build(keys.hashes).data,
+            indexes=self.indexes(),
             storage_options=self.context.storage_options,
         )
 

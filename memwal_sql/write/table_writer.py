@@ -25,7 +25,7 @@ from memwal_sql.write.background import Background
 from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.region_opener import FindRegion, RegionOpener
+from memwal_sql.write.region_opener import FindIndexes, FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, Router
 from planner.model import TableInfo
@@ -65,6 +65,7 @@ class TableWriter:
         info: TableInfo,
         base: Any,
         region_of: FindRegion,
+        indexes: FindIndexes = tuple,
         region: str | None = None,
         options: WriterOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -75,6 +76,7 @@ class TableWriter:
             base: the Lance dataset of the base table, whose field ids stored rows carry.
             region_of: the manifest of the region with this spec id and these values, if there is
                 one; asked before a region is created.
+            indexes: how to build the base table's maintained indexes; asked at every flush.
             region: the name or UUID of the one region to write, for manual regions.
         """
         options = options or WriterOptions()
@@ -103,6 +105,7 @@ class TableWriter:
             base=base,
             spec=self._spec,
             find=region_of,
+            indexes=indexes,
             options=options,
             budget=self._budget,
             executor=self._flushes,

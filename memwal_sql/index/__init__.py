@@ -1,0 +1,1 @@
+"""Making indexes of the base table that generations and MemTables get too."""

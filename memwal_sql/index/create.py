@@ -1,0 +1,131 @@
+"""`table.create_index` and `table.drop_index`.
+
+An index is built over the base table by Lance and then noted in `maintained_indexes` of the MemWAL
+index, so that every generation gets it too (specification 2, "MemTable Indexing"). Between the two
+commits, and for an index that Lance made or dropped without a note, nothing breaks: vector indexes
+are inherited anyway, and a search finds without an index what it finds with one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
+from memwal_sql.index.text import TEXT_KINDS, text_arguments
+from memwal_sql.index.vector import VECTOR_KINDS, vector_arguments
+from memwal_sql.maintain.details import change_details, latest_dataset
+from memwal_sql.read.context import TableContext
+from memwal_sql.schema import primary_key_of
+from memwal_sql.storage.index_details import INDEX_NAME, IndexDetails
+
+SCALAR_KINDS = ("BTREE", "BITMAP")
+KINDS = (*VECTOR_KINDS, *TEXT_KINDS, *SCALAR_KINDS)
+
+
+def create_index(
+    context: TableContext,
+    column: str,
+    index_type: str,
+    *,
+    name: str | None,
+    replace: bool,
+    parameters: Mapping[str, Any],
+) -> None:
+    """See `Table.create_index`."""
+    kind = index_type.upper() if isinstance(index_type, str) else index_type
+    if kind not in KINDS:
+        raise InvalidCallError(f"index_type={index_type!r} must be one of {list(KINDS)}")
+    dataset = latest_dataset(context)
+    names = dataset.schema.names
+    if column not in names:
+        raise InvalidCallError(f"column={column!r} is not a column of the table; it has {names}")
+    chosen = _name(name, column)
+    _check_free(dataset, chosen, column, kind, replace=replace)
+    field = dataset.schema.field(column)
+    if kind in VECTOR_KINDS:
+        arguments = vector_arguments(dataset, field, kind, parameters)
+        _built(dataset.create_index, column, kind, name=chosen, replace=replace, **arguments)
+    else:
+        if kind in TEXT_KINDS:
+            arguments = text_arguments(field, parameters)
+        else:
+            arguments = _no_arguments(kind, parameters)
+        _built(dataset.create_scalar_index, column, kind, name=chosen, replace=replace, **arguments)
+    if kind not in SCALAR_KINDS:
+        _maintain(context, f"create_index {chosen}", lambda held: _with(held, chosen))
+
+
+def drop_index(context: TableContext, name: str) -> None:
+    """See `Table.drop_index`."""
+    dataset = latest_dataset(context)
+    found = {index.name: index for index in dataset.describe_indices()}
+    found.pop(INDEX_NAME, None)
+    if name not in found:
+        raise InvalidCallError(f"name={name!r} is not an index; there are {sorted(found)}")
+    key = primary_key_of(dataset.schema)
+    columns = list(found[name].field_names)
+    if len(columns) == 1 and columns[0] in key:
+        raise InvalidCallError(f"{name!r} is the index of the primary key column {columns[0]!r}")
+    _maintain(context, f"drop_index {name}", lambda held: (n for n in held if n != name))
+    dataset = latest_dataset(context)
+    _built(dataset.drop_index, name)
+
+
+def _name(name: str | None, column: str) -> str:
+    if name is None:
+        return f"{column}_idx"
+    if not isinstance(name, str) or not name or name == INDEX_NAME:
+        raise InvalidCallError(f"name={name!r} can't be the name of an index")
+    return name
+
+
+def _check_free(dataset: Any, name: str, column: str, kind: str, *, replace: bool) -> None:
+    for index in dataset.describe_indices():
+        if index.name != name:
+            continue
+        columns = list(index.field_names)
+        if not replace:
+            raise InvalidCallError(
+                f"there is an index {name!r} on {columns} already: give another name, or "
+                "replace=True to build it anew"
+            )
+        if columns != [column]:
+            raise InvalidCallError(f"{name!r} is an index on {columns}, not on {column!r}")
+        if column in primary_key_of(dataset.schema) and kind != "BTREE":
+            raise InvalidCallError(f"{name!r} finds primary keys, and {kind} can't: name another")
+
+
+def _no_arguments(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    if parameters:
+        raise InvalidCallError(f"{kind} takes no parameters, but {sorted(parameters)} are given")
+    return {}
+
+
+def _built(call: Any, *arguments: Any, **named: Any) -> None:
+    try:
+        call(*arguments, **named)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise InvalidCallError(f"Lance refuses: {error}") from error
+    except RuntimeError as error:
+        raise RetryError(f"the index could not be built: {error}") from error
+    except OSError as error:
+        if "conflict" in str(error).lower():
+            raise RetryError(f"the base table changed meanwhile, try again: {error}") from error
+        raise StoreUnavailableError(f"the index could not be built: {error}") from error
+
+
+def _with(held: Iterable[str], name: str) -> tuple[str, ...]:
+    return (*(one for one in held if one != name), name)
+
+
+def _maintain(
+    context: TableContext, job: str, change: Callable[[tuple[str, ...]], Iterable[str]]
+) -> None:
+    def changed(details: IndexDetails, _: UUID) -> IndexDetails:
+        names = tuple(change(details.maintained_indexes))
+        return dataclasses.replace(details, maintained_indexes=names)
+
+    change_details(context, job, changed)
