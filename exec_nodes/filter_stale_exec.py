@@ -1,8 +1,9 @@
-"""FilterStaleExec: drops search candidates that have a newer version elsewhere."""
+"""FilterStaleExec: drops search candidates that are no rows of the table, and asks for more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,11 @@ import pyarrow as pa
 from exec_nodes.bloom_filter_guard_exec import bloom_name
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Node, Statistics
-from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, SOURCE, Source
+from exec_nodes.search_rows import QUERY
+from exec_nodes.sources.masks import Masks
+from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, SOURCE, RowAddresses, Source
+
+_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -21,23 +26,25 @@ class FilterStaleExec(Node):
     own source has it, or if it is a tombstone (Specification 2, Appendix 3).
 
     The specification lets a bloom filter's false hit lose the row. Here a hit is only a reason to
-    look for the key itself, so the answer is exact. For small numbers of candidates: no source's
-    keys are read as a whole but for the duplicates inside a candidate's own generation.
+    look for the key itself, so the answer is exact, whatever the sources masked beforehand (see
+    `masks`): that saves the asking, and candidates.
 
-    The child yields the key columns, `_rowaddr` and `_source`: the ordinal in `base` (if any) and
-    then `regions`, each newest first. The two internal columns are dropped. Counts bloom_hits and
-    bloom_skips (pairs of candidate and newer source) and stale_rows.
+    The child yields narrow rows (see `search_rows`), a partition each source, the best first, and
+    more when it is asked on. Of a partition no more is asked for than `limit` live rows of each of
+    the `queries`; None takes all. Counts bloom_hits and bloom_skips (pairs of candidate and newer
+    source), stale_rows, and refills, the batches asked for because too few rows were live.
     """
 
     child: Node
+    masks: Masks
     primary_key: tuple[str, ...]
-    base: Source | None
-    regions: tuple[tuple[Source, ...], ...]
+    limit: int | None = None
+    queries: int = 1
 
     @property
     def schema(self) -> pa.Schema:
-        """The child's columns without the internal ones."""
-        return pa.schema([f for f in self.child.schema if f.name not in (ROW_ADDRESS, SOURCE)])
+        """The child's."""
+        return self.child.schema
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -45,56 +52,74 @@ class FilterStaleExec(Node):
         return (self.child,)
 
     @property
-    def partitions(self) -> int:
-        """The child's."""
-        return self.child.partitions
-
-    @property
     def statistics(self) -> Statistics:
         """At most the child's rows."""
+        self.masks.stale.open()
         return Statistics(self.child.statistics.num_rows, False)
 
     def label(self) -> str:
         """`FilterStaleExec: bloom_filters=[bf[region_a][gen=2], bf[region_a][gen=1]]`."""
-        names = ", ".join(bloom_name(source) for region in self.regions for source in region)
-        return f"FilterStaleExec: bloom_filters=[{names}]"
+        newer = (source for region in self.masks.stale.regions for source in region)
+        return f"FilterStaleExec: bloom_filters=[{', '.join(map(bloom_name, newer))}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        own, newer = self._ordinals()
-        names = self.schema.names
-        for batch in self.child.execute(partition):
-            sources = batch.column(SOURCE).to_numpy()
-            live = np.ones(batch.num_rows, np.bool_)
-            for ordinal in np.unique(sources):
-                rows = np.flatnonzero(sources == ordinal)
-                addresses = batch.column(ROW_ADDRESS).to_numpy()[rows]
-                keys = pa.Table.from_batches([batch.select(self.primary_key).take(pa.array(rows))])
-                source = own[ordinal]
-                if source is not self.base:
-                    live[rows] &= ~np.isin(addresses, source.keys().hidden)
-                live[rows] &= ~self._superseded(keys, newer[ordinal])
-            self.metrics.add(stale_rows=int(len(live) - live.sum()))
-            if live.any():
-                yield batch.select(names).take(pa.array(np.flatnonzero(live)))
+        for part in range(self.child.partitions):
+            found, batches = np.zeros(self.queries, np.int64), 0
+            with closing(self.child.execute(part)) as stream:  # type: ignore[type-var]
+                for batch in stream:
+                    self.metrics.add(refills=min(1, batches))
+                    batches += 1
+                    live = np.flatnonzero(self._live(batch))
+                    self.metrics.add(stale_rows=batch.num_rows - len(live))
+                    rows = batch if len(live) == batch.num_rows else batch.take(pa.array(live))
+                    if rows.num_rows:
+                        yield rows
+                    if self.limit is not None:
+                        found += _counts(rows, self.queries)
+                        if found.min() >= self.limit:
+                            break
 
-    def _superseded(self, keys: pa.Table, newer: Sequence[Source]) -> npt.NDArray[np.bool_]:
+    def _live(self, batch: pa.RecordBatch) -> _Flags:
+        ordinals = batch.column(SOURCE).to_numpy()
+        addresses = batch.column(ROW_ADDRESS).to_numpy()
+        live = np.ones(batch.num_rows, np.bool_)
+        for ordinal in np.unique(ordinals):
+            rows = np.flatnonzero(ordinals == ordinal)
+            live[rows] = ~_among(addresses[rows], self.masks.of(ordinal))
+            left, rows = self.masks.left(ordinal), rows[live[rows]]
+            if left and len(rows):
+                source = self.masks.stale.sources[ordinal]
+                keys = source.rows_at(addresses[rows], self.primary_key)
+                live[rows] = ~self._superseded(keys, left)
+        return live
+
+    def _superseded(self, keys: pa.Table, newer: Sequence[Source]) -> _Flags:
         """One flag a key: whether any of the sources has it."""
         found = np.zeros(keys.num_rows, np.bool_)
         for source in newer:
-            left = np.flatnonzero(~found)
-            if not len(left):
+            missing = np.flatnonzero(~found)
+            if not len(missing):
                 break
-            asked = KeyBatch(keys.take(pa.array(left)))
+            asked = KeyBatch(keys.take(pa.array(missing)))
             maybe = source.might_contain(asked)
             hits = int(maybe.sum())
-            self.metrics.add(bloom_hits=hits, bloom_skips=len(left) - hits)
+            self.metrics.add(bloom_hits=hits, bloom_skips=len(missing) - hits)
             if hits:
                 held = source.take(asked.filter(maybe), ())[KEY_POSITION].to_numpy()
-                found[left[np.flatnonzero(maybe)[held]]] = True
+                found[missing[np.flatnonzero(maybe)[held]]] = True
         return found
 
-    def _ordinals(self) -> tuple[list[Source], list[tuple[Source, ...]]]:
-        """By ordinal: the source, and the sources that are newer."""
-        own = [source for region in self.regions for source in region]
-        newer = [region[:place] for region in self.regions for place in range(len(region))]
-        return (own, newer) if self.base is None else ([self.base, *own], [tuple(own), *newer])
+
+def _among(addresses: RowAddresses, masked: RowAddresses) -> _Flags:
+    """Which addresses are in `masked`, which is sorted."""
+    if not len(masked):
+        return np.zeros(len(addresses), np.bool_)
+    flags: _Flags = masked[np.minimum(masked.searchsorted(addresses), len(masked) - 1)] == addresses
+    return flags
+
+
+def _counts(rows: pa.RecordBatch, queries: int) -> npt.NDArray[np.int64]:
+    """Rows by query."""
+    if QUERY not in rows.schema.names:
+        return np.full(1, rows.num_rows, np.int64)
+    return np.bincount(rows.column(QUERY).to_numpy(), minlength=queries)

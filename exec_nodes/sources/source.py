@@ -63,14 +63,21 @@ class SourceKeys:
         table: the primary key columns in key order, tombstones and superseded rows included.
         addresses: uint64, the row address of each entry.
         deleted: bool, which entries are tombstones.
+
+    `superseded` finds the entries whose key a later one has, where that is known already.
     """
 
     def __init__(
-        self, table: pa.Table, addresses: RowAddresses, deleted: npt.NDArray[np.bool_]
+        self,
+        table: pa.Table,
+        addresses: RowAddresses,
+        deleted: npt.NDArray[np.bool_],
+        superseded: Callable[[], npt.NDArray[np.int64]] | None = None,
     ) -> None:
         self.table = table
         self.addresses = addresses
         self.deleted = deleted
+        self._superseded = superseded
 
     @cached_property
     def column(self) -> KeyColumn:
@@ -84,7 +91,11 @@ class SourceKeys:
         Rows superseded inside the source (of duplicate keys the highest address wins) and
         tombstones.
         """
-        return self.addresses[self.deleted | repeated_later(self.column)]
+        if self._superseded is None:
+            return self.addresses[self.deleted | repeated_later(self.column)]
+        hidden = self.deleted.copy()
+        hidden[self._superseded()] = True
+        return self.addresses[hidden]
 
     @property
     def nbytes(self) -> int:

@@ -18,8 +18,10 @@ from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
+from exec_nodes.sources import masks
+from exec_nodes.sources.masks import Masks
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import SOURCE_FIELD, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.sources.stale import PlanStale, StaleSets
 from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
@@ -106,7 +108,7 @@ def candidates(
     plan = PlanStale(base, regions, StaleSets())
     scans = tuple(ScanExec(s, i, SCHEMA, (), None, plan) for i, s in enumerate(plan.sources))
     union = UnionExec(scans, 2)
-    return FilterStaleExec(union, ("id",), base, regions), union
+    return FilterStaleExec(union, Masks(plan), ("id",)), union
 
 
 def test_filter_stale_drops_replaced_candidates_and_keeps_live_ones(tmp_path: Path) -> None:
@@ -115,11 +117,25 @@ def test_filter_stale_drops_replaced_candidates_and_keeps_live_ones(tmp_path: Pa
     new = memtable([(2, 22), (3, DELETED)], 2)
     node, union = candidates(base, ((new, old),))
     assert pairs(node) == [(1, 11), (2, 22), (4, 40), (5, 51)]
-    assert node.metrics["bloom_hits"] == 4
-    assert node.metrics["bloom_skips"] == 6
+    # What the generation replaces is masked; the MemTable is asked about the other five rows.
+    assert (node.metrics["bloom_hits"], node.metrics["bloom_skips"]) == (2, 3)
     assert node.metrics["stale_rows"] == 6
     assert len(collect(union)) == 10
-    assert SOURCE_FIELD.name not in node.schema.names
+    node.masks.exact(0)  # known now, and cached: later plans of these sources ask nobody
+    later = FilterStaleExec(union, Masks(node.masks.stale), ("id",))
+    assert pairs(later) == [(1, 11), (2, 22), (4, 40), (5, 51)]
+    assert (later.metrics["bloom_hits"], later.metrics["bloom_skips"]) == (0, 0)
+
+
+def test_bloom_filters_are_asked_where_matching_the_base_would_take_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masks, "_MATCHED_AT_ONCE", 3)
+    base = memory_base([(1, 10), (2, 20), (3, 30), (4, 40)])
+    generation = lance_generation(tmp_path, [(2, 21), (3, DELETED)], 1)
+    node, _ = candidates(base, ((generation,),))
+    assert pairs(node) == [(1, 10), (2, 21), (4, 40)]
+    assert (node.metrics["bloom_hits"], node.metrics["bloom_skips"]) == (2, 2)
 
 
 def test_a_bloom_filters_false_hit_never_loses_a_candidate() -> None:

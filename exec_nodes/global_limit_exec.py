@@ -1,0 +1,56 @@
+"""GlobalLimitExec: the first rows of all that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.node import Node, Statistics
+from exec_nodes.search_rows import QUERY
+
+
+@dataclass(frozen=True)
+class GlobalLimitExec(Node):
+    """Yields the child's first `limit` rows; where a search has a batch of queries, the first of
+    each query. The child is one partition, sorted, with the queries' rows one after the other.
+    """
+
+    child: Node
+    limit: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The child's."""
+        return self.child.schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The child."""
+        return (self.child,)
+
+    @property
+    def statistics(self) -> Statistics:
+        """At most the child's rows."""
+        rows = self.child.statistics.num_rows
+        if rows is not None and QUERY not in self.schema.names:
+            rows = min(rows, self.limit)
+        return Statistics(rows, False)
+
+    def label(self) -> str:
+        """`GlobalLimitExec: limit=10`."""
+        return f"GlobalLimitExec: limit={self.limit}"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        batches = list(self.child.execute(partition))
+        if not batches:
+            return
+        rows = pa.concat_batches(batches)
+        if QUERY not in self.schema.names:
+            yield rows.slice(0, self.limit)
+            return
+        queries = rows.column(QUERY).to_numpy()
+        rank = np.arange(len(queries)) - queries.searchsorted(queries)
+        yield rows.take(pa.array(np.flatnonzero(rank < self.limit)))

@@ -1,0 +1,66 @@
+"""SortExec: orders the candidates of all sources, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.node import Node, Statistics
+from exec_nodes.search_rows import QUERY
+from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
+
+
+@dataclass(frozen=True)
+class SortExec(Node):
+    """Sorts narrow rows (see `search_rows`) by `column`, those of each query for themselves.
+
+    Equal values are ordered by source and then by row address, so that a search gives the same
+    rows every time. Yields one batch.
+    """
+
+    child: Node
+    column: str
+    descending: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The child's."""
+        return self.child.schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The child."""
+        return (self.child,)
+
+    @property
+    def statistics(self) -> Statistics:
+        """The child's."""
+        return self.child.statistics
+
+    def label(self) -> str:
+        """`SortExec: order_by=[_distance ASC]`."""
+        queries = f"{QUERY} ASC, " if self._batch else ""
+        return f"SortExec: order_by=[{queries}{self.column} {'DESC' if self.descending else 'ASC'}]"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        parts = range(self.child.partitions)
+        batches = [batch for part in parts for batch in self.child.execute(part)]
+        if not batches:
+            return
+        rows = pa.concat_batches(batches)
+        values = rows.column(self.column).to_numpy()
+        keys = [
+            rows.column(ROW_ADDRESS).to_numpy(),
+            rows.column(SOURCE).to_numpy(),
+            -values if self.descending else values,
+        ]
+        if self._batch:
+            keys.append(rows.column(QUERY).to_numpy())
+        yield rows.take(pa.array(np.lexsort(keys)))
+
+    @property
+    def _batch(self) -> bool:
+        return QUERY in self.schema.names

@@ -1,0 +1,93 @@
+"""Which stale rows a search masks in its sources, and what it has to ask newer sources for.
+
+A search looks at some dozens of candidates, so it need not know every stale row. What flushed
+generations replace never changes: it is matched once a flush, cached (`stale`), and masked inside
+the sources, before anything is ranked. What MemTables replace changes with every write, and
+matching it anew would make each search pay for the writes before it: their key indexes are asked
+about the candidates instead. The same holds for the generations above a base table so large that
+matching its keys takes noticeably long: their bloom filters are asked, and on a hit their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import RowAddresses, Source
+from exec_nodes.sources.stale import PlanStale
+
+# Matching the keys of so many base rows takes some 50 ms; after a flush a search pays it once.
+_MATCHED_AT_ONCE = 4_000_000
+_NO_ROWS: RowAddresses = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class _Mask:
+    rows: RowAddresses
+    left: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Masks:
+    """The masks of one plan's sources, by their ordinals.
+
+    What is masked and what is left to ask is decided once, together: every stale row of a source
+    is in `of`, or its key is in one of `left`.
+    """
+
+    stale: PlanStale
+
+    def of(self, ordinal: int) -> RowAddresses:
+        """Sorted addresses of stale rows of a source. Tombstones and rows that a later one of the
+        same source replaces are always among them."""
+        return self._masks[ordinal].rows
+
+    def left(self, ordinal: int) -> tuple[Source, ...]:
+        """The newer sources that may hold keys of a source's other rows, newest first."""
+        return self._masks[ordinal].left
+
+    def exact(self, ordinal: int) -> RowAddresses:
+        """Sorted addresses of all stale rows of a source; may read and match keys."""
+        return self.stale.compute()[ordinal]
+
+    @cached_property
+    def _masks(self) -> list[_Mask]:
+        self.stale.open()
+        found = [] if self.stale.base is None else [self._of_base(self.stale.base)]
+        for region in self.stale.regions:
+            found += self._of_region(region)
+        return found
+
+    def _of_base(self, base: Source) -> _Mask:
+        sets, regions = self.stale.sets, self.stale.regions
+        newer = tuple(source for region in regions for source in region)
+        known = sets.cached_base(base, newer)
+        if known is not None:
+            return _Mask(known, ())
+        flushed = tuple(source for region in regions for source in _split(region)[1])
+        known = sets.cached_base(base, flushed)
+        if known is None:
+            if base.rows > _MATCHED_AT_ONCE:
+                return _Mask(_NO_ROWS, newer)
+            known = sets.of_base(base, flushed)
+        return _Mask(known, tuple(source for region in regions for source in _split(region)[0]))
+
+    def _of_region(self, region: Sequence[Source]) -> Iterator[_Mask]:
+        known = self.stale.sets.cached_region(region)
+        if known is not None:
+            yield from (_Mask(rows, ()) for rows in known)
+            return
+        memtables, flushed = _split(region)
+        for place, memtable in enumerate(memtables):
+            yield _Mask(memtable.keys().hidden, memtables[:place])
+        yield from (_Mask(rows, memtables) for rows in self.stale.sets.of_region(flushed))
+
+
+def _split(region: Sequence[Source]) -> tuple[tuple[Source, ...], tuple[Source, ...]]:
+    """A region's MemTables and its flushed generations, each newest first."""
+    memtables = tuple(source for source in region if isinstance(source, MemTableSource))
+    return memtables, tuple(region[len(memtables) :])

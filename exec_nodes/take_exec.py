@@ -1,0 +1,77 @@
+"""TakeExec: fetches the output columns of the few rows that a search found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.node import Node, Statistics
+from exec_nodes.search_rows import QUERY, QUERY_INDEX_FIELD
+from exec_nodes.sources.source import ROW_ADDRESS, SOURCE, Source
+
+
+@dataclass(frozen=True)
+class TakeExec(Node):
+    """Replaces `_rowaddr` and `_source` of narrow rows (see `search_rows`) by the columns of
+    `output`, and keeps their order. `sources` are those of the plan, by ordinal.
+
+    Yields `output`'s columns, then the child's other ones; `_query` is called `query_index`.
+    """
+
+    child: Node
+    sources: tuple[Source, ...]
+    output: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The output columns, then what the rows are ranked by."""
+        kept = (QUERY_INDEX_FIELD if f.name == QUERY else f for f in self._ranking)
+        return pa.schema([*self.output, *kept])
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The child."""
+        return (self.child,)
+
+    @property
+    def partitions(self) -> int:
+        """The child's."""
+        return self.child.partitions
+
+    @property
+    def statistics(self) -> Statistics:
+        """The child's."""
+        return self.child.statistics
+
+    def label(self) -> str:
+        """`TakeExec: columns=[id, body]`."""
+        return f"TakeExec: columns=[{', '.join(self.output.names)}]"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        for batch in self.child.execute(partition):
+            kept = [batch.column(f.name) for f in self._ranking]
+            taken = self._columns(batch) if len(self.output) and batch.num_rows else ()
+            if len(self.output) and not batch.num_rows:
+                continue
+            yield pa.RecordBatch.from_arrays([*taken, *kept], schema=schema)
+
+    def _columns(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
+        ordinals = batch.column(SOURCE).to_numpy()
+        addresses = batch.column(ROW_ADDRESS).to_numpy()
+        pieces, places = [], []
+        for ordinal in np.unique(ordinals):
+            rows = np.flatnonzero(ordinals == ordinal)
+            found = self.sources[ordinal].rows_at(addresses[rows], self.output.names)
+            pieces.append(found.cast(self.output))
+            places.append(rows)
+        order = np.argsort(np.concatenate(places))
+        whole = pa.concat_tables(pieces).take(pa.array(order)).combine_chunks()
+        return [column.chunk(0) for column in whole.columns]
+
+    @property
+    def _ranking(self) -> list[pa.Field]:
+        return [f for f in self.child.schema if f.name not in (ROW_ADDRESS, SOURCE)]
