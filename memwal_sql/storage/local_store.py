@@ -101,7 +101,7 @@ class LocalStore:
         return True
 
     def sync(self, folder: str) -> None:
-        """Sync all files and folders below a folder, itself, and the folders above it."""
+        """Sync all files and folders below a folder, or one object, and the folders above it."""
         full = self._full(folder)
         with _writing(full), ThreadPoolExecutor(_PARALLEL_SYNCS) as pool:
             paths = [*_tree(full)]
@@ -177,6 +177,8 @@ class LocalStore:
 
 
 def _tree(folder: str) -> Iterator[str]:
+    if os.path.isfile(folder):
+        yield folder
     for parent, _, names in os.walk(folder):
         yield parent
         yield from (os.path.join(parent, name) for name in names)

@@ -65,7 +65,13 @@ class ObjectStore(Protocol):
         ...
 
     def sync(self, folder: str) -> None:
-        """Make durable what others wrote below a folder; most stores are so by nature."""
+        """Make durable what was written below a folder, or one object; most stores are so by
+        nature."""
+        ...
+
+    def move(self, source: str, target: str) -> None:
+        """Move a folder of objects to a name that nobody uses, durably; not in one step where the
+        store has none. What Lance wrote moves too."""
         ...
 
     def exists(self, path: str) -> bool:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from memwal_sql.errors import InvalidCallError
 
+COMMIT_LOG = "memwal_commit_log"
+"""Our own option: what decides who created an object, for stores without put-if-absent."""
+
 _SHORTEST_SECRET = 4
 # object_store's client settings, which Lance takes among the others.
 _CLIENT_KEYS = frozenset(

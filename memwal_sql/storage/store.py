@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.storage.commit_log import open_commit_log
 from memwal_sql.storage.local_store import LocalStore
 from memwal_sql.storage.memory_store import SCHEMES, lance_uri, memory_store
 from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
 from memwal_sql.storage.remote_store import RemoteStore
-from memwal_sql.storage.storage_options import no_options, split_options
+from memwal_sql.storage.storage_options import COMMIT_LOG, no_options, split_options
+from memwal_sql.storage.two_phase import TwoPhaseStore
 
 __all__ = ["ObjectMeta", "ObjectStore", "canonical_uri", "lance_uri", "open_store"]
 
@@ -27,18 +29,27 @@ def open_store(
 ) -> ObjectStore:
     """The store rooted at `uri`; nothing is read or written.
 
-    `storage_options` are those given to Lance. Raises `InvalidCallError` for an option that no
-    store knows; the message names the key, never its value.
+    `storage_options` are those given to Lance, and `memwal_commit_log`, which names the commit log
+    of a store that can't put if absent (see `commit_log.open_commit_log`). Raises
+    `InvalidCallError` for an option that no store knows; the message names the key, never its
+    value.
     """
     text = canonical_uri(uri)
+    options = dict(storage_options or {})
+    log = options.pop(COMMIT_LOG, None)
+    store = _plain_store(text, options)
+    return store if log is None else TwoPhaseStore(store, open_commit_log(log, store.uri))
+
+
+def _plain_store(text: str, options: Mapping[str, str]) -> ObjectStore:
     scheme = urlsplit(text).scheme if "://" in text else ""
     if not scheme:
-        no_options(text, storage_options)
+        no_options(text, options)
         return LocalStore(text)
     if scheme in SCHEMES:
-        no_options(text, storage_options)
+        no_options(text, options)
         return memory_store(text)
-    return RemoteStore(text, split_options(storage_options or {}))
+    return RemoteStore(text, split_options(options))
 
 
 def canonical_uri(uri: str | os.PathLike[str]) -> str:

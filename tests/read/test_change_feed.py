@@ -407,7 +407,8 @@ def test_a_column_with_a_name_of_the_feed_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pinned_handle_has_no_changes(table: Any) -> None:
-    pinned = mw.open_table(table.uri, version=table.version)
+    table.snapshot_regions()
+    pinned = mw.open_table(table.uri, version=mw.open_table(table.uri).version)
     with pytest.raises(mw.InvalidCallError, match="follow changes"):
         pinned.changes()
 

@@ -1,0 +1,505 @@
+"""Put-if-absent in two phases, on stores that have none (specification 4)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import (
+    CorruptFileError,
+    InvalidCallError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
+from memwal_sql.storage.commit_log import (
+    Commit,
+    CommitState,
+    SqliteCommitLog,
+    open_commit_log,
+    register_commit_log,
+)
+from memwal_sql.storage.local_store import LocalStore
+from memwal_sql.storage.memory_store import MemoryStore
+from memwal_sql.storage.settle import settle_put
+from memwal_sql.storage.store import open_store
+from memwal_sql.storage.two_phase import TwoPhaseStore
+from tests.faults import Fault, FaultyStore, Kind
+
+PATH = "folder/0001.binpb"
+
+
+class RacyStore(MemoryStore):
+    """Looks first and writes then: two puts at a time may both find the name free."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self.exists(path):
+            return False
+        time.sleep(0.001)
+        self.put(path, data)
+        return True
+
+
+class StepError(BaseException):
+    """The process ends here; nothing catches it."""
+
+
+class Stepping:
+    """Whatever it wraps, until `steps` changes were made by all that share the counter."""
+
+    def __init__(self, inner: Any, budget: list[int], after: bool) -> None:
+        self._inner = inner
+        self._budget = budget
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if name not in ("put", "sync", "delete", "swap"):
+            return value
+
+        def step(*args: Any) -> Any:
+            self._budget[0] -= 1
+            if self._budget[0] == 0 and not self._after:
+                raise StepError
+            result = value(*args)
+            if self._budget[0] == 0:
+                raise StepError
+            return result
+
+        return step
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> str:
+    return str(tmp_path / "commits.sqlite")
+
+
+@pytest.fixture
+def log(log_file: str) -> SqliteCommitLog:
+    return SqliteCommitLog(log_file, "table")
+
+
+@pytest.fixture(params=["memory", "local"])
+def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "memory":
+        return RacyStore(f"memory://{tmp_path}")
+    return LocalStore(str(tmp_path / "table"))
+
+
+def contents(inner: Any) -> dict[str, bytes]:
+    return {meta.path: inner.get(meta.path) for meta in inner.list("folder")}
+
+
+def die_at(step: int, after: bool, inner: Any, log: Any, call: Callable[[Any], Any]) -> bool:
+    """Do `call` with a store that dies at a step; whether it did."""
+    budget = [step]
+    store = TwoPhaseStore(Stepping(inner, budget, after), Stepping(log, budget, after))
+    try:
+        call(store)
+    except StepError:
+        return True
+    return False
+
+
+def test_the_first_put_wins_and_leaves_one_object(inner: Any, log: SqliteCommitLog) -> None:
+    store = TwoPhaseStore(inner, log)
+    assert store.put_if_absent(PATH, b"one")
+    assert not store.put_if_absent(PATH, b"two")
+    assert contents(inner) == {PATH: b"one"}
+    assert log.unfinished() == []
+    assert (store.get(PATH), store.get_tail(PATH, 2), store.get_range(PATH, 0, 2)) == (
+        b"one",
+        (b"ne", 3),
+        b"on",
+    )
+
+
+def test_an_object_from_before_the_log_is_not_replaced(inner: Any, log: SqliteCommitLog) -> None:
+    inner.put(PATH, b"old")
+    assert not TwoPhaseStore(inner, log).put_if_absent(PATH, b"new")
+    assert contents(inner) == {PATH: b"old"}
+
+
+def test_a_deleted_name_is_free(inner: Any, log: SqliteCommitLog) -> None:
+    store = TwoPhaseStore(inner, log)
+    store.put_if_absent(PATH, b"one")
+    store.put_if_absent("folder/other", b"kept")
+    inner.put("folder/hint", b"plain")
+    store.delete([PATH, "folder/hint", "folder/none"])
+    assert contents(inner) == {"folder/other": b"kept"}
+    assert store.put_if_absent(PATH, b"two")
+    store.delete_in_bulk([PATH, "folder/other", "folder/none"])
+    assert contents(inner) == {}
+    assert log.read(PATH) is None
+
+
+def test_a_table_removed_past_the_log_can_be_made_again(inner: Any, log: SqliteCommitLog) -> None:
+    store = TwoPhaseStore(inner, log)
+    store.put_if_absent(PATH, b"one")
+    inner.delete([PATH])
+    assert store.put_if_absent(PATH, b"two")
+    assert contents(inner) == {PATH: b"two"}
+
+
+def test_the_fake_store_alone_has_two_winners() -> None:
+    assert _race([RacyStore("memory://racy")] * 4, rounds=5) > 5
+
+
+@pytest.mark.parametrize("rounds", [12])
+def test_of_many_puts_at_once_one_wins(log_file: str, rounds: int) -> None:
+    racy = RacyStore("memory://race")
+    stores = [TwoPhaseStore(racy, SqliteCommitLog(log_file, "table")) for _ in range(4)]
+    assert _race(stores, rounds) == rounds
+
+
+def _race(stores: list[Any], rounds: int) -> int:
+    """The number of puts that won in so many rounds; a loser always finds the winner's bytes."""
+    winners = 0
+    for number in range(rounds):
+        barrier = threading.Barrier(len(stores))
+        won: list[bytes] = []
+        seen: list[bytes] = []
+
+        threads = [
+            threading.Thread(
+                target=_put, args=(store, b"%d" % i, f"race/{number}", barrier, won, seen)
+            )
+            for i, store in enumerate(stores)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winners += len(won)
+        if len(won) == 1:
+            assert seen == won * len(stores)
+    return winners
+
+
+def _put(
+    store: Any,
+    mine: bytes,
+    path: str,
+    barrier: threading.Barrier,
+    won: list[bytes],
+    seen: list[bytes],
+) -> None:
+    barrier.wait()
+    if store.put_if_absent(path, mine):
+        won.append(mine)
+    seen.append(store.get(path))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_put_that_stops_at_any_step_is_finished_or_never_was(
+    inner: Any, log: SqliteCommitLog, after: bool
+) -> None:
+    decided = 0
+    step = 1
+    while die_at(step, after, inner, log, lambda s: s.put_if_absent(PATH, b"one")):
+        other = TwoPhaseStore(inner, log)
+        decided += bool(log.unfinished())
+        won = other.put_if_absent(PATH, b"two")
+        assert other.get(PATH) == (b"two" if won else b"one")
+        assert log.unfinished() == []
+        assert [meta.path for meta in other.list("folder")] == [PATH]
+        left = other.leftovers("folder")
+        assert len(left) <= 1
+        other.delete(meta.path for meta in left)
+        assert contents(inner) == {PATH: other.get(PATH)}
+        other.delete([PATH])
+        assert contents(inner) == {}
+        step += 1
+    assert step > 6
+    assert decided >= 2
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_delete_that_stops_at_any_step_is_finished_or_never_was(
+    inner: Any, log: SqliteCommitLog, after: bool
+) -> None:
+    step = 1
+    while True:
+        TwoPhaseStore(inner, log).put_if_absent(PATH, b"one")
+        if not die_at(step, after, inner, log, lambda s: s.delete([PATH])):
+            break
+        other = TwoPhaseStore(inner, log)
+        begun = [commit.state for commit in log.unfinished()]
+        assert begun in ([], [CommitState.DELETING])
+        assert other.recover() == len(begun)
+        gone = not other.exists(PATH)
+        assert gone or not begun
+        assert (log.read(PATH) is None) == gone
+        assert other.put_if_absent(PATH, b"two") == gone
+        other.delete([PATH])
+        step += 1
+    assert step > 3
+
+
+@pytest.mark.parametrize("first", range(1, 7))
+def test_a_recovery_that_stops_itself_is_taken_up_by_the_next(
+    inner: Any, log: SqliteCommitLog, first: int
+) -> None:
+    die_at(first, False, inner, log, lambda s: s.put_if_absent(PATH, b"one"))
+    pending = bool(log.unfinished())
+    step = 1
+    while die_at(step, True, inner, log, lambda s: s.recover()):
+        step += 1
+    assert log.unfinished() == []
+    assert TwoPhaseStore(inner, log).exists(PATH) == (pending or first > 5)
+
+
+def test_anybody_finishes_what_a_paused_writer_began(log: SqliteCommitLog) -> None:
+    memory = RacyStore("memory://paused")
+    fault = Fault("put", Kind.PAUSE, nth=2)  # the copy to its name
+    slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(slow.put_if_absent(PATH, b"one")))
+    thread.start()
+    assert fault.paused.wait(10)
+    other = TwoPhaseStore(memory, log)
+    assert not other.put_if_absent(PATH, b"two")
+    assert other.get(PATH) == b"one"
+    fault.resume.set()
+    thread.join()
+    assert answers == [True]
+    assert contents(memory) == {PATH: b"one"}
+
+
+def test_a_copy_that_comes_after_the_delete_takes_itself_back(log: SqliteCommitLog) -> None:
+    memory = RacyStore("memory://late")
+    fault = Fault("put", Kind.PAUSE, nth=2)
+    slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
+    outcome: list[object] = []
+
+    def put() -> None:
+        try:
+            outcome.append(slow.put_if_absent(PATH, b"one"))
+        except OutcomeUnknownError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    assert fault.paused.wait(10)
+    TwoPhaseStore(memory, log).delete([PATH])
+    fault.resume.set()
+    thread.join()
+    assert isinstance(outcome[0], OutcomeUnknownError)
+    assert contents(memory) == {}
+    assert log.read(PATH) is None
+
+
+def test_two_deletes_at_once_leave_nothing(log: SqliteCommitLog) -> None:
+    memory = RacyStore("memory://deletes")
+    TwoPhaseStore(memory, log).put_if_absent(PATH, b"one")
+    fault = Fault("delete", Kind.PAUSE)
+    slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
+    thread = threading.Thread(target=lambda: slow.delete([PATH]))
+    thread.start()
+    assert fault.paused.wait(10)
+    TwoPhaseStore(memory, log).delete([PATH])
+    assert not memory.exists(PATH)
+    fault.resume.set()
+    thread.join()
+    assert contents(memory) == {} and log.read(PATH) is None
+
+
+@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY, Kind.TORN])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_failing_put_is_settled_by_reading_back(
+    log: SqliteCommitLog, kind: Kind, nth: int
+) -> None:
+    """Protocol rule 3: the same outcome as on a store that puts if absent."""
+    memory = RacyStore(f"memory://{kind.name}{nth}")
+    faulty = FaultyStore(memory, [Fault("put", kind, nth=nth)])
+    store = TwoPhaseStore(faulty, log)
+    try:
+        landed = settle_put(store, PATH, b"mine", sleep=lambda _: None) is None
+    except StoreUnavailableError:
+        landed = False
+    faulty.check()
+    TwoPhaseStore(memory, log).recover()
+    if landed:
+        assert memory.get(PATH) == b"mine"
+    assert log.unfinished() == []
+
+
+def test_damaged_bytes_are_never_copied(log: SqliteCommitLog) -> None:
+    memory = RacyStore("memory://damaged")
+    die_at(4, False, memory, log, lambda s: s.put_if_absent(PATH, b"one"))
+    (commit,) = log.unfinished()
+    memory.put(commit.source, b"onf")
+    with pytest.raises(CorruptFileError, match="does not have the checksum in its name"):
+        TwoPhaseStore(memory, log).put_if_absent(PATH, b"two")
+    with pytest.raises(NotFoundError):
+        memory.get(PATH)
+
+
+def test_what_was_to_be_copied_is_gone(log: SqliteCommitLog) -> None:
+    memory = RacyStore("memory://gone")
+    die_at(4, False, memory, log, lambda s: s.put_if_absent(PATH, b"one"))
+    (commit,) = log.unfinished()
+    memory.delete([commit.source])
+    other = TwoPhaseStore(memory, log)
+    assert other.put_if_absent(PATH, b"two")
+    assert other.get(PATH) == b"two"
+
+
+def test_objects_on_their_way_are_no_leftovers(log: SqliteCommitLog) -> None:
+    memory = RacyStore("memory://way")
+    die_at(4, False, memory, log, lambda s: s.put_if_absent(PATH, b"one"))
+    store = TwoPhaseStore(memory, log)
+    assert store.list("folder") == [] and store.leftovers("folder") == []
+    die_at(3, False, memory, SqliteCommitLog(log._file, "other"), _put_elsewhere)
+    assert len(store.leftovers("folder")) == 1
+
+
+def _put_elsewhere(store: Any) -> None:
+    store.put_if_absent("folder/elsewhere", b"")
+
+
+def test_the_log_swaps_only_what_is_there(log: SqliteCommitLog) -> None:
+    one = Commit(PATH, "s1", CommitState.PREPARED)
+    two = Commit(PATH, "s1", CommitState.COMMITTED)
+    assert log.swap(PATH, None, None) and log.swap(PATH, None, one)
+    assert not log.swap(PATH, None, two) and not log.swap(PATH, two, None)
+    assert not log.swap(PATH, None, None)
+    assert log.unfinished() == [one]
+    assert log.swap(PATH, one, two) and not log.swap(PATH, one, two)
+    assert log.read(PATH) == two and log.unfinished() == []
+    assert log.swap(PATH, two, None) and log.read(PATH) is None
+
+
+def test_tables_share_a_log_without_seeing_each_other(log_file: str) -> None:
+    one, two = (SqliteCommitLog(log_file, name) for name in ("one", "two"))
+    commit = Commit(PATH, "s", CommitState.PREPARED)
+    assert one.swap(PATH, None, commit) and two.swap(PATH, None, commit)
+    assert one.swap(PATH, commit, None)
+    assert one.unfinished() == [] and two.unfinished() == [commit]
+
+
+def test_a_log_of_ones_own_is_registered_by_scheme() -> None:
+    opened: list[tuple[str, str]] = []
+
+    def opener(value: str, table_uri: str) -> Any:
+        opened.append((value, table_uri))
+        return SqliteCommitLog(":memory:", table_uri)
+
+    register_commit_log("fakedb", opener)
+    open_store("memory://registered", {"memwal_commit_log": "fakedb://commits"})
+    assert opened == [("fakedb://commits", "memory://registered")]
+
+
+def test_bad_logs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidCallError, match="nothing is known of dynamodb://"):
+        open_commit_log("dynamodb://x", "t")
+    with pytest.raises(InvalidCallError, match="is not there; make it first"):
+        open_commit_log(str(tmp_path / "none" / "log"), "t")
+    (tmp_path / "text").write_text("this is no database, although it is long enough to be one" * 9)
+    with pytest.raises(InvalidCallError, match="file that SQLite can use"):
+        open_commit_log(f"sqlite://{tmp_path}/text", "t")
+    with pytest.raises(InvalidCallError, match="choose a word"):
+        register_commit_log("sqlite", lambda value, uri: SqliteCommitLog(value, uri))
+
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
+
+
+def _rows(*pairs: tuple[int, int]) -> pa.Table:
+    ids, numbers = zip(*pairs, strict=True)
+    return pa.table({"id": ids, "n": numbers}, schema=SCHEMA)
+
+
+def _read(uri: str, options: dict[str, str]) -> dict[int, int]:
+    rows = mw.open_table(uri, storage_options=options).scan().read_all()
+    return dict(zip(rows["id"].to_pylist(), rows["n"].to_pylist(), strict=True))
+
+
+def test_a_table_lives_on_a_store_without_put_if_absent(
+    tmp_path: Path, log_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage option is all that a user does."""
+
+    def unsupported(self: object, path: str, data: bytes) -> bool:
+        raise AssertionError("this store can't put if absent")
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", unsupported)
+    uri, options = str(tmp_path / "table"), {"memwal_commit_log": log_file}
+    table = mw.create_table(
+        uri, SCHEMA, primary_key="id", regions=[mw.bucket("id", 2)], storage_options=options
+    )
+    with table.writer() as writer:
+        writer.upsert(_rows((1, 1), (2, 2)))
+        writer.flush()
+        writer.upsert(_rows((2, 3)))
+    with mw.open_table(uri, storage_options=options).writer() as writer:
+        writer.delete(pa.table({"id": [1]}))
+    assert _read(uri, options) == {2: 3}
+
+
+def _write_and_die(uri: str, options: dict[str, str], nth: int, link: Any) -> None:
+    """Write counters to row 5 until the `nth` change of a file or of the log kills the process."""
+    budget = [nth]
+
+    def trapped(inner: Any) -> Any:
+        def call(*args: Any) -> Any:
+            budget[0] -= 1
+            if budget[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return inner(*args)
+
+        return call
+
+    for owner, name in ((LocalStore, "put"), (LocalStore, "delete"), (SqliteCommitLog, "swap")):
+        setattr(owner, name, trapped(getattr(owner, name)))
+    with mw.open_table(uri, storage_options=options).writer(memtable_rows=2) as writer:
+        for number in range(1, 6):
+            writer.upsert(_rows((5, number)))
+            link.send(number)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Any]:
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["memwal_sql"])
+    yield found
+
+
+@pytest.mark.parametrize("nth", range(1, 40, 3))
+def test_an_acknowledged_row_survives_a_killed_writer(
+    processes: Any, tmp_path: Path, log_file: str, nth: int
+) -> None:
+    uri, options = str(tmp_path / "table"), {"memwal_commit_log": log_file}
+    mw.create_table(uri, SCHEMA, primary_key="id", storage_options=options)
+    ours, theirs = processes.Pipe(duplex=False)
+    process = processes.Process(target=_write_and_die, args=(uri, options, nth, theirs))
+    process.start()
+    theirs.close()
+    acknowledged = 0
+    while True:
+        try:
+            acknowledged = ours.recv()
+        except EOFError:
+            break
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    seen = _read(uri, options).get(5, 0)
+    assert seen in (acknowledged, acknowledged + 1)
+    with mw.open_table(uri, storage_options=options).writer() as writer:
+        writer.upsert(_rows((6, 1)))  # claims the region, which settles what was unknown
+        kept = _read(uri, options).get(5, 0)
+        assert kept in (acknowledged, acknowledged + 1) and kept >= seen
+        writer.flush()
+    expected = {6: 1} | ({5: kept} if kept else {})
+    assert _read(uri, options) == expected
+    assert SqliteCommitLog(log_file, uri).unfinished() == []
