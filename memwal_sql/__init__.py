@@ -23,6 +23,7 @@ from memwal_sql.errors import (
     TableReplacedError,
     TornEntryError,
     UnknownFormatError,
+    UnrecordedVersionWarning,
     UnsupportedError,
     WriterFailedError,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "TableWriter",
     "TornEntryError",
     "UnknownFormatError",
+    "UnrecordedVersionWarning",
     "UnsupportedError",
     "WriteResult",
     "WriterFailedError",

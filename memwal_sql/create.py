@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import warnings
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +14,9 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.kernels.duplicates import first_duplicate
-from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError, UnrecordedVersionWarning
+from memwal_sql.maintain.checkpoint_records import Checkpoint
+from memwal_sql.maintain.checkpoints import live_checkpoint
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import (
     check_schema,
@@ -20,6 +25,7 @@ from memwal_sql.schema import (
     primary_key_of,
     with_primary_key,
 )
+from memwal_sql.storage.base_versions import read_base_version, version_numbers
 from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
@@ -140,8 +146,19 @@ def open_table(
     uri: Uri,
     version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    timestamp: datetime | str | None = None,
+    checkpoint: str | None = None,
 ) -> Table:
-    """Open a MemWAL table; `version` reads it as it was recorded at that base version.
+    """Open a MemWAL table, as it is now or as it was.
+
+    Args:
+        version: read the table as it was recorded at this base version (protocol rule 18): the
+            base table and the flushed generations that its region snapshot names. A version
+            without one reads as the base table alone, with an `UnrecordedVersionWarning`.
+        timestamp: read the newest version that had been committed by then; a datetime with a time
+            zone, or ISO 8601 text with one.
+        checkpoint: read what the checkpoint of this name holds, unflushed rows included.
 
     Raises InvalidCallError for a URI that is no Lance table or has no MemWAL index,
     TableReplacedError for a table whose regions belong to rows that were overwritten, and
@@ -153,12 +170,57 @@ def open_table(
         raise InvalidCallError(f"version={version!r} must be the number of a base table version")
     if version is not None and version < 1:
         raise InvalidCallError(f"version={version}: the first version is 1")
+    given = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
+    if sum(value is not None for value in given.values()) > 1:
+        raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
     store = open_store(uri, options)
+    context = TableContext(uri, store, read_record(store), options)
+    held: Checkpoint | None = None
+    if timestamp is not None:
+        version = _version_at(store, uri, timestamp)
+    elif checkpoint is not None:
+        held = live_checkpoint(context, checkpoint)
+        version = held.version
     dataset = _open_lance(uri, options, version)
     if dataset is None:
         raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
-    context = TableContext(uri, store, read_record(store), options)
-    return Table(context, dataset, pinned=version is not None)
+    table = Table(context, dataset, pinned=version is not None, checkpoint=held)
+    if table.reads_base_alone:
+        warnings.warn(
+            f"version {version} of {uri} has no record of its regions' states: it reads as the "
+            "base table alone, without what was not merged by then; merges and snapshot_regions() "
+            "make records",
+            UnrecordedVersionWarning,
+            stacklevel=2,
+        )
+    return table
+
+
+def _version_at(store: ObjectStore, uri: str, timestamp: datetime | str) -> int:
+    """The newest version that had been committed by a time."""
+    try:
+        moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            raise ValueError("it has no time zone")
+    except ValueError as error:
+        raise InvalidCallError(
+            f"timestamp={timestamp!r}: {error}; give a datetime with a time zone, or text such as "
+            '"2026-01-31T12:00:00+00:00"'
+        ) from None
+
+    def committed(version: int) -> float:
+        found = read_base_version(store, version)
+        return float("-inf") if found is None else found.timestamp
+
+    numbers = version_numbers(store)
+    place = bisect_right(numbers, moment.timestamp(), key=committed)
+    if numbers and not place:
+        first = datetime.fromtimestamp(committed(numbers[0]), UTC)
+        raise InvalidCallError(
+            f"timestamp={timestamp!r} is before the oldest version of {uri} that is left, number "
+            f"{numbers[0]} of {first.isoformat()}"
+        )
+    return numbers[place - 1] if numbers else 1
 
 
 def _key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ __all__ = [
     "TableReplacedError",
     "TornEntryError",
     "UnknownFormatError",
+    "UnrecordedVersionWarning",
     "UnsupportedError",
     "WriterFailedError",
 ]
@@ -87,6 +88,10 @@ class ChangesCollectedError(ReopenError):
 class WriterFailedError(ReopenError):
     """The writer stopped after a failed WAL append; what the message calls unknown may or may
     not have been written, and the next claim of the region settles it."""
+
+
+class UnrecordedVersionWarning(UserWarning):
+    """A version was opened in which the states of the regions were not recorded."""
 
 
 class UnknownFormatError(RepairError):

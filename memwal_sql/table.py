@@ -13,6 +13,7 @@ from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import create_index, drop_index
+from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.maintain.checkpoints import (
     Expires,
     drop_checkpoint,
@@ -54,11 +55,13 @@ class Table:
         dataset: Any,
         *,
         pinned: bool = False,
-        held: PinnedSnapshot | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self._context = context
         self._pinned = pinned
         self._tracker = BaseTracker(context, dataset)
+        specs = self._tracker.current.info.region_specs
+        held = None if checkpoint is None else checkpoint.snapshot(specs)
         self._collector = SnapshotCollector(context, self._tracker, pinned=pinned, held=held)
         self._points = PointReader(self._collector, self._tracker)
         self._insert_writer: TableWriter | None = None

@@ -26,6 +26,7 @@ NAMES = {
     "TableWriter",
     "TornEntryError",
     "UnknownFormatError",
+    "UnrecordedVersionWarning",
     "UnsupportedError",
     "WriteResult",
     "WriterFailedError",

@@ -19,6 +19,8 @@ from memwal_sql.storage.entry_seal import SEAL_KEY, blank_seal, check_seal, seal
 
 TOMBSTONE = "_tombstone"
 FIELD_ID_KEY = b"lance:field_id"
+# Only what is larger is known not to be a fence without being read.
+LARGEST_FENCE_BYTES = 680
 
 _EPOCH = b"writer_epoch"
 _GENERATION = b"generation"
@@ -90,7 +92,11 @@ def encode_entry(
 def encode_fence(
     *, writer_epoch: int, nonce: str | None = None, skipped: Sequence[int] = ()
 ) -> bytes:
-    """The bytes of a fence; `skipped` as in `WalEntry`."""
+    """The bytes of a fence, at most `LARGEST_FENCE_BYTES`; `skipped` as in `WalEntry`.
+
+    Raises CorruptFileError for more skipped positions than fit: one or two follow from crashes,
+    16 from a store that tears everything.
+    """
     nonce = nonce or new_nonce()
     metadata = {_EPOCH: b"%d" % writer_epoch, _FENCE: b"true", SEAL_KEY: blank_seal(nonce)}
     if skipped:
@@ -98,7 +104,10 @@ def encode_fence(
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([], metadata)):
         pass
-    return seal(sink.getvalue(), nonce)
+    data = seal(sink.getvalue(), nonce)
+    if len(data) > LARGEST_FENCE_BYTES:
+        raise CorruptFileError(f"the WAL entries at {list(skipped)} are all torn")
+    return data
 
 
 def decode_entry(position: int, data: bytes, path: str) -> WalEntry:

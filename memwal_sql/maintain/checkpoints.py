@@ -1,0 +1,223 @@
+"""Making, listing and dropping named checkpoints.
+
+The order of steps makes a checkpoint and a collection safe against each other, without clocks: a
+checkpoint is recorded before it looks at the collectors' floors; a collector raises the floors
+before it looks at the checkpoints, and deletes after that. So one of the two sees the other.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import lance
+import pyarrow as pa
+
+from memwal_sql.errors import InvalidCallError, RetryError
+from memwal_sql.maintain.checkpoint_records import (
+    Checkpoint,
+    all_checkpoints,
+    check_name,
+    encode_snapshot,
+    find,
+    write,
+)
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.collector import SnapshotCollector
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
+from memwal_sql.storage.floors import Floor, read_floors
+from memwal_sql.storage.memory_store import lance_uri
+
+_ATTEMPTS = 10
+_TIME = pa.timestamp("ms", "UTC")
+CHECKPOINTS = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("base_version", pa.int64(), nullable=False),
+        pa.field("created", _TIME, nullable=False),
+        pa.field("expires", _TIME),
+        pa.field("expired", pa.bool_(), nullable=False),
+        pa.field("regions", pa.int64(), nullable=False),
+    ]
+)
+
+Expires = datetime | timedelta | None
+
+
+def make_checkpoint(
+    context: TableContext,
+    collector: SnapshotCollector,
+    base_of: Callable[[int], BaseTable],
+    name: str,
+    expires: Expires = None,
+    clock: Callable[[], float] = time.time,
+) -> int:
+    """Hold the table as a strong reader sees it now, under a name; returns the base version.
+
+    `base_of` gives a base version that `collector` has just read. Raises InvalidCallError when the
+    name is in use or does not fit, or when it would have expired already.
+    """
+    check_name(name)
+    now = clock()
+    until = _seconds(expires, now)
+    latest = find(context.store, name)
+    if latest is not None and latest.is_live(now):
+        raise InvalidCallError(
+            f"there is a checkpoint {name!r} already, of {_text(latest.created)}: choose another "
+            "name, or drop it first"
+        )
+    number = 0 if latest is None else latest.number
+    for _ in range(_ATTEMPTS):
+        number += 1
+        pinned = collector.pin("strong")
+        base = base_of(pinned.version)
+        pinned = _unmerged(pinned, base)
+        regions = encode_snapshot(pinned, base.info.region_specs)
+        made = Checkpoint(name, number, pinned.version, now, until, regions)
+        if not write(context.store, made):
+            raise InvalidCallError(f"somebody else is making the checkpoint {name!r} now")
+        if _tag(context, made) and _is_whole(context, pinned):
+            return pinned.version
+        number += 1
+        _release(context, replace(made, number=number, dropped=True), made.tag)
+    raise RetryError(f"checkpoint {name!r}: files were collected while it was made; try again")
+
+
+def drop_checkpoint(
+    context: TableContext, name: str, clock: Callable[[], float] = time.time
+) -> None:
+    """Let go of a checkpoint's files, and of its name. Raises InvalidCallError for an unknown one;
+    one that expired may be dropped too."""
+    check_name(name)
+    found = find(context.store, name)
+    if found is None or found.dropped:
+        raise InvalidCallError(_unknown(context, name, clock()))
+    dropped = replace(found, number=found.number + 1, created=clock(), dropped=True)
+    _release(context, dropped, found.tag)
+
+
+def live_checkpoint(
+    context: TableContext, name: str, clock: Callable[[], float] = time.time
+) -> Checkpoint:
+    """The checkpoint of a name. Raises InvalidCallError when there is none, or it has expired."""
+    check_name(name)
+    now = clock()
+    found = find(context.store, name)
+    if found is None or found.dropped:
+        raise InvalidCallError(_unknown(context, name, now))
+    if not found.is_live(now):
+        raise InvalidCallError(
+            f"the checkpoint {name!r} of {context.uri} expired at {_text(found.expires or now)}: "
+            "its files may have been collected; open another one, or the table as it is now"
+        )
+    return found
+
+
+def list_checkpoints(context: TableContext, clock: Callable[[], float] = time.time) -> pa.Table:
+    """One row a checkpoint that was not dropped, by name."""
+    now = clock()
+    rows = [
+        {
+            "name": one.name,
+            "base_version": one.version,
+            "created": _moment(one.created),
+            "expires": None if one.expires is None else _moment(one.expires),
+            "expired": not one.is_live(now),
+            "regions": len(one.snapshot().regions),
+        }
+        for one in all_checkpoints(context.store)
+        if not one.dropped
+    ]
+    return pa.Table.from_pylist(rows, CHECKPOINTS)
+
+
+def _unmerged(pinned: PinnedSnapshot, base: BaseTable) -> PinnedSnapshot:
+    """Without the generations that the base version holds: there is no need to keep them."""
+    merged = base.details.merged_generations
+
+    def unmerged(region: PinnedRegion) -> PinnedRegion:
+        manifest = region.manifest
+        after = merged.get(manifest.region_id, 0)
+        kept = tuple(one for one in manifest.flushed_generations if one.generation > after)
+        return replace(region, manifest=replace(manifest, flushed_generations=kept))
+
+    return replace(pinned, regions=tuple(map(unmerged, pinned.regions)))
+
+
+def _is_whole(context: TableContext, pinned: PinnedSnapshot) -> bool:
+    """Whether no collector has come so far that it may not have seen the record in time."""
+    floors = read_floors(context.store)
+    for region in pinned.regions:
+        floor = floors.get(region.manifest.region_id, Floor())
+        oldest = min((g.generation for g in region.manifest.flushed_generations), default=None)
+        flushed = region.manifest.replay_after_wal_entry_position
+        if oldest is not None and oldest <= floor.generation:
+            return False
+        if flushed < floor.wal and flushed + 1 < region.wal_end:
+            return False
+    return True
+
+
+def _tag(context: TableContext, checkpoint: Checkpoint) -> bool:
+    """Tag the base version; False when it was cleaned up meanwhile."""
+    try:
+        _dataset(context).tags.create(checkpoint.tag, checkpoint.version)
+    except (OSError, ValueError) as error:
+        if "not found" not in str(error).lower():
+            raise RetryError(
+                f"the base version {checkpoint.version} of {context.uri} could not be tagged: "
+                f"{error}"
+            ) from error
+        return False
+    return True
+
+
+def _release(context: TableContext, dropped: Checkpoint, tag: str) -> None:
+    if not write(context.store, dropped):
+        raise RetryError(f"the checkpoint {dropped.name!r} is being changed by somebody else")
+    delete_tag(context, tag)
+
+
+def delete_tag(context: TableContext, tag: str) -> None:
+    """Remove a tag from the base table; one that has gone already is passed over."""
+    with suppress(OSError, ValueError):
+        _dataset(context).tags.delete(tag)
+
+
+def _dataset(context: TableContext) -> Any:
+    return lance.dataset(lance_uri(context.uri), storage_options=context.storage_options)
+
+
+def _seconds(expires: Expires, now: float) -> float | None:
+    if expires is None:
+        return None
+    if isinstance(expires, timedelta):
+        until = now + expires.total_seconds()
+    elif isinstance(expires, datetime) and expires.tzinfo is not None:
+        until = expires.timestamp()
+    else:
+        raise InvalidCallError(
+            f"expires={expires!r} must be a timedelta, or a datetime with a time zone"
+        )
+    if not math.isfinite(until) or until <= now:
+        raise InvalidCallError(f"expires={expires!r} is not in the future")
+    return until
+
+
+def _unknown(context: TableContext, name: str, now: float) -> str:
+    names = [one.name for one in all_checkpoints(context.store) if one.is_live(now)]
+    return f"{context.uri} has no checkpoint {name!r}; it has {names}"
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _text(seconds: float) -> str:
+    return _moment(seconds).isoformat(timespec="seconds")

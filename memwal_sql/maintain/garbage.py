@@ -1,0 +1,352 @@
+"""The garbage collector (specification 2, "Garbage Collector"; protocol rules 4, 8, 18, 21, 22).
+
+Everything is listed once and deleted in bulk. The order of changes is what keeps readers, writers,
+mergers, checkpoints and other collectors right, and what makes a collector that dies anywhere
+harmless: floors are raised, region manifests shrink, checkpoints are looked at again, files go;
+manifest versions go last, in ascending order. Whatever is left over is garbage for the next run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+import lance
+import pyarrow as pa
+
+from exec_nodes.sources.at_once import at_once
+from memwal_sql.errors import (
+    CorruptFileError,
+    InvalidCallError,
+    ManifestConflictError,
+    NotFoundError,
+    RetryError,
+)
+from memwal_sql.maintain.catch_up import CatchUp
+from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints, held_by_checkpoints
+from memwal_sql.maintain.garbage_rules import Garbage, Kind, RegionState, region_garbage
+from memwal_sql.maintain.holds import Holds, held_by_versions
+from memwal_sql.maintain.progress import Progress, Report, report_nothing
+from memwal_sql.maintain.records_garbage import checkpoint_garbage, remove_checkpoints
+from memwal_sql.maintain.survey import RegionFiles, Survey, survey_regions
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage import paths
+from memwal_sql.storage.base_versions import BaseVersion, base_versions
+from memwal_sql.storage.floors import Floor, Floors, check_floors, raise_floors, read_floors
+from memwal_sql.storage.index_details import IndexDetails
+from memwal_sql.storage.index_details import Progress as IndexProgress
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.wal import Wal
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+DEFAULT_GRACE = timedelta(hours=1)
+# Whatever grace was asked for: a put that is under way looks like one that died.
+_TEMPORARY_SECONDS = 3600.0
+_BATCH_FILES = 1000  # of one bulk request of S3
+_COMMIT_ATTEMPTS = 100
+
+REPORT = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("region_id", pa.string()),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64()),
+        pa.field("files", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class GarbagePlan:
+    """What a collection would delete, and the region manifests that it was decided by."""
+
+    garbage: tuple[Garbage, ...]
+    manifests: Mapping[UUID, RegionManifest]
+    checkpoints: tuple[Checkpoint, ...]
+
+
+def collect_garbage(
+    context: TableContext,
+    *,
+    dry_run: bool = False,
+    older_than: timedelta = DEFAULT_GRACE,
+    versions_older_than: timedelta | None = None,
+    report: Report = report_nothing,
+    clock: Callable[[], float] = time.time,
+) -> pa.Table:
+    """Delete what nobody needs; see `Table.collect_garbage`.
+
+    Returns what was deleted, or would be. `clock` gives seconds since 1970.
+    """
+    for name, age in (("older_than", older_than), ("versions_older_than", versions_older_than)):
+        if age is not None and (not isinstance(age, timedelta) or age < timedelta(0)):
+            raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
+    collector = _Collector(context, older_than.total_seconds(), clock(), report)
+    versions = base_versions(context.store)
+    doomed = collector.old_versions(versions, versions_older_than)
+    if doomed and not dry_run:
+        collector.dataset.cleanup_old_versions(
+            versions=[one.number for one in doomed], error_if_tagged_old_versions=False
+        )
+    plan = collector.plan(versions, frozenset(one.number for one in doomed))
+    if not dry_run:
+        plan = collector.carry_out(plan)
+    return _table([*doomed, *plan.garbage])
+
+
+class _Collector:
+    """One run: everything is decided by the same moment and the same version of the base table."""
+
+    def __init__(self, context: TableContext, grace: float, now: float, report: Report) -> None:
+        self._context = context
+        self._store = context.store
+        self._grace = grace
+        self._now = now
+        self._report = report
+        self.dataset: Any = lance.dataset(
+            lance_uri(context.uri), storage_options=context.storage_options
+        )
+
+    def old_versions(
+        self, versions: Sequence[BaseVersion], age: timedelta | None
+    ) -> tuple[Garbage, ...]:
+        """The base versions older than `age`, and than the grace period, that no tag keeps; the
+        latest is never among them."""
+        if age is None:
+            return ()
+        limit = self._now - max(self._grace, age.total_seconds())
+        tagged = {tag["version"] for tag in self.dataset.tags.list().values()}
+        reason = f"older than {age}, and not tagged"
+        return tuple(
+            Garbage(
+                Kind.BASE_VERSION,
+                None,
+                paths.base_manifest_path(one.version),
+                None,
+                reason,
+                number=one.version,
+            )
+            for one in versions[:-1]
+            if one.timestamp <= limit
+            and one.version not in tagged
+            and one.version < self.dataset.version
+        )
+
+    def plan(self, versions: Sequence[BaseVersion], gone: frozenset[int]) -> GarbagePlan:
+        """Decide what is garbage, given all base versions and which of them are kept no more."""
+        retained = [one for one in versions if one.version not in gone]
+        survey = survey_regions(self._store)
+        checkpoints = tuple(all_checkpoints(self._store))
+        latest = versions[-1]
+        if latest.details is None:
+            raise RetryError(f"version {latest.version} of {self._context.uri} has no MemWAL index")
+        check_floors(self._store, latest.details.merged_generations)
+        floors = read_floors(self._store)
+        holds = held_by_versions(self._store, retained) | self._held(checkpoints)
+        through = self._through(versions, latest)
+
+        def decide(files: RegionFiles) -> tuple[RegionManifest, list[Garbage]] | None:
+            manifest = self._manifest(files)
+            if manifest is None:
+                return None  # its creator has not come to the manifest yet
+            region_id = files.region_id
+            known = floors.get(region_id, Floor()).wal
+            state = RegionState(files, manifest, through(region_id), known, self._now - self._grace)
+            is_fence = partial(_is_fence, Wal(self._store, region_id))
+            return manifest, list(region_garbage(state, holds, is_fence))
+
+        files = [survey.regions[region_id] for region_id in sorted(survey.regions)]
+        decided = [one for one in self._each(decide, files) if one is not None]
+        garbage = [one for _, found in decided for one in found]
+        garbage += self._snapshots(retained)
+        garbage += self._temporary(survey)
+        garbage += checkpoint_garbage(checkpoints, self._now - self._grace)
+        return GarbagePlan(
+            tuple(garbage), {manifest.region_id: manifest for manifest, _ in decided}, checkpoints
+        )
+
+    def carry_out(self, plan: GarbagePlan) -> GarbagePlan:
+        """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out."""
+        raise_floors(self._store, _floors(plan.garbage))
+        self._each(partial(self._shrink, plan), plan.manifests.values())
+        # A checkpoint that is recorded after this finds the floors above what it needs.
+        held = self._held(all_checkpoints(self._store))
+        kept = tuple(one for one in plan.garbage if not _is_held(one, held))
+        self._delete(kept)
+        remove_checkpoints(self._context, plan.checkpoints, kept)
+        return replace(plan, garbage=kept)
+
+    def _held(self, checkpoints: Iterable[Checkpoint]) -> Holds:
+        return held_by_checkpoints(checkpoints, self._now - self._grace)
+
+    def _through(
+        self, versions: Sequence[BaseVersion], latest: BaseVersion
+    ) -> Callable[[UUID], int]:
+        """Up to which generation a region's files may go.
+
+        Readers that began before the grace period read the merge progress of then. Where some
+        version knows more progress than the latest one, an index commit has erased it and its
+        maker is about to put it back (protocol rule 19), or the table was restored: nothing of
+        that region is collected until merges have caught up.
+        """
+        cutoff = self._now - self._grace
+        old = next((one for one in reversed(versions) if one.timestamp <= cutoff), None)
+        established = {} if old is None else _merged(old)
+        now = _merged(latest)
+        most: dict[UUID, int] = {}
+        for version in versions:
+            for region_id, generation in _merged(version).items():
+                most[region_id] = max(generation, most.get(region_id, 0))
+        caught_up = CatchUp(self._at(latest.version), latest.details or IndexDetails())
+
+        def through(region_id: UUID) -> int:
+            merged = now.get(region_id, 0)
+            if most.get(region_id, 0) > merged:
+                return 0
+            return min(established.get(region_id, 0), caught_up.through(region_id, merged))
+
+        return through
+
+    def _at(self, version: int) -> Any:
+        if self.dataset.version != version:
+            self.dataset = self.dataset.checkout_version(version)
+        return self.dataset
+
+    def _manifest(self, files: RegionFiles) -> RegionManifest | None:
+        manifests = RegionManifests(self._store, files.region_id)
+        if not files.manifests:
+            return None
+        try:
+            return manifests.read(max(files.manifests))
+        except NotFoundError:
+            return manifests.latest()  # another collector was quicker
+
+    def _snapshots(self, versions: Sequence[BaseVersion]) -> list[Garbage]:
+        """External region snapshots of no version (protocol rule 23)."""
+        used = {f"_indices/{one.details.index_uuid}" for one in versions if one.details is not None}
+        limit = self._now - max(self._grace, _TEMPORARY_SECONDS)
+        return [
+            Garbage(
+                Kind.REGION_SNAPSHOT,
+                None,
+                meta.path,
+                meta.size,
+                "of no version of the base table",
+                (meta.path,),
+            )
+            for meta in self._store.list("_indices")
+            if meta.path.endswith("/index.lance")
+            and meta.path.rpartition("/")[0] not in used
+            and meta.modified is not None
+            and meta.modified <= limit
+        ]
+
+    def _temporary(self, survey: Survey) -> list[Garbage]:
+        limit = self._now - max(self._grace, _TEMPORARY_SECONDS)
+        reason = "left behind by a process that died"
+        return [
+            Garbage(Kind.TEMPORARY, None, meta.path, meta.size, reason, (meta.path,))
+            for meta in survey.temporary
+            if meta.modified is not None and meta.modified <= limit
+        ]
+
+    def _shrink(self, plan: GarbagePlan, manifest: RegionManifest) -> None:
+        """Take the generations that go out of the region's manifest."""
+        region_id = manifest.region_id
+        going = {
+            one.path.rpartition("/")[2]
+            for one in plan.garbage
+            if one.kind is Kind.GENERATION and one.region == region_id
+        }
+        manifests = RegionManifests(self._store, region_id)
+        latest = manifest
+        for _ in range(_COMMIT_ATTEMPTS):
+            kept = tuple(one for one in latest.flushed_generations if one.path not in going)
+            if len(kept) == len(latest.flushed_generations):
+                return
+            try:
+                manifests.commit(latest, flushed_generations=kept)
+            except ManifestConflictError as conflict:
+                latest = conflict.latest
+        raise RetryError(f"region {region_id}: {_COMMIT_ATTEMPTS} commits lost against others")
+
+    def _delete(self, garbage: Sequence[Garbage]) -> None:
+        unordered = [p for one in garbage if one.kind is not Kind.MANIFEST for p in one.files]
+        ordered: dict[UUID | None, list[str]] = {}
+        for one in sorted(garbage, key=lambda one: one.number):
+            if one.kind is Kind.MANIFEST:
+                ordered.setdefault(one.region, []).extend(one.files)
+        total = len(unordered) + sum(map(len, ordered.values()))
+        for start in range(0, len(unordered), _BATCH_FILES):
+            self._report(Progress("collect_garbage", None, start, total, "files"))
+            self._store.delete_in_bulk(unordered[start : start + _BATCH_FILES])
+        self._report(Progress("collect_garbage", None, len(unordered), total, "files"))
+        # Each only after the one before it has gone (protocol rule 8).
+        self._each(self._store.delete, ordered.values())
+        self._report(Progress("collect_garbage", None, total, total, "files"))
+
+    def _each(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        return at_once(call, items) if self._store.remote else [call(item) for item in items]
+
+
+def _merged(version: BaseVersion) -> IndexProgress:
+    return {} if version.details is None else version.details.merged_generations
+
+
+def _is_fence(wal: Wal, position: int) -> bool:
+    """Whether the small entry at a position may be a fence: a torn one holds its place as well."""
+    try:
+        entry = wal.read(position)
+    except CorruptFileError:
+        return True
+    return entry is None or entry.is_fence
+
+
+def _floors(garbage: Iterable[Garbage]) -> Floors:
+    floors: dict[UUID, Floor] = {}
+    for one in garbage:
+        if one.region is None:
+            continue
+        if one.kind is Kind.GENERATION:
+            floor = Floor(generation=one.number)
+        elif one.kind is Kind.WAL_ENTRY:
+            floor = Floor(wal=one.number)
+        else:
+            continue
+        floors[one.region] = floors.get(one.region, Floor()).raised_by(floor)
+    return floors
+
+
+def _is_held(one: Garbage, holds: Holds) -> bool:
+    if one.region is None:
+        return False
+    if one.kind is Kind.WAL_ENTRY:
+        return holds.wal_entry(one.region, one.number)
+    if one.kind in (Kind.GENERATION, Kind.ORPHAN):
+        return holds.generation(one.region, one.path.rpartition("/")[2])
+    return False
+
+
+def _table(garbage: Sequence[Garbage]) -> pa.Table:
+    order = list(Kind)
+    rows = [
+        {
+            "kind": one.kind.value,
+            "region_id": None if one.region is None else str(one.region),
+            "path": one.path,
+            "bytes": one.bytes,
+            "files": len(one.files),
+            "reason": one.reason,
+        }
+        for one in sorted(garbage, key=lambda one: order.index(one.kind))
+    ]
+    return pa.Table.from_pylist(rows, REPORT)

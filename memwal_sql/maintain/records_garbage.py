@@ -1,0 +1,55 @@
+"""Collecting checkpoints that expired or were dropped, with their records and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import lance
+
+from memwal_sql.maintain.checkpoint_records import (
+    Checkpoint,
+    all_checkpoints,
+    is_checkpoint_tag,
+    records_of,
+)
+from memwal_sql.maintain.checkpoints import delete_tag
+from memwal_sql.maintain.garbage_rules import Garbage, Kind
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.paths import RECORD_FOLDER
+
+
+def checkpoint_garbage(checkpoints: Iterable[Checkpoint], before: float) -> list[Garbage]:
+    """The checkpoints that had ended by a time; `number` is that of the record."""
+    found = []
+    for one in checkpoints:
+        if one.is_live(before) or (one.dropped and one.created > before):
+            continue
+        path = f"{RECORD_FOLDER}/checkpoints/{one.name}"
+        reason = "dropped" if one.dropped else "expired"
+        found.append(Garbage(Kind.CHECKPOINT, None, path, None, reason, number=one.number))
+    return found
+
+
+def remove_checkpoints(
+    context: TableContext, known: Iterable[Checkpoint], garbage: Iterable[Garbage]
+) -> None:
+    """Delete the records in `garbage`, older records of other names, and tags without a record.
+
+    A checkpoint is recorded before it is tagged, so a tag whose record is not there afterwards is
+    one that nobody will come back to.
+    """
+    going = {one.path.rpartition("/")[2] for one in garbage if one.kind is Kind.CHECKPOINT}
+    for checkpoint in known:
+        if checkpoint.number == 1 and checkpoint.name not in going:
+            continue
+        records = records_of(context.store, checkpoint.name)
+        last = checkpoint.number if checkpoint.name in going else checkpoint.number - 1
+        records.delete(version for version in records.versions() if version <= last)
+    dataset = lance.dataset(lance_uri(context.uri), storage_options=context.storage_options)
+    tags = [tag for tag in dataset.tags.list() if is_checkpoint_tag(tag)]
+    if tags:
+        kept = {one.tag for one in all_checkpoints(context.store) if not one.dropped}
+        for tag in tags:
+            if tag not in kept:
+                delete_tag(context, tag)

@@ -1,0 +1,81 @@
+"""What is in the regions' folders, found by one listing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from memwal_sql.storage import paths
+from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
+
+# Lance writes a local file under its name and a number, and renames it.
+_LANCE_TEMPORARY = re.compile(r"#[0-9]+$")
+
+
+@dataclass
+class Folder:
+    """The files of one flushed generation, listed or not."""
+
+    generation: int
+    files: list[ObjectMeta] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """Their size."""
+        return sum(meta.size for meta in self.files)
+
+
+@dataclass
+class RegionFiles:
+    """The files of one region: manifests by version, WAL entries by position, generations by the
+    name of their folder."""
+
+    region_id: UUID
+    manifests: dict[int, ObjectMeta] = field(default_factory=dict)
+    wal: dict[int, ObjectMeta] = field(default_factory=dict)
+    generations: dict[str, Folder] = field(default_factory=dict)
+
+
+@dataclass
+class Survey:
+    """The files of all regions, and temporary files that dead processes may have left."""
+
+    regions: dict[UUID, RegionFiles] = field(default_factory=dict)
+    temporary: list[ObjectMeta] = field(default_factory=list)
+
+
+def survey_regions(store: ObjectStore) -> Survey:
+    """List everything below `_mem_wal` once. Folders and files of other names are passed over."""
+    survey = Survey(temporary=[*store.leftovers(paths.MEM_WAL_FOLDER)])
+    _sort(survey, store.list(paths.MEM_WAL_FOLDER))
+    return survey
+
+
+def _sort(survey: Survey, listed: Iterable[ObjectMeta]) -> None:
+    for meta in listed:
+        parts = meta.path.split("/", 3)
+        region_id = paths.region_of(parts[1]) if len(parts) == 4 else None
+        if region_id is None:
+            continue
+        if _LANCE_TEMPORARY.search(meta.path):
+            survey.temporary.append(meta)
+            continue
+        files = survey.regions.get(region_id)
+        if files is None:
+            files = survey.regions[region_id] = RegionFiles(region_id)
+        _sort_into(files, parts[2], meta)
+
+
+def _sort_into(files: RegionFiles, folder: str, meta: ObjectMeta) -> None:
+    if folder == "manifest":
+        version = paths.numbered(meta.path, paths.MANIFEST_SUFFIX)
+        if version is not None:
+            files.manifests[version] = meta
+    elif folder == "wal":
+        position = paths.numbered(meta.path, paths.WAL_SUFFIX)
+        if position is not None:
+            files.wal[position] = meta
+    elif (generation := paths.parse_generation_name(folder)) is not None:
+        files.generations.setdefault(folder, Folder(generation)).files.append(meta)
