@@ -111,6 +111,10 @@ class FaultyStore:
         """See `ObjectStore`."""
         self._run("sync", folder, lambda: self.inner.sync(folder))
 
+    def move(self, source: str, target: str) -> None:
+        """See `ObjectStore`."""
+        self._run("move", target, lambda: self.inner.move(source, target))
+
     def exists(self, path: str) -> bool:
         """See `ObjectStore`."""
         return self._run("exists", path, lambda: self.inner.exists(path))

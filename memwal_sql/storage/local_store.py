@@ -112,6 +112,15 @@ class LocalStore:
             for _ in pool.map(_sync_path, paths):
                 pass
 
+    def move(self, source: str, target: str) -> None:
+        """Rename the folder and sync both parents."""
+        old, new = self._full(source), self._full(target)
+        with _reading(old), _writing(new):
+            _make_folder(os.path.dirname(new))
+            os.rename(old, new)
+            for folder in {os.path.dirname(old), os.path.dirname(new)}:
+                _sync_path(folder)
+
     def exists(self, path: str) -> bool:
         """Whether the object is there: one `stat`."""
         try:

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from lance.file import LanceFileSession
 
-from memwal_sql.errors import NotFoundError
+from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
 
 SCHEMES = ("memory", "shared-memory")
@@ -77,6 +77,13 @@ class MemoryStore:
 
     def sync(self, folder: str) -> None:
         """Nothing to do."""
+
+    def move(self, source: str, target: str) -> None:
+        """Not possible: Lance alone can write its files in memory."""
+        raise UnsupportedError(
+            f"{source} of {self._uri} can't be moved in memory: stage writes in a folder or an "
+            "object store"
+        )
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""

@@ -63,7 +63,8 @@ class RegionManifest:
 
     `region_values` maps a region field's id to its value, a plain Python value, None for NULL; it
     is None as a whole where the manifest has no values or their types are not known, as native
-    code may leave it. `flushed_generations` ascend. `message` is what was read from storage, whose
+    code may leave it. `flushed_generations` ascend. `published` maps a query's id to the last of
+    its batches that is part of the region, the latest query last. `message` is what was read from storage, whose
     unknown fields are kept by a commit.
     """
 
@@ -77,6 +78,7 @@ class RegionManifest:
     region_spec_id: int = 0
     region_values: Mapping[str, RegionValue] | None = None
     status: RegionStatus = RegionStatus.ACTIVE
+    published: Mapping[str, int] = field(default_factory=dict)
     nonce: bytes = field(default=b"", compare=False)
     message: bytes = field(default=b"", compare=False, repr=False)
 
@@ -98,6 +100,9 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
     message.region_spec_id = manifest.region_spec_id
     message.status = pb.RegionStatus.Name(manifest.status)
     message.nonce = manifest.nonce
+    del message.published[:]
+    for query_id, batch_id in manifest.published.items():
+        message.published.add(query_id=query_id, batch_id=batch_id)
     del message.flushed_generations[:]
     for generation in manifest.flushed_generations:
         one = message.flushed_generations.add()
@@ -147,6 +152,7 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
         region_spec_id=message.region_spec_id,
         region_values=values or None,
         status=status,
+        published={one.query_id: one.batch_id for one in message.published},
         nonce=message.nonce,
         message=data,
     )

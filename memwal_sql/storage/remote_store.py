@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -24,6 +25,8 @@ from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
 from memwal_sql.storage.storage_options import SplitOptions, redacted
 
 _Result = TypeVar("_Result")
+
+_PARALLEL_COPIES = 16
 
 _REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 
@@ -87,6 +90,22 @@ class RemoteStore:
 
     def sync(self, folder: str) -> None:
         """Nothing to do."""
+
+    def move(self, source: str, target: str) -> None:
+        """Copy every object inside the store, then delete the old ones."""
+        found = [meta.path for meta in self.list(source)]
+        if not found:
+            raise NotFoundError(f"{self.uri}/{source} is not there")
+
+        def copy(path: str) -> None:
+            try:
+                obstore.copy(self._store(), path, target + path.removeprefix(source))
+            except (exceptions.BaseError, OSError) as error:
+                raise self._failed(path, error) from None
+
+        with ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
+            list(pool.map(copy, found))
+        self.delete_in_bulk(found)
 
     def exists(self, path: str) -> bool:
         """Whether the object is there: one HEAD request."""
