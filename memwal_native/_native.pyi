@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from typing_extensions import Buffer
+
+_Bytes = npt.NDArray[np.uint8]
+_Int32s = npt.NDArray[np.int32]
 
 DATAFUSION_MAJOR: int
 
@@ -36,13 +40,15 @@ class Postings:
     """The posting list of one token: documents, ascending, and how often each holds the token."""
 
     @staticmethod
-    def packed(data: Buffer, offsets: Buffer, length: int, documents: int) -> Postings:
+    def packed(
+        data: _Bytes, offsets: npt.NDArray[np.int64], length: int, documents: int
+    ) -> Postings:
         """From blocks as Lance's index format 2 packs them: block `i` is
         `data[offsets[i]:offsets[i + 1]]` (uint8, int64), and all hold `length` documents below
         `documents`. Raises ValueError for anything else."""
 
     @staticmethod
-    def plain(held: Buffer, frequencies: Buffer, documents: int) -> Postings:
+    def plain(held: _Int32s, frequencies: _Int32s, documents: int) -> Postings:
         """From int32 arrays: documents, ascending and below `documents`, and frequencies."""
 
     def __len__(self) -> int: ...
@@ -53,13 +59,13 @@ class Postings:
     def decode(self) -> tuple[bytes, bytes]:
         """The documents and the frequencies, as the bytes of int32 arrays."""
 
-    def count_among(self, documents: Buffer) -> int:
+    def count_among(self, documents: _Int32s) -> int:
         """How many of these documents, int32 and ascending, hold the token."""
 
 class TokenMap:
     """The tokens of one partition of Lance's index, each with its number."""
 
-    def __init__(self, data: Buffer) -> None: ...
+    def __init__(self, data: bytes) -> None: ...
     def __len__(self) -> int: ...
     @property
     def nbytes(self) -> int:
@@ -74,8 +80,8 @@ class TokenMap:
 def top_k(
     postings: Sequence[Postings],
     weights: Sequence[float],
-    lengths: Buffer,
-    allowed: Buffer,
+    lengths: _Int32s,
+    allowed: _Bytes,
     *,
     k: int,
     required: int,

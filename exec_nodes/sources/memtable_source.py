@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from exec_nodes.sources.source import (
     SourceKeys,
     merged_addresses,
 )
+from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.column_texts import ColumnTexts
+from exec_nodes.text.growing import TextView
 
 
 class MemTableSource:
@@ -27,7 +30,8 @@ class MemTableSource:
 
     `batches` hold the table's columns and `_tombstone`, in append order, and at least `rows` rows;
     `index` may already know later rows: every question to it is bounded by `rows`. `identity` is
-    the MemTable's own and stays the same while it grows.
+    the MemTable's own and stays the same while it grows, and `texts` are its own too: they may know
+    later rows already, or not yet all of these.
     """
 
     parts = 1
@@ -44,6 +48,7 @@ class MemTableSource:
         rows: int,
         index: KeyIndex,
         schema: pa.Schema,
+        texts: ColumnTexts | None = None,
     ) -> None:
         self.identity = identity
         self.region = region
@@ -53,6 +58,7 @@ class MemTableSource:
         self._batches = tuple(batches)
         self._index = index
         self._schema = schema
+        self._texts = ColumnTexts() if texts is None else texts
 
     @property
     def name(self) -> str:
@@ -112,6 +118,15 @@ class MemTableSource:
         """See `Source.matching`."""
         return merged_addresses(self.scan((), filters, None)) if filters else self._addresses
 
+    def text(self, column: str, analyzer: Analyzer) -> TextView:
+        """The postings of a column of strings; the documents are the rows, in append order."""
+
+        def texts(start: int) -> list[pa.Array]:
+            chunks: list[pa.Array] = self._table[column].slice(start).chunks
+            return chunks
+
+        return self._texts.view(column, analyzer, self.rows, texts)
+
     @cached_property
     def _ends(self) -> npt.NDArray[np.int64]:
         return np.cumsum([batch.num_rows for batch in self._batches], dtype=np.int64)
@@ -127,4 +142,6 @@ class MemTableSource:
     @cached_property
     def _keys(self) -> SourceKeys:
         deleted = self._table[TOMBSTONE].to_numpy()
-        return SourceKeys(self._table.select(self.primary_key), self._addresses, deleted)
+        keys = self._table.select(self.primary_key)
+        superseded = partial(self._index.superseded, self.rows)
+        return SourceKeys(keys, self._addresses, deleted, superseded)

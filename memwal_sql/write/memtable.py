@@ -18,9 +18,13 @@ from exec_nodes.kernels.key_index import KeyIndex
 from exec_nodes.kernels.keys import key_values
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD
+from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.column_texts import ColumnTexts
 
 # What the index costs a row: a dict slot, the key's Python object and two int64 links.
 _INDEX_BYTES_PER_ROW = 150
+# What its postings cost a byte of text: about 12 bytes a distinct token of a row.
+_POSTING_BYTES_PER_BYTE = 2
 # So many neighbours of one level become one batch of the next. A row is copied once a level, and
 # a scan meets at most this many batches a level.
 _FAN_IN = 16
@@ -41,8 +45,14 @@ class MemTable:
     """
 
     def __init__(
-        self, region_name: str, generation: int, schema: pa.Schema, primary_key: Sequence[str]
+        self,
+        region_name: str,
+        generation: int,
+        schema: pa.Schema,
+        primary_key: Sequence[str],
+        texts: Sequence[tuple[str, Analyzer]] = (),
     ) -> None:
+        """`texts` are the columns with a maintained full-text index (`index_texts`)."""
         self.region_name = region_name
         self.generation = generation
         self.schema = memtable_schema(schema)
@@ -53,6 +63,8 @@ class MemTable:
         self._rows = 0
         self._data_bytes = 0
         self._index = KeyIndex()
+        self._maintained = tuple(texts)
+        self._texts = ColumnTexts()
         self._snapshot: MemTableSource | None = None
         # Never equal to another MemTable's, also after this one is gone.
         self._identity = object()
@@ -102,6 +114,16 @@ class MemTable:
         """Index what was appended with `indexed=False`."""
         self._index.catch_up()
 
+    def index_texts(self) -> None:
+        """Tokenize the maintained text columns of all rows so far.
+
+        A search does it otherwise, so this only decides who waits for it.
+        """
+        if self._maintained:
+            rows = self.snapshot()
+            for column, analyzer in self._maintained:
+                rows.text(column, analyzer)
+
     def snapshot(self) -> MemTableSource:
         """All rows so far, immutable, within microseconds."""
         with self._lock:
@@ -115,6 +137,7 @@ class MemTable:
                     rows=self._rows,
                     index=self._index,
                     schema=self.schema,
+                    texts=self._texts,
                 )
             return self._snapshot
 
@@ -135,6 +158,9 @@ class MemTable:
         self._levels.append(_TOP_LEVEL - 1 if batch.num_rows >= _LARGE_BATCH_ROWS else 0)
         self._rows += batch.num_rows
         self._data_bytes += batch.nbytes if size is None else size
+        for column, _ in self._maintained:
+            text = batch.column(self.schema.get_field_index(column))
+            self._data_bytes += _POSTING_BYTES_PER_BYTE * text.nbytes
         self._snapshot = None
         self._consolidate()
 

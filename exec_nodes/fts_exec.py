@@ -1,0 +1,74 @@
+"""FTSExec: the best texts of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.conditions import conditions
+from exec_nodes.node import Node, Statistics
+from exec_nodes.search_rows import SCORE_ROWS
+from exec_nodes.sources.source import Filter, Source
+from exec_nodes.text.parameters import Handover
+from exec_nodes.text.query import TextExpression, columns_of
+from exec_nodes.text.rank import rank
+
+
+@dataclass(frozen=True)
+class FTSExec(Node):
+    """Yields the `k` best live rows of a source that match a text query and all filters
+    (Specification 2, "Full-Text Search Queries"); all of them where they are fewer.
+
+    Scores are those of the whole corpus, which a GlobalBM25Exec above hands over: they are the
+    same wherever a row is stored, and filters only choose among the rows. Yields `_rowaddr`,
+    `_source` and `_score` (float32), the best first.
+
+    `indexes` are for the label: by column (in the order of their names) the index that the source
+    may have; None if its texts are tokenized for the search.
+    """
+
+    source: Source
+    ordinal: int
+    query: TextExpression
+    k: int
+    filters: tuple[Filter, ...]
+    indexes: tuple[str | None, ...]
+    handover: Handover = field(repr=False, compare=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`_rowaddr`, `_source`, `_score`."""
+        return SCORE_ROWS
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """None."""
+        return ()
+
+    @property
+    def statistics(self) -> Statistics:
+        """At most `k` rows."""
+        return Statistics(self.k, False)
+
+    def label(self) -> str:
+        """`FTSExec: base_table[gen=-1], column=body, query=..., index=body_idx, filter=[...]`."""
+        columns = "|".join(sorted(columns_of(self.query)))
+        indexes = "|".join(index or "tokenized" for index in self.indexes)
+        filters = conditions(self.filters)
+        return (
+            f"FTSExec: {self.source.name}, column={columns}, query={self.query}, k={self.k}, "
+            f"index={indexes}, filter=[{filters}]"
+        )
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        parameters = self.handover.take()
+        matching = self.source.matching(self.filters) if self.filters else None
+        texts = parameters.texts[self.ordinal]
+        addresses, scores = rank(parameters.query, texts, matching, self.k)
+        if len(addresses):
+            sources = np.full(len(addresses), self.ordinal, np.int32)
+            arrays = [pa.array(addresses), pa.array(sources), pa.array(scores)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=SCORE_ROWS)

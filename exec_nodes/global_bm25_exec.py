@@ -1,0 +1,94 @@
+"""GlobalBM25Exec: makes the scores of all sources those of one corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from exec_nodes.node import Node, Statistics
+from exec_nodes.sources.stale import PlanStale
+from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.bm25 import K1, B
+from exec_nodes.text.live_corpus import LiveCorpus
+from exec_nodes.text.parameters import BM25Parameters, Handover
+from exec_nodes.text.query import TextExpression
+from exec_nodes.text.resolve import Corpus, resolve
+from exec_nodes.text.source_texts import SOURCE_TEXTS, SourceTexts
+
+
+@dataclass(frozen=True)
+class GlobalBM25Exec(Node):
+    """Collects document counts, lengths and token frequencies of the sources of all FTSExecs below,
+    computes the parameters of BM25 and hands them down (Specification 2, "Full-Text Search
+    Queries"); yields what they yield.
+
+    The specification adds up what each index counts. Here only live rows count: replaced and
+    deleted ones are taken off, so that the ranking is that of one index over the merged table.
+
+    `analyzers` has the analyzer of each column of the query; that of the base table's index files
+    goes before. Counts documents and tokens: of the corpus, over all columns.
+    """
+
+    child: Node
+    query: TextExpression
+    analyzers: Mapping[str, Analyzer]
+    stale: PlanStale
+    handover: Handover = field(repr=False, compare=False)
+    texts: SourceTexts = field(default=SOURCE_TEXTS, repr=False, compare=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The child's."""
+        return self.child.schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The child."""
+        return (self.child,)
+
+    @property
+    def partitions(self) -> int:
+        """The child's."""
+        return self.child.partitions
+
+    @property
+    def statistics(self) -> Statistics:
+        """The child's."""
+        return self.child.statistics
+
+    def label(self) -> str:
+        """`GlobalBM25Exec: column=body, k1=1.2, b=0.75`."""
+        return f"GlobalBM25Exec: column={'|'.join(self.analyzers)}, k1={K1}, b={B}"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        self.handover.give(self._parameters)
+        yield from self.child.execute(partition)
+
+    @cached_property
+    def _parameters(self) -> BM25Parameters:
+        stale, sources = self.stale.compute(), self.stale.sources
+        live = {}
+        for column, known in self.analyzers.items():
+            analyzer = self.texts.analyzer_of(self.stale.base, column) or known
+            live[column] = LiveCorpus(
+                [
+                    self.texts.live(source, column, analyzer, rows)
+                    for source, rows in zip(sources, stale, strict=True)
+                ]
+            )
+        self.metrics.add(
+            documents=sum(corpus.documents for corpus in live.values()),
+            tokens=sum(corpus.total_length for corpus in live.values()),
+        )
+        corpora = {
+            column: Corpus(corpus, [text.text for text in corpus.texts])
+            for column, corpus in live.items()
+        }
+        by_source = [
+            {column: corpus.texts[ordinal] for column, corpus in live.items()}
+            for ordinal in range(len(sources))
+        ]
+        return BM25Parameters(resolve(self.query, corpora), by_source)

@@ -1,0 +1,178 @@
+"""Postings from the files of Lance's own INVERTED index; nothing else knows their format.
+
+Read is format 2 with blocks of 128, which is what Lance 14 writes unless it is told otherwise, and
+the only one that keeps exact lengths with its packed blocks. Whatever else there is can't be read:
+`open_index` says None, and the caller tokenizes the column. A segment of an index is a folder
+`_indices/{uuid}` with `metadata.lance` (parameters, partitions) and for each partition
+
+* `part_{i}_tokens.lance`: a finite state transducer from tokens to their numbers;
+* `part_{i}_docs.lance`: row id and number of tokens of every document that has one;
+* `part_{i}_invert.lance`: by token number the posting list in packed blocks, and its length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from lance.file import LanceFileReader
+
+from exec_nodes.errors import RepairError, UnsupportedError
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.index import Lengths
+from memwal_native import Postings, TokenMap
+
+_FORMAT = {
+    b"format_version": b"2",
+    b"posting_block_size": b"128",
+    b"posting_tail_codec": b"varint_delta_v1",
+    b"token_set_format": b"fst",
+}
+_TEXT_INDEX = "/lance.table.InvertedIndexDetails"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSegment:
+    """One segment of an index: the fragments it covers, and its partitions."""
+
+    analyzer: Analyzer
+    fragments: frozenset[int]
+    partitions: tuple[LancePartition, ...]
+
+
+class LancePartition:
+    """One partition of a segment: documents are numbered in the order of the index."""
+
+    def __init__(self, path: str, options: dict[str, str] | None, cache: ByteCache) -> None:
+        """`path` without the file's own name: `{table}/_indices/{uuid}/part_0`."""
+        self._path = path
+        self._options = options
+        self._cache = cache
+        documents = self._read("docs", ["_rowid", "_num_tokens"])
+        self.row_ids: RowAddresses = documents["_rowid"].to_numpy()
+        self.lengths: Lengths = documents["_num_tokens"].to_numpy().astype(np.int32)
+        tokens = self._read("tokens", ["_token_fst_bytes"])
+        self._tokens = TokenMap(tokens["_token_fst_bytes"][0].as_py())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without posting lists."""
+        return int(self.row_ids.nbytes + self.lengths.nbytes) + self._tokens.nbytes
+
+    def postings(self, token: str) -> Postings | None:
+        """The token's posting list; None if no document holds it.
+
+        Raises RepairError if the file does not hold what its format promises.
+        """
+        number = self._tokens.get(token)
+        if number is None:
+            return None
+        return self._cache.compute(
+            (self._path, "postings", token),
+            lambda: self._postings(number, token),
+            lambda found: found.nbytes,
+        )
+
+    def tokens(self) -> list[str]:
+        """All tokens, ordered by their bytes."""
+        return [token for token, _ in self._tokens.items()]
+
+    @cached_property
+    def _lists(self) -> Any:
+        return LanceFileReader(self._file("invert"), self._options, ["_posting", "_length"])
+
+    def _postings(self, number: int, token: str) -> Postings:
+        row = self._lists.read_range(number, 1).to_table()
+        blocks = row["_posting"].combine_chunks().values
+        _, offsets, data = blocks.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[blocks.offset : blocks.offset + len(blocks) + 1]
+        length = row["_length"][0].as_py()
+        try:
+            return Postings.packed(np.frombuffer(data, np.uint8), bounds, length, len(self.lengths))
+        except ValueError as error:
+            raise RepairError(
+                f"{self._file('invert')} is damaged at token {token!r} ({error}): "
+                "create the full-text index again"
+            ) from error
+
+    def _read(self, kind: str, columns: Sequence[str]) -> Any:
+        reader = LanceFileReader(self._file(kind), self._options, list(columns))
+        return reader.read_all(batch_size=1 << 20).to_table().combine_chunks()
+
+    def _file(self, kind: str) -> str:
+        return f"{self._path}_{kind}.lance"
+
+
+def open_index(
+    dataset: Any, column: str, options: Mapping[str, str] | None, cache: ByteCache
+) -> tuple[IndexSegment, ...] | None:
+    """The live segments of the full-text index of a column: of several indexes, the first by name.
+
+    None if the dataset has none, or one whose files can't be read here. What is read of a segment
+    is cached: it never changes.
+    """
+    found = [
+        index
+        for index in dataset.describe_indices()
+        if index.type_url == _TEXT_INDEX and list(index.field_names) == [column]
+    ]
+    if not found:
+        return None
+    segments = []
+    for one in min(found, key=_name).segments:
+        if one.base_id is not None:
+            return None  # in another table's folder
+        folder = f"{dataset.uri.rstrip('/')}/_indices/{one.uuid}"
+        segment = _open_segment(folder, frozenset(one.fragment_ids), options, cache)
+        if segment is None:
+            return None
+        segments.append(segment)
+    same = {segment.analyzer for segment in segments}
+    return tuple(segments) if len(same) == 1 else None
+
+
+def _open_segment(
+    folder: str,
+    fragments: frozenset[int],
+    options: Mapping[str, str] | None,
+    cache: ByteCache,
+) -> IndexSegment | None:
+    own = dict(options) if options else None
+    try:
+        metadata = cache.compute(
+            (folder, "metadata"), lambda: _metadata(f"{folder}/metadata.lance", own), _size
+        )
+        if any(metadata.get(name) != value for name, value in _FORMAT.items()):
+            return None
+        analyzer = Analyzer.of(json.loads(metadata[b"params"]))
+        partitions = []
+        for number in json.loads(metadata[b"partitions"]):
+            path = f"{folder}/part_{int(number)}"
+            partitions.append(
+                cache.compute(
+                    (path, "partition"),
+                    lambda path=path: LancePartition(path, own, cache),  # type: ignore[misc]
+                    lambda found: found.nbytes,
+                )
+            )
+    except (KeyError, ValueError, TypeError, UnsupportedError):
+        return None  # of a format that this module was not written for
+    return IndexSegment(analyzer, fragments, tuple(partitions))
+
+
+def _metadata(path: str, options: dict[str, str] | None) -> dict[bytes, bytes]:
+    return dict(LanceFileReader(path, options).metadata().schema.metadata or {})
+
+
+def _size(metadata: Mapping[bytes, bytes]) -> int:
+    return sum(len(name) + len(value) for name, value in metadata.items())
+
+
+def _name(index: Any) -> str:
+    return str(index.name)

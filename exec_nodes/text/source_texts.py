@@ -1,0 +1,124 @@
+"""The texts of every kind of source, opened once: from Lance's index, or tokenized here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.errors import UnsupportedError
+from exec_nodes.kernels.keys import one_array
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.lance_scan import gone_is_typed, scan_dataset
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses, Source
+from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.growing import GrowingText, TextView
+from exec_nodes.text.lance_index import IndexSegment, open_index
+from exec_nodes.text.live import LiveCounts, LiveText
+from exec_nodes.text.parted_text import IndexedPart, MemoryPart, PartedText, TextPart
+from exec_nodes.text.rows_of import RowsOf
+
+# Postings of an index are kept as they are packed, those of rows without index take 8 bytes each.
+_MAX_BYTES = 1024 * 1024 * 1024
+_ENTRY_BYTES = 1000
+
+
+class SourceTexts:
+    """Opens and keeps the texts of sources; all that is kept never changes, or only grows."""
+
+    def __init__(self, cache: ByteCache | None = None) -> None:
+        self._cache = ByteCache(_MAX_BYTES) if cache is None else cache
+
+    def analyzer_of(self, base: Source | None, column: str) -> Analyzer | None:
+        """The analyzer of the base table's index as its files have it; None without a known one."""
+        if not isinstance(base, LanceSource):
+            return None
+        segments = self._segments(base, column)
+        return segments[0].analyzer if segments else None
+
+    def live(
+        self, source: Source, column: str, analyzer: Analyzer, stale: RowAddresses
+    ) -> LiveText:
+        """The texts of a column without the rows at these sorted addresses."""
+        key = ("texts", source.identity, column, analyzer)
+        known: tuple[int, LiveCounts] | None = self._cache.get(key)
+        if known is None or known[0] != source.rows:
+            with self._cache.locked(key):
+                known = self._cache.get(key)
+                if known is None or known[0] != source.rows:
+                    text = self._open(source, column, analyzer)
+                    known = source.rows, LiveCounts(text)
+                    self._cache.put(key, known, text.nbytes)
+        return known[1].at(stale)
+
+    def _open(self, source: Source, column: str, analyzer: Analyzer) -> PartedText:
+        def read(addresses: RowAddresses) -> pa.Array:
+            return one_array(source.rows_at(addresses, [column])[column])
+
+        if isinstance(source, LanceSource):
+            with gone_is_typed(source.name):
+                parts = self._stored_parts(source, column, analyzer)
+        elif isinstance(source, MemTableSource):
+            addresses = np.arange(source.rows, dtype=np.uint64)
+            parts = [MemoryPart(source.text(column, analyzer), addresses)]
+        else:
+            raise UnsupportedError(f"{source.name} has no texts that can be searched")
+        return PartedText(parts, analyzer, read)
+
+    def _stored_parts(self, source: LanceSource, column: str, analyzer: Analyzer) -> list[TextPart]:
+        """What the index covers, and the rest tokenized: fragments appended or rewritten since."""
+        segments = self._segments(source, column)
+        if not segments or segments[0].analyzer != analyzer:
+            segments = ()
+        fragments = {one.fragment_id: one for one in source.dataset.get_fragments()}
+        rows = RowsOf(source)
+        parts: list[TextPart] = []
+        for segment in segments:
+            own = segment.fragments & fragments.keys()
+            for partition in segment.partitions:
+                parts.append(IndexedPart(partition, *rows.of_index(partition.row_ids, own)))
+            fragments = {number: one for number, one in fragments.items() if number not in own}
+        for fragment in fragments.values():
+            view, addresses = self._tokenized(source, fragment, column, analyzer)
+            parts.append(MemoryPart(view, addresses, rows.deleted(addresses)))
+        return parts
+
+    def _tokenized(
+        self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
+    ) -> tuple[TextView, RowAddresses]:
+        """The texts of a fragment, kept by its files: rows may be deleted since."""
+        files = tuple(file.path for file in fragment.data_files())
+        key = ("tokenized", source.dataset.uri, fragment.fragment_id, files, column, analyzer)
+        schema = pa.schema([pa.field(column, pa.string())])
+
+        def tokenize() -> tuple[GrowingText, RowAddresses]:
+            text, found = GrowingText(analyzer), [np.empty(0, np.uint64)]
+            for batch in scan_dataset(source.dataset, schema, (), None, [fragment], schema):
+                text.append(batch.column(0))
+                found.append(batch.column(ROW_ADDRESS).to_numpy())
+            return text, np.concatenate(found)
+
+        text, addresses = self._cache.compute(
+            key, tokenize, lambda found: found[0].nbytes + int(found[1].nbytes)
+        )
+        return text.view(text.rows), addresses
+
+    def _segments(self, source: LanceSource, column: str) -> Sequence[IndexSegment]:
+        return self._cache.compute(
+            ("text index", source.identity, column),
+            lambda: (
+                open_index(
+                    source.dataset, column, source.dataset.latest_storage_options(), self._cache
+                )
+                or ()
+            ),
+            lambda _: _ENTRY_BYTES,
+        )
+
+
+# Sources' identities are unique in the process, so all tables can share one bound.
+SOURCE_TEXTS = SourceTexts()

@@ -1,0 +1,110 @@
+"""The plan of a full-text search (Specification 2, "Full-Text Search Queries")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from exec_nodes.errors import InvalidCallError
+from exec_nodes.filter_stale_exec import FilterStaleExec
+from exec_nodes.fts_exec import FTSExec
+from exec_nodes.global_bm25_exec import GlobalBM25Exec
+from exec_nodes.global_limit_exec import GlobalLimitExec
+from exec_nodes.node import Node
+from exec_nodes.search_rows import SCORE
+from exec_nodes.sort_exec import SortExec
+from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.sources.masks import Masks
+from exec_nodes.sources.source import Filter, Source
+from exec_nodes.sources.stale import STALE_SETS, PlanStale, StaleSets
+from exec_nodes.take_exec import TakeExec
+from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.parameters import Handover
+from exec_nodes.text.query import TextExpression, columns_of
+from exec_nodes.union_exec import UnionExec
+from planner.model import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """The `k` best texts.
+
+    Attributes:
+        query: what is searched, in which columns.
+        columns: those to return beside `_score`.
+        filters: conjunctive; they choose among the rows and never change a score.
+    """
+
+    query: TextExpression
+    k: int
+    columns: tuple[str, ...]
+    filters: tuple[Filter, ...] = ()
+
+
+def plan_full_text_search(
+    query: TextQuery, snapshot: Snapshot, stale_sets: StaleSets = STALE_SETS
+) -> Node:
+    """The `k` live rows that match the query and all filters with the highest scores, best first;
+    `columns` and `_score` (float32).
+
+    Scores are those of one index over the whole table. Where a column has no index, its texts are
+    tokenized with Lance's default analyzer. Raises InvalidCallError for a column that is not there
+    or has no strings, and for a negative `k`.
+    """
+    columns = sorted(columns_of(query.query))
+    _check(query, columns, snapshot.info.schema)
+    indexes = {column: _index_of(column, snapshot) for column in columns}
+    regions = tuple(region.sources for region in snapshot.regions)
+    stale = PlanStale(snapshot.base, regions, stale_sets, tuple(columns), snapshot.masks)
+    handover = Handover()
+    scans = tuple(
+        FTSExec(
+            source,
+            ordinal,
+            query.query,
+            query.k,
+            query.filters,
+            tuple(_name(indexes[column], source, snapshot) for column in columns),
+            handover,
+        )
+        for ordinal, source in enumerate(stale.sources)
+    )
+    analyzers = {
+        column: Analyzer.of({} if index is None else index.parameters)
+        for column, index in indexes.items()
+    }
+    ranked = GlobalBM25Exec(UnionExec(scans, 1), query.query, analyzers, stale, handover)
+    live = FilterStaleExec(ranked, Masks(stale), snapshot.info.primary_key)
+    best = GlobalLimitExec(SortExec(live, SCORE, descending=True), query.k)
+    output = pa.schema([snapshot.info.schema.field(name) for name in query.columns])
+    return TakeExec(best, stale.sources, output)
+
+
+def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:
+    if query.k < 0:
+        raise InvalidCallError(f"k={query.k} rows can't be returned: give 0 or more")
+    for name in (*columns, *query.columns):
+        if schema.get_field_index(name) < 0:
+            names = ", ".join(schema.names)
+            raise InvalidCallError(f"there is no column {name!r}; the table has {names}")
+    for name in columns:
+        kind = schema.field(name).type
+        if not (pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind)):
+            raise InvalidCallError(
+                f"column {name!r} is {kind}: full-text search needs a column of strings"
+            )
+
+
+def _index_of(column: str, snapshot: Snapshot) -> IndexInfo | None:
+    """The index whose analyzer is taken: the first by name, of those that generations have too."""
+    found = (one for one in snapshot.indexes if one.is_text and one.column == column)
+    return min(found, key=lambda one: (not one.maintained, one.name), default=None)
+
+
+def _name(index: IndexInfo | None, source: Source, snapshot: Snapshot) -> str | None:
+    """The index that a source may have of its own."""
+    if index is None or not (index.maintained or source is snapshot.base):
+        return None
+    return index.name
