@@ -43,6 +43,7 @@ from exec_nodes.text.resolve import (
 )
 
 _FIRST_BLOCK: Final = 64
+_NOTHING: Final = Matches(np.empty(0, np.int32), np.empty(0, np.float32))
 
 
 def evaluate(
@@ -179,6 +180,8 @@ class _Evaluation:
 
     def _words(self, query: Words) -> Matches:
         """By document id."""
+        if not query.words:
+            return _NOTHING
         index, live = self._indexes[query.column], self._live[query.column]
         within = None
         if query.required == sum(query.counts) > 1:
@@ -188,8 +191,6 @@ class _Evaluation:
             _scored(index, live, word, query.norms, within).times(count)
             for word, count in zip(query.words, query.counts, strict=True)
         ]
-        if sum(query.counts) < query.required or not parts:
-            return Matches(np.empty(0, np.int32), np.empty(0, np.float32))
         matches = sum_where(parts, query.required, index.documents, query.counts)
         return matches.times(query.boost)
 
@@ -205,9 +206,7 @@ def _holding(index: TextIndex, word: Word) -> Rows:
 def _scored(index: TextIndex, live: Live, word: Word, norms: Norms, within: Rows | None) -> Matches:
     """The live documents that hold any token of a word, each with the tokens' sum of scores."""
     parts = [_token_scored(index, live, token, norms, within) for token in word]
-    if not parts:
-        return Matches(np.empty(0, np.int32), np.empty(0, np.float32))
-    return sum_where(parts, 1, index.documents)
+    return sum_where(parts, 1, index.documents) if parts else _NOTHING
 
 
 def _token_scored(

@@ -56,7 +56,7 @@ class Words:
     """A `Match`: rows that hold at least `required` of the words.
 
     Attributes:
-        words: each different one once.
+        words: each different one once; none if more are required than there are.
         counts: how often the query has each.
         norms: see `bm25.length_norms`.
     """
@@ -241,7 +241,7 @@ def _known(tokens: Sequence[str], corpus: Corpus) -> Word:
 def _counted(
     column: str, words: Sequence[Word], required: int, boost: float, corpus: Corpus
 ) -> Words:
-    counts = Counter(words)
+    counts = Counter(words if required <= len(words) else ())
     return Words(
         column,
         tuple(counts),

@@ -1,0 +1,190 @@
+"""Text queries as callers write them, and what they are told when they are wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from lance import query as lance_query
+
+from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.text.parse_query import parse_query
+from exec_nodes.text.query import (
+    Boolean,
+    Boost,
+    CombinedFields,
+    Match,
+    MultiMatch,
+    Operator,
+    Phrase,
+    TextExpression,
+)
+from tests.exec_nodes.text_query.trees import COLUMNS, random_query
+
+
+def parse(query: object, **options: object) -> TextExpression:
+    return parse_query(query, "body", COLUMNS, options)
+
+
+def test_a_text_matches_any_of_its_words() -> None:
+    assert parse("write ahead log") == Match("write ahead log", "body")
+    assert parse("") == Match("", "body")
+    assert parse("[1]") == Match("[1]", "body")
+
+
+def test_options_of_a_text_are_keys_of_match() -> None:
+    found = parse("log", operator="and", boost=2, fuzziness="auto", minimum_should_match=1)
+    assert found == Match("log", "body", Operator.AND, 2, fuzziness=None, minimum_should_match=1)
+
+
+def test_every_kind_has_a_json_form() -> None:
+    log = {"match": {"terms": "log"}}
+    table = {"match": {"terms": "table", "column": "title", "max_expansions": 3}}
+    forms: dict[str, tuple[dict[str, Any], TextExpression]] = {
+        "match": (table, Match("table", "title", max_expansions=3)),
+        "phrase": ({"phrase": {"terms": "a b", "slop": 2}}, Phrase("a b", "body", 2)),
+        "multi_match": (
+            {"multi_match": {"query": "a", "columns": ["title", "body"], "boost": [2, 1]}},
+            MultiMatch("a", ("title", "body"), (2, 1)),
+        ),
+        "combined_fields": (
+            {"combined_fields": {"query": "a", "columns": ["title"], "operator": "AND"}},
+            CombinedFields("a", ("title",), None, Operator.AND),
+        ),
+        "boost": (
+            {"boost": {"positive": log, "negative": table, "negative_boost": 0.1}},
+            Boost(Match("log", "body"), Match("table", "title", max_expansions=3), 0.1),
+        ),
+        "boolean": (
+            {"boolean": {"must": [log], "must_not": [log], "minimum_should_match": 0}},
+            Boolean((Match("log", "body"),), (), (Match("log", "body"),), 0),
+        ),
+    }
+    for form, expected in forms.values():
+        assert parse(form) == parse(json.dumps(form)) == parse(f"  {json.dumps(form)}") == expected
+
+
+def boosts_given(tree: TextExpression) -> TextExpression:
+    """Lance fills in the boosts of a multi_match."""
+    match tree:
+        case MultiMatch(boosts=None):
+            return replace(tree, boosts=(1.0,) * len(tree.columns))
+        case Boost():
+            return Boost(
+                boosts_given(tree.positive), boosts_given(tree.negative), tree.negative_boost
+            )
+        case Boolean():
+            clauses = (tree.must, tree.should, tree.must_not)
+            return Boolean(*(tuple(map(boosts_given, clause)) for clause in clauses))
+    return tree
+
+
+def test_objects_of_lance_are_read_as_they_were_made() -> None:
+    rng = Random("lance objects")
+    for _ in range(150):
+        ours, theirs = random_query(rng, depth=3)
+        assert parse_query(theirs, None, COLUMNS) == boosts_given(ours)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "he\u200bl\x00\x1f'\"\\lo é😀e\u0301 \\u{41} \\n\n\t\r",
+        "BooleanQuery: should=[], must=[",
+        "\u2028\x85\ud7ff\U0010ffff\x7f",
+        '"',
+        "\\",
+        "",
+    ],
+)
+def test_any_text_in_an_object_of_lance_is_read(text: str) -> None:
+    assert parse(lance_query.PhraseQuery(text, "title")) == Phrase(text, "title")
+
+
+MATCH = {"match": {"terms": "x"}}
+WRONG: list[tuple[object, str]] = [
+    (3, "3"),
+    (None, "None"),
+    (["log"], "log"),
+    ("{log}", "match"),
+    ('{"match": ', "no JSON"),
+    ("{}", "one key"),
+    ({"match": {"terms": "x"}, "phrase": {"terms": "x"}}, "one key"),
+    ({"march": {}}, "'march'"),
+    ({"match": "x"}, "'x'"),
+    ({"match": {"query": "x"}}, "'terms'"),
+    ({"match": {"terms": 3}}, "3"),
+    ({"match": {"terms": "x", "fuzzy": 1}}, "'fuzzy'"),
+    ({"match": {"terms": "x", "operator": "XOR"}}, "'XOR'"),
+    ({"match": {"terms": "x", "boost": -1}}, "-1"),
+    ({"match": {"terms": "x", "boost": "2"}}, "'2'"),
+    ('{"match": {"terms": "x", "boost": NaN}}', "nan"),
+    ('{"match": {"terms": "x", "boost": 1e999}}', "inf"),
+    ({"match": {"terms": "x", "fuzziness": 1.5}}, "1.5"),
+    ({"match": {"terms": "x", "fuzziness": True}}, "True"),
+    ({"match": {"terms": "x", "max_expansions": -1}}, "-1"),
+    ({"match": {"terms": "x", "minimum_should_match": 0}}, "0"),
+    ({"match": {"terms": "x", "column": 3}}, "3"),
+    ({"match": {"terms": "x", "column": "author"}}, "'author'"),
+    ({"phrase": {"terms": "x", "slop": -1}}, "-1"),
+    ({"multi_match": {"query": "x", "columns": []}}, "[]"),
+    ({"multi_match": {"query": "x", "columns": "title"}}, "'title'"),
+    ({"multi_match": {"query": "x", "columns": ["body", "body"]}}, "body"),
+    ({"multi_match": {"query": "x", "columns": ["body"], "boost": [1, 2]}}, "2 boosts"),
+    ({"combined_fields": {"query": "x", "columns": ["body"], "boost": [0.5]}}, "0.5"),
+    ({"boost": {"positive": MATCH}}, "'negative'"),
+    ({"boost": {"positive": MATCH, "negative": MATCH, "negative_boost": -1}}, "-1"),
+    ({"boolean": {}}, "must or should"),
+    ({"boolean": {"must_not": [MATCH]}}, "must or should"),
+    ({"boolean": {"must": MATCH}}, "list"),
+    ({"boolean": {"must": ["x"]}}, "'x'"),
+    ('{"boolean": {"must": [' * 60 + '{"match": {"terms": "x"}}' + "]}}" * 60, "deeper"),
+    ('{"a":' * 100_000, "no JSON"),
+    (lance_query.MatchQuery("x", "author"), "author"),
+    (lance_query.MatchQuery("x", "body", boost=-1), "-1"),
+    (lance_query.BooleanQuery([]), "leaf"),
+]
+
+
+@pytest.mark.parametrize(("query", "named"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_query_is_refused_with_what_is_wrong(query: object, named: str) -> None:
+    with pytest.raises(InvalidCallError) as caught:
+        parse(query)
+    assert named in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_options_belong_to_texts() -> None:
+    with pytest.raises(InvalidCallError, match="operator"):
+        parse(MATCH, operator="AND")
+    with pytest.raises(InvalidCallError, match="'slop'"):
+        parse("x", slop=1)
+
+
+def test_a_query_without_column_needs_one_from_the_call() -> None:
+    with pytest.raises(InvalidCallError, match="column"):
+        parse_query("x", None, COLUMNS)
+
+
+def test_what_lance_does_not_show_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="combined_fields"):
+        parse(lance_query.CombinedFieldsQuery("x", ["body"]))
+
+
+def test_a_tree_prints_on_one_line() -> None:
+    tree = parse(
+        {
+            "boolean": {
+                "must": [{"match": {"terms": "a\nb", "operator": "AND", "boost": 2}}],
+                "should": [{"phrase": {"terms": "x" * 100, "slop": 1}}],
+                "must_not": [{"multi_match": {"query": "c", "columns": ["title", "body"]}}],
+            }
+        }
+    )
+    assert str(tree) == (
+        'boolean(+match(body, "a\\nb", AND, boost=2), '
+        f'phrase(body, "{"x" * 60}…", slop=1), -multi_match([title, body], "c"))'
+    )
