@@ -25,6 +25,7 @@ from memwal_sql.read.lookup import distinct
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.read.planning import plan_over, stream
 from memwal_sql.read.point_reader import PointReader
+from memwal_sql.read.recorded import check_whole
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.write.live import live_table_writer
@@ -44,6 +45,8 @@ class Table:
         self._context = context
         self._pinned = pinned
         self._tracker = BaseTracker(context, dataset)
+        if pinned and checkpoint is None:
+            check_whole(context, self._tracker.current)
         self._collector = SnapshotCollector(context, self._tracker, pinned=pinned)
         self._points = PointReader(self._collector, self._tracker)
         self._insert_writer: TableWriter | None = None

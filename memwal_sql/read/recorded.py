@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from memwal_sql.errors import RetryError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.base_versions import recorded_manifests
+from memwal_sql.storage.merge_token import partial_generation, unknown_partial
 from memwal_sql.storage.region_manifest import RegionManifest
 
 _BYTES_PER_REGION = 1024
 
 
 def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManifest] | None:
-    """The region states recorded at `base`; None when none were, or the file has gone.
+    """The region states recorded at `base`; None when none were, or the file has gone, or where a
+    generation that is merged in part is not among them (protocol rule 20).
 
     Readers of the present then take the region manifests instead; a version that was asked for
     reads as the base table alone (protocol rules 18 and 23).
@@ -23,4 +28,25 @@ def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManif
         if cached is None:
             return None
         context.cache.put(key, cached, _BYTES_PER_REGION * len(cached))
-    return list(cached)
+    return list(cached) if _covers_parts(base, cached) else None
+
+
+def check_whole(context: TableContext, base: BaseTable) -> None:
+    """Raise RetryError for a version that holds a part of a generation and can't be read with the
+    rest of it, as no record names the generation."""
+    if recorded_regions(context, base) is None and not _covers_parts(base, ()):
+        raise RetryError(
+            f"version {base.version} of {context.uri} was committed in the middle of a merge: open"
+            " the version before it, or a later one"
+        )
+
+
+def _covers_parts(base: BaseTable, manifests: Iterable[RegionManifest]) -> bool:
+    """Whether every generation that is merged in part is hidden by the whole one."""
+    progress = base.details.merged_generations
+    known = {manifest.region_id: manifest for manifest in manifests}
+    for region_id, manifest in known.items():
+        part = partial_generation(progress, region_id)
+        if part is not None and manifest.current_generation <= part:
+            return False
+    return not unknown_partial(progress, known)

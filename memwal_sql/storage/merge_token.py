@@ -49,9 +49,13 @@ def partial_generation(progress: Progress, region_id: UUID) -> int | None:
     return generation if generation > progress.get(region_id, 0) else None
 
 
-def has_partial_elsewhere(progress: Progress, regions: Iterable[UUID]) -> bool:
-    """Whether a region other than `regions` has a partly merged generation."""
-    known = {pass_shard(region) for region in regions}
-    others = {shard for shard in progress if not is_pass_shard(shard)}
-    done = {pass_shard(region) for region in others if not partial_generation(progress, region)}
-    return any(is_pass_shard(s) and s not in known and s not in done for s in progress)
+def unknown_partial(progress: Progress, known: Iterable[UUID]) -> bool:
+    """Whether a region other than the `known` ones has a partly merged generation.
+
+    A pass shard does not tell its region: the one whose first generation is merged has no mark yet.
+    """
+    whole = {pass_shard(region) for region in known}
+    for shard in progress:
+        if not is_pass_shard(shard) and partial_generation(progress, shard) is None:
+            whole.add(pass_shard(shard))
+    return any(is_pass_shard(shard) and shard not in whole for shard in progress)

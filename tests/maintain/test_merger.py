@@ -1,0 +1,202 @@
+"""The merger alone: what it leaves in the base table and in the index (protocol rules 18, 20)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain import merger, passes
+from memwal_sql.maintain.progress import Progress
+from tests.folder_state import folder_state
+from tests.maintain.merging_tables import (
+    GENERATIONS,
+    SCHEMA,
+    expected,
+    in_base,
+    make_table,
+    merger_of,
+    progress_of,
+    rows_of,
+    write_generations,
+)
+from tests.model.merging import manifests
+
+
+def test_generations_move_into_the_base_table_in_order(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    (region,) = manifests(table.uri)
+    assert in_base(table.uri) == {}
+    assert table.merge() == 3
+    assert in_base(table.uri) == expected() == {0: 3, 1: 2, 2: 3, 3: 1}
+    assert progress_of(table.uri) == {str(region): 3}
+    for consistency in ("strong", "manifest", "eventual"):
+        assert rows_of(table, consistency) == expected()
+    assert table.snapshot().regions[0].sources == ()
+
+
+def test_merging_again_changes_nothing(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    table.merge()
+    version = lance.dataset(table.uri).version
+    assert table.merge() == 0
+    assert lance.dataset(table.uri).version == version
+
+
+def test_only_the_regions_asked_for_are_merged(tmp_path: Path) -> None:
+    table = make_table(tmp_path, regions=[mw.bucket("id", 2)])
+    in_regions = table.generations().group_by("region").aggregate([([], "count_all")])
+    counts = dict(zip(*in_regions.to_pydict().values(), strict=True))
+    assert table.merge(regions=["id_bucket=1"]) == counts["id_bucket=1"]
+    assert len(progress_of(table.uri)) == 1
+    assert rows_of(table) == expected()
+    with pytest.raises(mw.InvalidCallError, match=r"id_bucket=9.*there are"):
+        table.merge(regions=["id_bucket=9"])
+    assert table.merge() == counts["id_bucket=0"]
+    assert in_base(table.uri) == expected()
+
+
+def test_every_version_in_between_reads_as_a_state_that_was(tmp_path: Path) -> None:
+    """Protocol rules 18 and 20: a version that holds a part of a generation is read with the whole
+    of it, or not at all."""
+    table = make_table(tmp_path)
+    first = table.snapshot_regions()
+    merger_of(table, max_pass_bytes=1)()
+    last = lance.dataset(table.uri).version
+    for version in range(first, last + 1):
+        assert rows_of(mw.open_table(table.uri, version=version)) == expected(), version
+
+
+def test_a_part_of_a_generation_that_no_record_names_is_not_read(tmp_path: Path) -> None:
+    """Protocol rule 20: while the token says "part of g" a version is right only with g."""
+    table = make_table(tmp_path, GENERATIONS[:1])
+    table.merge()
+    write_generations(table, GENERATIONS[1:2])
+    dataset = lance.dataset(table.uri)
+    (region,) = manifests(table.uri)
+    writer = passes.PassWriter(dataset, ["id"], region, 2, 0)
+    writer.delete(
+        pa.table({"id": [0]}, schema=dataset.schema.empty_table().select(["id"]).schema), last=False
+    )
+    assert in_base(table.uri) == {1: 1, 2: 1, 3: 1}
+    with pytest.raises(mw.RetryError, match="in the middle of a merge"):
+        mw.open_table(table.uri, version=dataset.version)
+    for consistency in ("eventual", "manifest", "strong"):
+        assert rows_of(mw.open_table(table.uri), consistency) == expected(GENERATIONS[:2])
+    assert table.merge() == 1
+    assert in_base(table.uri) == expected(GENERATIONS[:2])
+
+
+@pytest.mark.parametrize(
+    ("max_pass_bytes", "passes_of_first"), [(16_000, 5), (40_000, 2), (10**9, 1)]
+)
+def test_a_generation_larger_than_memory_is_merged_in_passes(
+    tmp_path: Path, max_pass_bytes: int, passes_of_first: int
+) -> None:
+    rows = 5000  # of 16 bytes
+    first, second = dict.fromkeys(range(rows), 1), dict.fromkeys(range(0, rows, 2), 2)
+    generations = [(first, []), (second, [1, 3])]
+    table = make_table(tmp_path, generations[:1])
+    table.snapshot_regions()
+    before = lance.dataset(table.uri).version
+    assert merger_of(table, max_pass_bytes)() == 1
+    assert lance.dataset(table.uri).version - before == passes_of_first + 1  # and the record
+    write_generations(table, generations[1:])
+    assert merger_of(table, max_pass_bytes)() == 1
+    assert in_base(table.uri) == expected(generations)
+
+
+def test_a_pass_that_lance_has_no_memory_for_is_made_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 5000
+    table = make_table(tmp_path, [({n: n for n in range(rows)}, [])])
+    largest = 50_000
+    upsert = passes.PassWriter.upsert
+
+    def exhausted(self: passes.PassWriter, rows: pa.Table, *, last: bool) -> None:
+        if rows.nbytes > largest:
+            raise passes.TooLargeError("Resources exhausted")
+        upsert(self, rows, last=last)
+
+    monkeypatch.setattr(passes.PassWriter, "upsert", exhausted)
+    monkeypatch.setattr(merger, "LEAST_PASS_BYTES", 1024)
+    assert merger_of(table, 1_000_000)() == 1
+    assert in_base(table.uri) == {n: n for n in range(rows)}
+    largest = 1
+    write_generations(table, [({1: 1}, [])])
+    with pytest.raises(mw.RetryError, match="LANCE_MEM_POOL_SIZE"):
+        merger_of(table, 1_000_000)()
+    assert rows_of(table)[1] == 1
+
+
+def test_progress_is_told_region_by_region(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    told: list[Progress] = []
+    table.merge(progress=told.append)
+    name = table.regions()["region"][0].as_py()
+    assert [(one.region, one.done, one.total) for one in told] == [
+        (name, 4, 4), (name, 1, 3), (name, 3, 3), (name, 2, 4), (name, 4, 4),
+    ]  # fmt: skip
+    assert {one.job for one in told} == {"merge"}
+
+
+def test_an_interrupted_report_ends_the_merge_where_it_is(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        table.merge(progress=stop)
+    assert rows_of(table) == expected()
+    assert table.merge() == 2
+    assert in_base(table.uri) == expected()
+
+
+def test_writers_go_on_while_their_generations_are_merged(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with table.writer() as writer:
+        for round_ in range(4):
+            writer.upsert({"id": [1, round_ + 10], "val": [round_, round_]})
+            writer.flush()
+            writer.upsert({"id": [2], "val": [round_]})
+            assert table.merge() == 1
+            writer.delete([round_ + 10])
+        assert rows_of(table) == {1: 3, 2: 3}
+        assert table.get([1, 2, 13]).num_rows == 2
+
+
+def test_a_region_without_flushed_generations_costs_no_commit(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "val": [1]})
+        before = lance.dataset(table.uri).version
+        assert table.merge() == 0
+        assert lance.dataset(table.uri).version == before
+
+
+def test_a_merged_table_is_read_with_its_newest_schema(tmp_path: Path) -> None:
+    schema = pa.schema([("val", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
+    table = mw.create_table(tmp_path / "t", schema, "id")
+    with table.writer() as writer:
+        writer.upsert({"val": [1, 2], "id": [1, 2], "text": ["a", None]})
+        writer.flush()
+    table.merge()
+    found = lance.dataset(table.uri).to_table().sort_by("id")
+    assert found.to_pylist() == [
+        {"val": 1, "id": 1, "text": "a"},
+        {"val": 2, "id": 2, "text": None},
+    ]
+
+
+def test_a_pinned_handle_does_not_merge(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    version = table.snapshot_regions()
+    before = folder_state(Path(table.uri))
+    with pytest.raises(mw.InvalidCallError, match="open_table"):
+        mw.open_table(table.uri, version=version).merge()
+    assert folder_state(Path(table.uri)) == before
