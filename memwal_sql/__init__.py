@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from memwal_sql import lance_log as lance_log  # before anything imports Lance
+
+# isort: split
 from memwal_sql.create import create_table, enable, open_table
 from memwal_sql.errors import (
     BackPressureError,
