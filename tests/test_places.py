@@ -69,7 +69,7 @@ def test_a_pinned_handle_changes_nothing_and_shows_nothing_newer(tmp_path: Path)
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     with table.writer() as writer:
         writer.upsert({"id": [1], "v": ["x"]})
-        pinned = mw.open_table(table.uri, version=table.version)
+        pinned = mw.open_table(table.uri, version=table.snapshot_regions())
         context = datafusion.SessionContext()
         mw.register(context, "old", pinned)
         with pytest.raises(mw.InvalidCallError, match="reads version"), mw.memwal_errors():

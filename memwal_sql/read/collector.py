@@ -15,6 +15,7 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
+from memwal_sql.storage.floors import check_floors
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import value_types
@@ -104,7 +105,13 @@ class SnapshotCollector:
                 if self._pinned:
                     break
                 base = self._tracker.reload()
+        self.check_floors(base)
         raise gap_error(gap)
+
+    def check_floors(self, base: BaseTable) -> None:
+        """Raise TableReplacedError when a gap comes from a restore to below what was collected."""
+        if not self._pinned:
+            check_floors(self._context.store, base.details.merged_generations)
 
     def region_of(
         self, base: BaseTable, spec_id: int, values: tuple[RegionValue, ...]

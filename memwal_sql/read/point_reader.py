@@ -34,6 +34,7 @@ class PointReader:
             except (StaleBaseError, SourceGoneError) as error:
                 changed = error
                 base = self._tracker.reload()
+        self._collector.check_floors(base)
         raise gap_error(changed)
 
     def get_in(self, snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:

@@ -99,7 +99,10 @@ def test_a_pinned_version_without_a_record_reads_as_the_base_alone(tmp_path: Pat
     with table.writer() as writer:
         writer.delete(list(range(10)))
         writer.flush()
-    assert _ids(mw.open_table(table.uri, version=before), "strong") == []
+    with pytest.warns(mw.UnrecordedVersionWarning, match=f"version {before}"):
+        unrecorded = mw.open_table(table.uri, version=before)
+    assert unrecorded.reads_base_alone
+    assert _ids(unrecorded, "strong") == []
     pinned = mw.open_table(table.uri, version=recorded)
     assert _ids(pinned, "strong") == list(range(10))
     assert pinned.get([3]).to_pylist() == [{"id": 3, "val": 0}]

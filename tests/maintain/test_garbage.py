@@ -1,0 +1,388 @@
+"""What the garbage collector takes and what it leaves (specification 2, "Garbage Collector")."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain.garbage_rules import KEPT_MANIFESTS
+from memwal_sql.storage import paths
+from memwal_sql.storage.floors import read_floors
+from memwal_sql.storage.index_details import commit_details, read_details
+from memwal_sql.storage.region_manifest import RegionManifests
+from memwal_sql.storage.store import open_store
+from memwal_sql.storage.wal import Wal
+from tests.folder_state import folder_state
+from tests.maintain.life import (
+    NOW,
+    collect,
+    create,
+    flush,
+    kinds,
+    manifest,
+    merge_all,
+    rows,
+    values,
+)
+from tests.model.merging import manifests, merge_one
+from tests.model.process import as_another_process
+
+HOUR = 3600.0
+
+
+def _folders(table: mw.Table) -> list[int]:
+    """The generations whose folders are there."""
+    region = paths.region_folder(manifest(table).region_id)
+    names = open_store(table.uri).list_folders(region)
+    found = (paths.parse_generation_name(name) for name in names)
+    return sorted(one for one in found if one is not None)
+
+
+def _wal(table: mw.Table) -> list[int]:
+    return Wal(open_store(table.uri), manifest(table).region_id).positions()
+
+
+def test_merged_generations_go_and_the_rows_stay(tmp_path: Path) -> None:
+    table = create(tmp_path, regions=3)
+    flush(table, rows(0, 20, 1), rows(10, 30, 2))
+    merge_all(table)
+    flush(table, rows(25, 40, 3))
+    before = values(table)
+    report = collect(table)
+    assert kinds(report)["generation"] == 6
+    assert all(
+        [one.generation for one in found.flushed_generations] == [3]
+        for found in manifests(table.uri).values()
+    )
+    assert values(table) == values(mw.open_table(table.uri)) == before
+    with as_another_process():
+        assert values(mw.open_table(table.uri)) == before
+    assert collect(table).num_rows == 0
+
+
+def test_what_is_not_merged_stays(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(3, 9, 2))
+    merge_one(table.uri, manifest(table).region_id, ["id"])
+    assert "generation" in kinds(collect(table))
+    assert _folders(table) == [2]
+    assert values(table) == dict.fromkeys(range(3), 1) | dict.fromkeys(range(3, 10), 2)
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, *(rows(0, 5, n) for n in range(12)))
+    merge_all(table)
+    table.checkpoint("old", expires=timedelta(milliseconds=1))
+    time.sleep(0.002)
+    shutil.copytree(tmp_path / "t", tmp_path / "copy")
+    before = folder_state(tmp_path / "t")
+    said = collect(table, dry_run=True)
+    assert folder_state(tmp_path / "t") == before
+    assert set(kinds(said)) == {"generation", "wal entry", "manifest", "checkpoint"}
+    assert collect(table).equals(said)
+
+
+def test_the_report_adds_up(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(0, 5, 2))
+    merge_all(table)
+    store = open_store(table.uri)
+    before = {meta.path: meta.size for meta in store.list("_mem_wal")}
+    report = collect(table)
+    after = {meta.path for meta in store.list("_mem_wal")}
+    gone = {path: size for path, size in before.items() if path not in after}
+    assert sum(report["files"].to_pylist()) == len(gone)
+    assert sum(report["bytes"].to_pylist()) == sum(gone.values())
+    assert all(report["reason"].to_pylist())
+
+
+def test_the_report_goes_by_way_of_the_table_with_progress(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(0, 5, 2))
+    merge_all(table)
+    told: list[Any] = []
+    report = table.collect_garbage(older_than=NOW, progress=told.append)
+    assert (told[-1].done, told[-1].total) == (sum(report["files"].to_pylist()),) * 2
+    assert {one.job for one in told} == {"collect_garbage"}
+
+
+@pytest.mark.parametrize("age", [timedelta(seconds=-1), 5, "1h"])
+def test_ages_that_are_none_are_refused(tmp_path: Path, age: Any) -> None:
+    table = create(tmp_path)
+    with pytest.raises(mw.InvalidCallError, match="older_than="):
+        table.collect_garbage(older_than=age)
+    with pytest.raises(mw.InvalidCallError, match="versions_older_than="):
+        table.collect_garbage(versions_older_than=age)
+
+
+# WAL entries
+
+
+def test_flushed_entries_go_but_fences_and_what_native_code_probes(tmp_path: Path) -> None:
+    """Protocol rule 21."""
+    table = create(tmp_path)
+    flush(table, rows(0, 2, 1), rows(0, 2, 2))  # a fence at 1, rows at 2 and 3
+    flush(table, rows(0, 2, 3), rows(0, 2, 4))  # a fence at 4, rows at 5 and 6
+    with table.writer() as writer:
+        writer.upsert(rows(5, 6, 5))  # a fence at 7, rows at 8 that are not flushed
+    now = manifest(table)
+    assert (now.replay_after_wal_entry_position, now.wal_entry_position_last_seen) == (6, 6)
+    collect(table)
+    assert _wal(table) == [1, 4, 6, 7, 8]
+    manifests_of = RegionManifests(open_store(table.uri), now.region_id)
+    manifests_of.commit(manifests_of.latest(), wal_entry_position_last_seen=8)
+    collect(table)
+    assert _wal(table) == [1, 4, 6, 7, 8]
+    assert read_floors(open_store(table.uri))[now.region_id].wal == 5
+    assert values(table) == dict.fromkeys(range(3), 4) | {5: 5, 6: 5}
+
+
+def test_entries_go_without_a_merge(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 2, 1), rows(0, 2, 2))
+    assert kinds(collect(table)) == {"wal entry": 1}
+    assert _folders(table) == [1, 2]
+
+
+# Conditions on generations
+
+
+def test_generations_wait_for_the_maintained_indexes(tmp_path: Path) -> None:
+    """Specification 2: all maintained indexes have caught up."""
+    table = create(tmp_path)
+    flush(table, rows(0, 400, 1))
+    merge_all(table)
+    dataset = lance.dataset(table.uri)
+    dataset.create_scalar_index("val", "BTREE", name="val_idx")
+    found = read_details(open_store(table.uri), dataset)
+    assert found is not None
+    region = manifest(table).region_id
+    commit_details(
+        dataset,
+        replace(
+            found.details, maintained_indexes=("val_idx",), index_catchup={"val_idx": {region: 1}}
+        ),
+    )
+    flush(table, rows(500, 600, 2))
+    merge_all(table)
+    assert kinds(collect(table))["generation"] == 1
+    assert _folders(table) == [2]
+    lance.dataset(table.uri).optimize.optimize_indices()
+    collect(table)
+    assert _folders(table) == []
+
+
+def test_generations_that_a_retained_version_reads_stay(tmp_path: Path) -> None:
+    """Protocol rule 18: and the version reads them after the collection."""
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(3, 9, 2))
+    recorded = table.snapshot_regions()
+    expected = values(table)
+    merge_all(table)
+    flush(table, rows(0, 9, 3))
+    merge_all(table)
+    collect(table)
+    assert _folders(table) == [1, 2]
+    assert values(mw.open_table(table.uri, version=recorded)) == expected
+    report = collect(table, after=1, versions_older_than=NOW)
+    assert kinds(report)["base version"] >= recorded
+    assert _folders(table) == []
+    assert values(table) == dict.fromkeys(range(10), 3)
+    with pytest.raises(mw.InvalidCallError, match=f"no version {recorded}"):
+        mw.open_table(table.uri, version=recorded)
+
+
+def test_a_tagged_version_keeps_its_generations(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    recorded = table.snapshot_regions()
+    lance.dataset(table.uri).tags.create("mine", recorded)
+    merge_all(table)
+    assert "generation" not in kinds(collect(table, after=1, versions_older_than=NOW))
+    assert values(mw.open_table(table.uri, version=recorded)) == dict.fromkeys(range(6), 1)
+    assert lance.dataset(table.uri, version="mine").count_rows() == 0
+
+
+def test_a_dry_run_tells_what_cleaned_up_versions_would_free(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    table.snapshot_regions()
+    merge_all(table)
+    said = collect(table, after=1, dry_run=True, versions_older_than=NOW)
+    assert said.equals(collect(table, after=1, versions_older_than=NOW))
+    assert {"base version", "generation"} <= set(kinds(said))
+
+
+def test_a_grace_period_keeps_what_was_merged_lately(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(0, 5, 2))
+    merge_all(table)
+    for after in (0, HOUR - 60):
+        assert collect(table, after=after, older_than=timedelta(hours=1)).num_rows == 0
+    report = collect(table, after=HOUR + 60, older_than=timedelta(hours=1))
+    assert kinds(report) == {"generation": 2, "wal entry": 1}
+
+
+def test_progress_that_an_index_commit_erased_is_waited_for(tmp_path: Path) -> None:
+    """Protocol rule 19: files are collected only after a look at the versions before."""
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(0, 5, 2))
+    region = manifest(table).region_id
+    merge_one(table.uri, region, ["id"])
+    old = lance.dataset(table.uri)
+    found = read_details(open_store(table.uri), old)
+    assert found is not None
+    merge_one(table.uri, region, ["id"])
+    commit_details(old, found.details)  # Lance takes it, and generation 2 looks unmerged
+    assert "generation" not in kinds(collect(table))
+    assert values(table) == dict.fromkeys(range(6), 2)
+    merge_one(table.uri, region, ["id"])
+    assert kinds(collect(table))["generation"] == 2
+
+
+def test_a_restore_below_what_was_collected_is_an_error_and_collects_nothing(
+    tmp_path: Path,
+) -> None:
+    """Protocol rule 22: never old rows again."""
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    merge_all(table)
+    old = lance.dataset(table.uri).version
+    flush(table, rows(0, 5, 2))
+    merge_all(table)
+    collect(table)
+    newest = lance.dataset(table.uri).version
+    lance.dataset(table.uri, version=old).restore()
+    for call in (
+        lambda: values(table),
+        lambda: table.get([1]),
+        lambda: values(mw.open_table(table.uri), "manifest"),
+        lambda: collect(table),
+    ):
+        with pytest.raises(mw.TableReplacedError, match="restored to a version"):
+            call()
+    lance.dataset(table.uri, version=newest).restore()
+    assert values(mw.open_table(table.uri)) == dict.fromkeys(range(6), 2)
+
+
+# Orphans
+
+
+def test_only_folders_that_can_never_be_committed_are_orphans(tmp_path: Path) -> None:
+    """Protocol rule 21: a folder of the current generation may be a flush that is under way."""
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(0, 5, 2))
+    region = tmp_path / "t" / paths.region_folder(manifest(table).region_id)
+    flushed = manifest(table).flushed_generations
+    shutil.copytree(region / flushed[1].path, region / "00000000_gen_2")
+    shutil.copytree(region / flushed[1].path, region / "00000000_gen_3")
+    shutil.copytree(region / flushed[1].path, region / "mine_gen_1")
+    report = collect(table)
+    assert kinds(report) == {"orphan": 1, "wal entry": 1}
+    assert {path.name for path in region.glob("*_gen_*")} == {
+        *(one.path for one in flushed),
+        "00000000_gen_3",
+        "mine_gen_1",
+    }
+
+
+def test_orphans_wait_for_the_grace_period(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    region = tmp_path / "t" / paths.region_folder(manifest(table).region_id)
+    shutil.copytree(
+        region / manifest(table).flushed_generations[0].path,
+        region / "00000000_gen_1",
+        copy_function=shutil.copyfile,
+    )
+    assert collect(table, older_than=timedelta(hours=1)).num_rows == 0
+    report = collect(table, after=HOUR + 1, older_than=timedelta(hours=1))
+    assert kinds(report) == {"orphan": 1}
+
+
+def test_temporary_files_go_when_no_put_can_be_that_slow(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    wal = tmp_path / "t" / paths.wal_folder(manifest(table).region_id)
+    (wal / ".tmp-1234").write_bytes(b"half an entry")
+    (wal / f"{'0' * 64}.arrow#3").write_bytes(b"half of Lance's")
+    assert collect(table).num_rows == 0
+    report = collect(table, after=HOUR + 1)
+    assert kinds(report) == {"temporary file": 2}
+    assert not list(wal.glob(".tmp*")) and not list(wal.glob("*#3"))
+
+
+def test_region_snapshots_of_no_version_go(tmp_path: Path) -> None:
+    """Protocol rule 23: progress marks leave them behind; base indexes are not touched."""
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    table.snapshot_regions()
+    indices = tmp_path / "t" / "_indices"
+    before = set(indices.iterdir())
+    orphan = indices / str(uuid4())
+    orphan.mkdir()
+    (orphan / "index.lance").write_bytes(b"LANC")
+    assert collect(table).num_rows == 0
+    assert kinds(collect(table, after=HOUR + 1)) == {"region snapshot": 1}
+    assert set(indices.iterdir()) == before
+
+
+# Manifest versions
+
+
+def test_old_manifest_versions_go_and_the_newest_ones_stay(tmp_path: Path) -> None:
+    """Protocol rule 8."""
+    table = create(tmp_path)
+    flush(table, *(rows(0, 1, n) for n in range(KEPT_MANIFESTS + 4)))
+    reader = mw.open_table(table.uri)
+    before = values(reader)
+    newest = manifest(table)
+    collect(table)
+    region = newest.region_id
+    listed = open_store(table.uri).list(paths.manifest_folder(region))
+    numbers = [paths.numbered(meta.path, paths.MANIFEST_SUFFIX) for meta in listed]
+    versions = sorted(number for number in numbers if number is not None)
+    assert versions == list(range(newest.version - KEPT_MANIFESTS + 1, newest.version + 1))
+    assert values(reader) == values(mw.open_table(table.uri)) == before
+    flush(table, rows(7, 7, 7))
+    assert values(reader) == before | {7: 7}
+
+
+def test_a_table_without_regions_has_no_garbage(tmp_path: Path) -> None:
+    assert create(tmp_path).collect_garbage(older_than=NOW).num_rows == 0
+
+
+def test_a_pinned_handle_collects_nothing(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    pinned = mw.open_table(table.uri, version=table.snapshot_regions())
+    with pytest.raises(mw.InvalidCallError, match="collect garbage"):
+        pinned.collect_garbage()
+
+
+def test_lances_branches_and_tags_go_on_after_a_collection(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    merge_all(table)
+    dataset = lance.dataset(table.uri)
+    dataset.tags.create("v", dataset.version)
+    branch = dataset.create_branch("b", dataset.version)
+    lance.write_dataset(
+        pa.table({"id": [77], "val": [7]}, schema=dataset.schema), branch.uri, mode="append"
+    )
+    flush(table, rows(0, 5, 2))
+    merge_all(table)
+    collect(table, after=1, versions_older_than=NOW)
+    assert set(lance.dataset(table.uri, version="v").to_table()["val"].to_pylist()) == {1}
+    assert lance.dataset(branch.uri).count_rows() == 7
+    assert values(table) == dict.fromkeys(range(6), 2)
