@@ -5,7 +5,7 @@ Specification 1, "MemTable": conceptually a list of record batches in the order 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from threading import Lock
 
@@ -37,6 +37,9 @@ def memtable_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*schema, TOMBSTONE_FIELD])
 
 
+FindTexts = Callable[[], Iterable[tuple[str, Analyzer]]]
+
+
 class MemTable:
     """One generation of a region while it is in memory; append-only.
 
@@ -50,9 +53,10 @@ class MemTable:
         generation: int,
         schema: pa.Schema,
         primary_key: Sequence[str],
-        texts: Sequence[tuple[str, Analyzer]] = (),
+        texts: FindTexts = tuple,
     ) -> None:
-        """`texts` are the columns with a maintained full-text index (`index_texts`)."""
+        """`texts` gives the columns with a maintained full-text index; asked once, when texts are
+        first indexed."""
         self.region_name = region_name
         self.generation = generation
         self.schema = memtable_schema(schema)
@@ -63,7 +67,8 @@ class MemTable:
         self._rows = 0
         self._data_bytes = 0
         self._index = KeyIndex()
-        self._maintained = tuple(texts)
+        self._find_texts = texts
+        self._maintained: tuple[tuple[str, Analyzer], ...] | None = None
         self._texts = ColumnTexts()
         self._snapshot: MemTableSource | None = None
         # Never equal to another MemTable's, also after this one is gone.
@@ -119,6 +124,8 @@ class MemTable:
 
         A search does it otherwise, so this only decides who waits for it.
         """
+        if self._maintained is None:
+            self._maintained = tuple(self._find_texts())
         if self._maintained:
             rows = self.snapshot()
             for column, analyzer in self._maintained:
@@ -158,7 +165,7 @@ class MemTable:
         self._levels.append(_TOP_LEVEL - 1 if batch.num_rows >= _LARGE_BATCH_ROWS else 0)
         self._rows += batch.num_rows
         self._data_bytes += batch.nbytes if size is None else size
-        for column, _ in self._maintained:
+        for column, _ in self._maintained or ():
             text = batch.column(self.schema.get_field_index(column))
             self._data_bytes += _POSTING_BYTES_PER_BYTE * text.nbytes
         self._snapshot = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -11,23 +11,22 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.text.analyzer import Analyzer
 from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.storage.field_ids import field_ids
-from memwal_sql.storage.generation import write_generation
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import value_types
 from memwal_sql.storage.wal import Wal
 from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.flusher import RegionFlusher
+from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter
 from memwal_sql.write.lease import claim
-from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.memtable import FindTexts, MemTable
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.replay import MakeMemTable
 from memwal_sql.write.router import RegionValues
 from memwal_sql.write.wal_writer import WalWriter
 from planner.model import TableInfo
@@ -36,7 +35,6 @@ from planner.regions.names import region_name
 from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 
 FindRegion = Callable[[int, RegionValues], RegionManifest | None]
-FindIndexes = Callable[[], Sequence[IndexRecipe]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +62,8 @@ class RegionOpener:
     def open(self, spec: RegionSpec, values: RegionValues) -> RegionWriter:
         """Claim the region with these values, creating it when there is none."""
         spec_id = spec.spec_id
-        found = self.find(spec_id, values)
-        if found is not None:
-            return self._claim(found, values)
-        wanted = RegionManifest(
-            region_id=region_id(self.context.incarnation, spec_id, values),
-            region_spec_id=spec_id,
-            region_values=values,
-        )
-        return self._claim(self._find_or_create(wanted), values)
+        found = self.find(spec_id, values) or create_region(self.context, spec, values)
+        return self._claim(found, values)
 
     def open_manual(self, name: str) -> RegionWriter:
         """Claim the region of this name or UUID, creating it when there is none."""
@@ -83,22 +74,8 @@ class RegionOpener:
                 raise InvalidCallError("region='' is no name: give a name or a UUID") from None
             wanted = region_id(self.context.incarnation, MANUAL_SPEC_ID, {"name": name})
         manifest = RegionManifest(region_id=wanted, region_spec_id=MANUAL_SPEC_ID)
-        return self._claim(self._find_or_create(manifest), None)
-
-    def _find_or_create(self, wanted: RegionManifest) -> RegionManifest:
-        types = None if self.spec is None else value_types(self.spec)
-        manifests = RegionManifests(self.context.store, wanted.region_id, types)
-        try:
-            found = manifests.latest()
-        except NotFoundError:
-            found = manifests.create(wanted)
-        spec_id, values = found.region_spec_id, dict(found.region_values or {})
-        if (spec_id, values) != (wanted.region_spec_id, dict(wanted.region_values or {})):
-            raise RepairError(
-                f"region {wanted.region_id} should belong to spec {wanted.region_spec_id} with "
-                f"values {wanted.region_values}, its manifest says spec {spec_id} and {values}"
-            )
-        return found
+        manifests = RegionManifests(self.context.store, wanted)
+        return self._claim(_find_or_create(manifests, manifest), None)
 
     def _claim(self, manifest: RegionManifest, values: RegionValues | None) -> RegionWriter:
         region = manifest.region_id
@@ -106,7 +83,8 @@ class RegionOpener:
         manifests = RegionManifests(self.context.store, region, types)
         wal = Wal(self.context.store, region)
         info = self.info
-        make = partial(_memtable, region_name(region, values), info.schema, info.primary_key)
+        name = region_name(region, values)
+        make = partial(_memtable, name, info.schema, info.primary_key, self._texts)
         won = claim(manifests, wal, make)
         return RegionWriter(
             lease=won.lease,
@@ -122,7 +100,7 @@ class RegionOpener:
             make_flusher=lambda writer: RegionFlusher(
                 lease=won.lease,
                 manifests=manifests,
-                write=self._write_generation,
+                write=GenerationWriter(self.context, info, self.base, self.indexes).write,
                 executor=self.executor,
                 attempts=self.options.flush_attempts,
                 committed=writer.flushed,
@@ -135,27 +113,44 @@ class RegionOpener:
             clock=self.clock,
         )
 
+    def _texts(self) -> list[tuple[str, Analyzer]]:
+        """The columns with a maintained full-text index."""
+        infos = (recipe.info for recipe in self.indexes())
+        return [(info.column, Analyzer.of(info.parameters)) for info in infos if info.is_text]
+
     def _manifests(self, region: UUID) -> RegionManifests:
         types = None if self.spec is None else value_types(self.spec)
         return RegionManifests(self.context.store, region, types)
 
-    def _write_generation(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
-        keys = KeyBatch(rows.select(self.info.primary_key))
-        return write_generation(
-            self.context.store,
-            self.context.uri,
-            region,
-            generation,
-            rows,
-            primary_key=self.info.primary_key,
-            base=self.base,
-            bloom_filter=BloomFilter.build(keys.hashes).data,
-            indexes=self.indexes(),
-            storage_options=self.context.storage_options,
+
+def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
+    """The manifest of the region with these values, which nobody has found in a listing: it is
+    created unless somebody else does so now (protocol rule 11)."""
+    region = region_id(context.incarnation, spec.spec_id, values)
+    wanted = RegionManifest(region_id=region, region_spec_id=spec.spec_id, region_values=values)
+    return _find_or_create(RegionManifests(context.store, region, value_types(spec)), wanted)
+
+
+def memtables_of(info: TableInfo, region: UUID, values: RegionValues | None) -> MakeMemTable:
+    """Makes empty MemTables of a region."""
+    return partial(_memtable, region_name(region, values), info.schema, info.primary_key)
+
+
+def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> RegionManifest:
+    try:
+        found = manifests.latest()
+    except NotFoundError:
+        found = manifests.create(wanted)
+    spec_id, values = found.region_spec_id, dict(found.region_values or {})
+    if (spec_id, values) != (wanted.region_spec_id, dict(wanted.region_values or {})):
+        raise RepairError(
+            f"region {wanted.region_id} should belong to spec {wanted.region_spec_id} with "
+            f"values {wanted.region_values}, its manifest says spec {spec_id} and {values}"
         )
+    return found
 
 
 def _memtable(
-    name: str, schema: pa.Schema, primary_key: tuple[str, ...], generation: int
+    name: str, schema: pa.Schema, primary_key: tuple[str, ...], texts: FindTexts, generation: int
 ) -> MemTable:
-    return MemTable(name, generation, schema, primary_key)
+    return MemTable(name, generation, schema, primary_key, texts)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition
 from uuid import UUID
@@ -143,10 +144,11 @@ class RegionWriter:
             )
         if options.durable:
             self._land(writes[-1].ticket, writes)
-            return writes[-1].position
-        if full:
+        elif full:
             self._wake()
-        return 0
+        if options.indexed:
+            _index_texts(writes)
+        return writes[-1].position if options.durable else 0
 
     def flush_wal(self) -> None:
         """Return when every write made so far is in the WAL."""
@@ -388,6 +390,15 @@ class RegionWriter:
         elif not writes and self._lost_rows:
             note = f"{self._lost_rows} buffered rows were not written"
         return _again(own or failure, note)
+
+
+def _index_texts(writes: list[_Write]) -> None:
+    """Tokenize what was written, without the lock."""
+    found = {id(w.generation): w.generation.memtable for w in writes if w.generation is not None}
+    for memtable in found.values():
+        # The rows are written: who searches texts that can't be tokenized is told so.
+        with suppress(MemWalError, OSError, ValueError):
+            memtable.index_texts()
 
 
 def _again(error: MemWalError, note: str = "") -> MemWalError:
