@@ -119,17 +119,17 @@ def maintenance_lease(
     store: ObjectStore,
     job: str,
     *,
+    name: str = "maintenance",
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Lease]:
     """Hold the lease while the block runs; waits for whoever holds it. `job` names it to others.
-
-    Not reentrant.
+    Leases of another `name` have nothing to do with this one. Not reentrant.
     """
-    lease = Lease(Records(store, "maintenance"), holder := uuid4().hex, job)
+    lease = Lease(Records(store, name), holder := uuid4().hex, job)
     _own.add(holder)
     try:
-        _wait_and_take(lease, Records(store, "maintenance"), sleep, clock)
+        _wait_and_take(lease, Records(store, name), sleep, clock)
         try:
             yield lease
         finally:

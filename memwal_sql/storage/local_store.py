@@ -120,6 +120,7 @@ class LocalStore:
             os.rename(old, new)
             for folder in {os.path.dirname(old), os.path.dirname(new)}:
                 _sync_path(folder)
+        self._remove_empty_folders(os.path.dirname(old))
 
     def exists(self, path: str) -> bool:
         """Whether the object is there: one `stat`."""

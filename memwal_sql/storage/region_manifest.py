@@ -64,8 +64,8 @@ class RegionManifest:
     `region_values` maps a region field's id to its value, a plain Python value, None for NULL; it
     is None as a whole where the manifest has no values or their types are not known, as native
     code may leave it. `flushed_generations` ascend. `published` maps a query's id to the last of
-    its batches that is part of the region, the latest query last. `message` is what was read from storage, whose
-    unknown fields are kept by a commit.
+    its batches that is part of the region, the latest query last. `message` is what was read from
+    storage, whose unknown fields are kept by a commit.
     """
 
     region_id: UUID

@@ -97,10 +97,6 @@ class TwoPhaseStore:
         """As the inner store."""
         self._inner.sync(folder)
 
-    def move(self, source: str, target: str) -> None:
-        """As the inner store: folders that move were never put in two phases."""
-        self._inner.move(source, target)
-
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
         return self._inner.exists(path)

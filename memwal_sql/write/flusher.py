@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from threading import Lock
@@ -25,6 +25,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.write.batch_marks import latest_batches
 from memwal_sql.write.lease import Lease, fenced
 from memwal_sql.write.memtable import MemTable
 
@@ -38,6 +39,7 @@ WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
 class _Flush:
     memtable: MemTable
     last_position: int
+    published: Mapping[str, int]
     written: FlushedGeneration | None = None
 
 
@@ -74,10 +76,15 @@ class RegionFlusher:
         self._lock = Lock()  # the queue
         self._commit_lock = Lock()  # one committer at a time, in order
 
-    def submit(self, memtable: MemTable, last_position: int) -> None:
+    def submit(
+        self, memtable: MemTable, last_position: int, published: Mapping[str, int] | None = None
+    ) -> None:
         """Flush a MemTable that grows no more and whose entries, up to `last_position`, have all
-        landed. MemTables must come in the order of their generations."""
-        flush = _Flush(memtable, last_position)
+        landed. MemTables must come in the order of their generations.
+
+        `published` are the staged batches that it holds: the manifest knows them from now on, as
+        their entries may be collected."""
+        flush = _Flush(memtable, last_position, published or {})
         with self._lock:
             self._queue.append(flush)
         self._executor.submit(self._run, flush)
@@ -132,7 +139,12 @@ class RegionFlusher:
     def _commit(self, flush: _Flush, written: FlushedGeneration) -> None:
         self._manifest = self._persistent(
             lambda: commit_flush(
-                self._manifests, self._manifest, self._lease, written, flush.last_position
+                self._manifests,
+                self._manifest,
+                self._lease,
+                (written,),
+                last_position=flush.last_position,
+                published=flush.published,
             )
         )
         with self._lock:
@@ -153,35 +165,43 @@ def commit_flush(
     manifests: RegionManifests,
     known: RegionManifest,
     lease: Lease,
-    flushed: FlushedGeneration,
-    last_position: int,
+    flushed: Sequence[FlushedGeneration],
+    *,
+    last_position: int = 0,
+    published: Mapping[str, int] | None = None,
 ) -> RegionManifest:
-    """Make a generation part of the region, in one manifest commit (protocol rule 7).
+    """Make generations, which follow each other, part of the region in one manifest commit
+    (protocol rule 7).
 
-    `known` is any earlier manifest. Raises FencedError when the lease is lost, RepairError when
-    the region's current generation is not the flushed one; calling again after another error, such
-    as OutcomeUnknownError, is safe.
+    `known` is any earlier manifest. `last_position` is that of the last WAL entry whose rows they
+    hold, 0 for rows that were never in the WAL; `published` are the staged batches that they hold.
+    Raises FencedError when the lease is lost, RepairError when the region's current generation is
+    not the first of them; calling again after another error, such as OutcomeUnknownError, is safe.
     """
+    first, last = flushed[0], flushed[-1]
     latest = manifests.latest(known)
     while True:
-        if any(one.path == flushed.path for one in latest.flushed_generations):
+        if any(one.path == first.path for one in latest.flushed_generations):
             return latest  # an earlier call of ours landed after all
         if latest.writer_epoch != lease.epoch:
             raise fenced(lease.region_id, lease.epoch, latest.writer_epoch)
-        if latest.current_generation != flushed.generation:
+        if latest.current_generation != first.generation:
             raise RepairError(
                 f"region {lease.region_id} is at generation {latest.current_generation}, "
-                f"its writer at {flushed.generation}: the manifest was changed by somebody else"
+                f"its writer at {first.generation}: the manifest was changed by somebody else"
             )
         try:
             return manifests.commit(
                 latest,
-                current_generation=flushed.generation + 1,
-                replay_after_wal_entry_position=last_position,
+                current_generation=last.generation + 1,
+                replay_after_wal_entry_position=max(
+                    last_position, latest.replay_after_wal_entry_position
+                ),
                 wal_entry_position_last_seen=max(
                     last_position, latest.wal_entry_position_last_seen
                 ),
-                flushed_generations=(*latest.flushed_generations, flushed),
+                flushed_generations=(*latest.flushed_generations, *flushed),
+                published=latest_batches(latest.published, published or {}),
             )
         except ManifestConflictError as conflict:
             latest = conflict.latest

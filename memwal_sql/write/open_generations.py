@@ -5,8 +5,8 @@ Nothing here locks: the region writer holds its lock around every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ class OpenGeneration:
         born: the time of its first row.
         sealed: it takes no new writes.
         submitted: the flusher has it.
+        published: staged batches that it holds, see `ReplayedMemTable`.
     """
 
     memtable: MemTable
@@ -34,12 +35,14 @@ class OpenGeneration:
     born: float = 0.0
     sealed: bool = False
     submitted: bool = False
+    published: Mapping[str, int] = field(default_factory=dict)
 
 
 class OpenGenerations:
     """Ascending by generation; the last one is active, the others are sealed.
 
-    `submit` gets every sealed MemTable once, in order, with the position of its last entry.
+    `submit` gets every sealed MemTable once, in order, with the position of its last entry and the
+    staged batches that it holds.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class OpenGenerations:
         replayed: Sequence[ReplayedMemTable],
         current_generation: int,
         make_memtable: MakeMemTable,
-        submit: Callable[[MemTable, int], None],
+        submit: Callable[[MemTable, int, Mapping[str, int]], None],
         options: WriterOptions,
         budget: MemoryBudget,
         clock: Callable[[], float],
@@ -59,7 +62,7 @@ class OpenGenerations:
         self._budget = budget
         self._clock = clock
         now = clock()
-        found = [OpenGeneration(one.memtable, one.last_position, born=now) for one in replayed]
+        found = [_reopened(one, now) for one in replayed]
         self._open = found or [OpenGeneration(make_memtable(current_generation), born=now)]
         for older in self._open[:-1]:
             older.sealed = True
@@ -160,7 +163,11 @@ class OpenGenerations:
                 return
             if not one.submitted:
                 one.submitted = True
-                self._submit(one.memtable, one.last_position)
+                self._submit(one.memtable, one.last_position, one.published)
+
+
+def _reopened(found: ReplayedMemTable, now: float) -> OpenGeneration:
+    return OpenGeneration(found.memtable, found.last_position, born=now, published=found.published)
 
 
 def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.RecordBatch, int]]:

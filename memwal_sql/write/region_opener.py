@@ -118,10 +118,6 @@ class RegionOpener:
         infos = (recipe.info for recipe in self.indexes())
         return [(info.column, Analyzer.of(info.parameters)) for info in infos if info.is_text]
 
-    def _manifests(self, region: UUID) -> RegionManifests:
-        types = None if self.spec is None else value_types(self.spec)
-        return RegionManifests(self.context.store, region, types)
-
 
 def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
     """The manifest of the region with these values, which nobody has found in a listing: it is

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from exec_nodes.sources.at_once import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.storage.wal import Wal, WalEntry
+from memwal_sql.write.batch_marks import decode_mark
 from memwal_sql.write.memtable import MemTable, conform
 
 _READ_AHEAD = 16
@@ -18,10 +19,14 @@ MakeMemTable = Callable[[int], MemTable]
 
 @dataclass(slots=True)
 class ReplayedMemTable:
-    """A MemTable as its writer left it, and the position of its last WAL entry."""
+    """A MemTable as its writer left it, and the position of its last WAL entry.
+
+    `published` maps a query's id to the last of its staged batches that the entries hold.
+    """
 
     memtable: MemTable
     last_position: int
+    published: dict[str, int] = field(default_factory=dict)
 
 
 class Replay:
@@ -73,6 +78,9 @@ class Replay:
             )
         into.memtable.append(conform(entry.batch, into.memtable.schema), indexed=False)
         into.last_position = entry.position
+        mark = decode_mark(entry.batch_id)
+        if mark is not None:
+            into.published[mark.query_id] = mark.batch_id
 
     def _memtable_of(self, position: int, generation: int) -> ReplayedMemTable:
         newest = self.memtables[-1].memtable.generation if self.memtables else None

@@ -23,9 +23,10 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.write import live
 from memwal_sql.write.background import Background
 from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.generation_writer import FindIndexes
 from memwal_sql.write.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.region_opener import FindIndexes, FindRegion, RegionOpener
+from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, Router
 from planner.model import TableInfo

@@ -37,14 +37,18 @@ class WalWriter:
         """The highest position known to be taken."""
         return self._next - 1
 
-    def append(self, batch: pa.RecordBatch, generation: int) -> int:
+    def append(self, batch: pa.RecordBatch, generation: int, batch_id: str | None = None) -> int:
         """Make the rows of `batch` durable and return the position of their entry.
+
+        `batch_id` marks the rows of a staged batch.
 
         Raises FencedError (nothing was written), WriterFailedError (the message says whether the
         rows may have been written) and CorruptFileError.
         """
         stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
-        data = encode_entry(stored, writer_epoch=self._epoch, generation=generation)
+        data = encode_entry(
+            stored, writer_epoch=self._epoch, generation=generation, batch_id=batch_id
+        )
         while True:
             position = self._next
             try:

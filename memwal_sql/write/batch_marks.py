@@ -1,0 +1,71 @@
+"""Which staged batches are part of a table (protocol rule 24).
+
+A batch is published region by region. What shows that a region has it is written in the same step
+as its rows: the id in its WAL entry, or the manifest that lists its generations; a flush carries
+the ids of the entries it takes up into the manifest. When every region has it, a marker of its own
+says that the batch is complete, which native code, that knows none of these fields, can't drop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.table_record import Records
+
+# Of so many queries a region's manifest knows the last batch.
+_MOST_QUERIES = 64
+_QUERY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_FOLDER = "batches"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMark:
+    """A batch: of its query, batches come in the order of their ids, from 0."""
+
+    query_id: str
+    batch_id: int
+
+    def __post_init__(self) -> None:
+        if not _QUERY_ID.fullmatch(self.query_id):
+            raise InvalidCallError(
+                f"queryId={self.query_id!r} must be letters, digits, dots, dashes or underscores, "
+                "at most 128"
+            )
+        if self.batch_id < 0:
+            raise InvalidCallError(f"batchId={self.batch_id} must be 0 or more")
+
+    def __str__(self) -> str:
+        return f"{self.query_id}/{self.batch_id}"
+
+
+def decode_mark(text: str | None) -> BatchMark | None:
+    """The mark of a WAL entry; None for an entry without one."""
+    query_id, slash, batch_id = (text or "").rpartition("/")
+    if not slash or not batch_id.isdecimal() or not _QUERY_ID.fullmatch(query_id):
+        return None
+    return BatchMark(query_id, int(batch_id))
+
+
+def latest_batches(known: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
+    """The last batch of each query, the queries heard of last at the end; long silent ones go."""
+    found = {query: batch for query, batch in known.items() if query not in new}
+    for query, batch in new.items():
+        found[query] = max(batch, known.get(query, -1))
+    return dict(list(found.items())[-_MOST_QUERIES:])
+
+
+def last_complete(store: ObjectStore, query_id: str) -> int:
+    """The last batch of a query that is complete; -1 when there is none."""
+    versions = Records(store, f"{_FOLDER}/{query_id}").versions()
+    return versions[-1] - 1 if versions else -1
+
+
+def complete(store: ObjectStore, mark: BatchMark, rows: int) -> None:
+    """Note that every region has the batch."""
+    records = Records(store, f"{_FOLDER}/{mark.query_id}")
+    records.put(mark.batch_id + 1, {"rows": rows})
+    records.delete(version for version in records.versions() if version <= mark.batch_id)
