@@ -12,6 +12,7 @@ from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import create_index, drop_index
+from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merger import Merger
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
@@ -243,6 +244,22 @@ class Table:
         """
         self._check_present("write")
         drop_index(self._context, name)
+
+    def build_indexes(
+        self, progress: Report | None = None, indexes: Sequence[str] | None = None
+    ) -> list[str]:
+        """Bring the base table's indexes up to date with what was merged into it.
+
+        Vector indexes keep their centroids and codebooks: nothing is trained.
+
+        Args:
+            progress: is called after each index.
+            indexes: only those with these names; all by default.
+
+        Returns the names of the indexes that were behind.
+        """
+        self._check_present("build indexes")
+        return build_indexes(self._context, progress or report_nothing, indexes)
 
     def snapshot_regions(self) -> int:
         """Record the state of all regions in the MemWAL index, for `eventual` readers.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -31,6 +32,16 @@ from memwal_sql.storage.merge_token import Progress, is_pass_shard, pass_shard
 _ATTEMPTS = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Details about to be replaced: as they are, the dataset they were read with, and the id that
+    the new index entry will have."""
+
+    details: IndexDetails
+    dataset: Any
+    index_uuid: UUID
+
+
 def latest_dataset(context: TableContext) -> Any:
     """The latest version of the base table, with a handle of its own: Lance's merges move it."""
     return lance.dataset(lance_uri(context.uri), storage_options=context.storage_options)
@@ -47,22 +58,25 @@ def maintenance(context: TableContext, job: str) -> Iterator[Lease]:
 
 
 def change_details(
-    context: TableContext, job: str, change: Callable[[IndexDetails, UUID], IndexDetails]
+    context: TableContext, job: str, change: Callable[[Rewrite], IndexDetails | None]
 ) -> int:
     """Commit changed details as a new base version, and return that version.
 
-    `change` gets the details and the id that the new index entry will have; it is called again
-    when Lance refuses the commit in favour of somebody else's. Raises RetryError when that goes on.
+    `change` is called again when Lance refuses the commit in favour of somebody else's; what it
+    returns is committed, and nothing when that is None. Raises RetryError when others keep coming
+    in between.
     """
     for _ in range(_ATTEMPTS):
         with maintenance(context, job) as lease:
             dataset = latest_dataset(context)
-            index_uuid = uuid4()
-            changed = change(details_of(context, dataset), index_uuid)
-            unfinished = Unfinished(dataset.version, index_uuid)
+            rewrite = Rewrite(details_of(context, dataset), dataset, uuid4())
+            changed = change(rewrite)
+            if changed is None:
+                return int(dataset.version)
+            unfinished = Unfinished(dataset.version, rewrite.index_uuid)
             lease.rewrites(unfinished)
             try:
-                committed = commit_details(dataset, changed, index_uuid)
+                committed = commit_details(dataset, changed, rewrite.index_uuid)
             except RetryError:
                 continue  # somebody else committed a version that Lance would not pass over
             if committed.version != dataset.version + 1:

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from uuid import UUID
 
 from memwal_sql.errors import MemWalError, TornEntryError
-from memwal_sql.maintain.details import change_details
+from memwal_sql.maintain.details import Rewrite, change_details
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.object_store import ObjectStore
@@ -37,11 +36,11 @@ def record_regions(
     data = encode_regions(manifests, specs)
     inline = data if len(manifests) <= INLINE_REGIONS else None
 
-    def recorded(details: IndexDetails, index_uuid: UUID) -> IndexDetails:
+    def recorded(rewrite: Rewrite) -> IndexDetails:
         if inline is None:
-            context.store.put_if_absent(external_path(index_uuid), data)
+            context.store.put_if_absent(external_path(rewrite.index_uuid), data)
         return replace(
-            details,
+            rewrite.details,
             snapshot_ts_millis=int(clock() * 1000),
             num_regions=len(manifests),
             inline_snapshots=inline,

@@ -1,0 +1,102 @@
+"""The base index builder: indexes catch up with what was merged (specification 2).
+
+An index is caught up when its segments cover all fragments (protocol rule 17). `index_catchup` says
+the same for readers that go by it; Lance moves it on with its own index commits and forgets it
+with every compaction, so it is written again where it has fallen behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
+from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
+from memwal_sql.maintain.progress import Progress, Report
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.index_details import IndexDetails
+from memwal_sql.storage.merge_token import is_pass_shard
+
+JOB = "build_indexes"
+# Every search asks each segment of a vector index, so there should be few.
+MOST_SEGMENTS = 8
+_SYSTEM = "__lance"
+_ATTEMPTS = 10
+
+
+def build_indexes(
+    context: TableContext, report: Report, names: Sequence[str] | None = None
+) -> list[str]:
+    """Bring indexes of the base table up to date; the names of those that were behind.
+
+    `names` are the indexes to build, all by default. Vector indexes keep their centroids and their
+    codebook: new rows get a segment of their own, and many segments become one without training.
+    Raises RetryError when other commits keep coming in between.
+    """
+    known = [index.name for index in _indexes(latest_dataset(context))]
+    unknown = sorted(set(names or ()) - set(known))
+    if unknown:
+        raise InvalidCallError(f"there are no indexes {unknown} on {context.uri}; it has {known}")
+    wanted = [name for name in known if names is None or name in names]
+    built = []
+    for done, name in enumerate(wanted, start=1):
+        if _build(context, name):
+            built.append(name)
+        report(Progress(JOB, None, done, len(wanted), "indexes"))
+    change_details(context, JOB, _with_catch_up)
+    return built
+
+
+def covers_everything(dataset: Any, index: Any) -> bool:
+    """Whether an index, as Lance describes it, covers all fragments of the dataset."""
+    covered = {one for segment in index.segments for one in segment.fragment_ids}
+    return all(fragment.fragment_id in covered for fragment in dataset.get_fragments())
+
+
+def _indexes(dataset: Any) -> list[Any]:
+    return [one for one in dataset.describe_indices() if not one.name.startswith(_SYSTEM)]
+
+
+def _build(context: TableContext, name: str) -> bool:
+    """Whether the index was behind."""
+    for attempt in range(_ATTEMPTS):
+        dataset = latest_dataset(context)
+        index = next((one for one in _indexes(dataset) if one.name == name), None)
+        if index is None or covers_everything(dataset, index):
+            return attempt > 0
+        try:
+            dataset.optimize.optimize_indices(index_names=[name], **_settings(index))
+        except (OSError, RuntimeError) as error:
+            # Merges and compactions may come in between, and other builders.
+            if "conflict" not in str(error).lower():
+                raise StoreUnavailableError(
+                    f"index {name!r} of {context.uri} could not be built, and is as it was: {error}"
+                ) from error
+        else:
+            return True
+    raise RetryError(f"index {name!r}: other commits came in between {_ATTEMPTS} times; try again")
+
+
+def _settings(index: Any) -> dict[str, int]:
+    """By default Lance may divide and join partitions of a vector index, which moves centroids."""
+    if not (index.details and index.details.get("metric_type")):
+        return {}
+    segments = len(index.segments)
+    return {"num_indices_to_merge": segments if segments >= MOST_SEGMENTS else 0}
+
+
+def _with_catch_up(rewrite: Rewrite) -> IndexDetails | None:
+    """The details with the progress of the indexes that cover everything, if it is not there."""
+    details = rewrite.details
+    marks = details.merged_generations
+    merged = {region: marks[region] for region in marks if not is_pass_shard(region)}
+    written = dict(details.index_catchup)
+    for index in _indexes(rewrite.dataset):
+        known = written.get(index.name, {})
+        behind = any(known.get(region, 0) < merged[region] for region in merged)
+        if behind and covers_everything(rewrite.dataset, index):
+            written[index.name] = merged
+    if written == dict(details.index_catchup):
+        return None
+    return replace(details, index_catchup=written)
