@@ -1,0 +1,320 @@
+"""Named checkpoints: they hold what a strong reader saw, until they end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql import create as opening
+from memwal_sql.maintain import checkpoints
+from memwal_sql.storage.store import open_store
+from tests.maintain.life import NOW, SCHEMA, collect, create, flush, kinds, merge_all, rows, values
+from tests.model.process import Process, as_another_process
+
+HOUR = timedelta(hours=1)
+
+
+def test_a_checkpoint_holds_flushed_merged_and_unflushed_rows(tmp_path: Path) -> None:
+    table = create(tmp_path, regions=2)
+    flush(table, rows(0, 9, 1))
+    merge_all(table)
+    flush(table, rows(5, 14, 2))
+    with table.writer() as writer:
+        writer.upsert(rows(10, 19, 3))
+        writer.delete([0, 12])
+        expected = values(table)
+        table.checkpoint("then")
+        writer.upsert(rows(0, 30, 4))
+        writer.flush()
+    merge_all(table)
+    flush(table, rows(0, 30, 5))
+    collect(table, after=1, versions_older_than=NOW)
+    held = mw.open_table(table.uri, checkpoint="then")
+    assert values(held) == expected
+    assert held.get([0, 6, 19]).to_pylist() == [{"id": 6, "val": 2}, {"id": 19, "val": 3}]
+    assert held.scan(filter="id = 13").read_all().to_pylist() == [{"id": 13, "val": 3}]
+    assert values(table) == dict.fromkeys(range(31), 5)
+    with pytest.raises(mw.InvalidCallError, match="reads version"):
+        held.writer()
+
+
+def test_the_rows_of_buffered_writers_of_this_process_are_in_it(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    with table.writer(durable=False, wal_flush_interval_s=100.0) as writer:
+        writer.upsert(rows(0, 3, 1))
+        table.checkpoint("then")
+        writer.upsert(rows(0, 3, 2))
+        with as_another_process():
+            held = mw.open_table(table.uri, checkpoint="then")
+            assert values(held) == dict.fromkeys(range(4), 1)
+
+
+def test_what_a_checkpoint_holds_is_collected_when_it_is_dropped(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 9, 1))
+    with table.writer() as writer:
+        writer.upsert(rows(5, 6, 2))
+        writer.upsert(rows(7, 8, 2))
+        table.checkpoint("then")
+        writer.flush()
+    merge_all(table)
+    # The generation that was flushed after it, and an entry that was flushed before it.
+    assert kinds(collect(table)) == {"generation": 1, "wal entry": 1}
+    table.drop_checkpoint("then")
+    assert table.checkpoints().num_rows == 0
+    assert kinds(collect(table, after=1)) == {"generation": 1, "wal entry": 1, "checkpoint": 1}
+    assert lance.dataset(table.uri).tags.list() == {}
+    with pytest.raises(mw.InvalidCallError, match=r"no checkpoint 'then'; it has \[\]"):
+        mw.open_table(table.uri, checkpoint="then")
+
+
+def test_an_expired_checkpoint_is_an_error_that_says_so(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 9, 1))
+    table.checkpoint("short", expires=timedelta(milliseconds=20))
+    assert values(mw.open_table(table.uri, checkpoint="short")) == dict.fromkeys(range(10), 1)
+    time.sleep(0.03)
+    with pytest.raises(mw.InvalidCallError, match=r"'short' of .* expired at 20"):
+        mw.open_table(table.uri, checkpoint="short")
+    assert table.checkpoints()["expired"].to_pylist() == [True]
+    table.checkpoint("short", expires=datetime.now(UTC) + HOUR)
+    merge_all(table)
+    assert "generation" not in kinds(collect(table))
+    assert kinds(collect(table, after=2 * 3600))["generation"] == 1
+
+
+def test_an_expired_checkpoint_is_held_for_the_grace_period(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 9, 1))
+    table.checkpoint("c", expires=HOUR)
+    merge_all(table)
+    report = collect(table, after=1.5 * 3600, older_than=HOUR)
+    assert "generation" not in kinds(report) and "checkpoint" not in kinds(report)
+    report = collect(table, after=2.5 * 3600, older_than=HOUR)
+    assert {"generation", "checkpoint"} <= set(kinds(report))
+
+
+def test_checkpoints_are_listed(tmp_path: Path) -> None:
+    table = create(tmp_path, regions=2)
+    flush(table, rows(0, 9, 1))
+    until = datetime(2100, 1, 1, tzinfo=UTC)
+    version = table.checkpoint("b")
+    table.checkpoint("a", expires=until)
+    found = table.checkpoints().to_pylist()
+    assert [(one["name"], one["expires"], one["regions"]) for one in found] == [
+        ("a", until, 2),
+        ("b", None, 2),
+    ]
+    assert found[1]["base_version"] == version == lance.dataset(table.uri).version
+
+
+def test_lances_own_cleanup_keeps_the_base_version(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 9, 1))
+    merge_all(table)
+    table.checkpoint("c")
+    flush(table, rows(0, 9, 2))
+    merge_all(table)
+    lance.dataset(table.uri).cleanup_old_versions(
+        older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False
+    )
+    assert values(mw.open_table(table.uri, checkpoint="c")) == dict.fromkeys(range(10), 1)
+
+
+def test_a_checkpoint_without_its_base_version_is_an_error(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    version = table.checkpoint("c")
+    flush(table, rows(0, 9, 1))
+    merge_all(table)
+    dataset = lance.dataset(table.uri)
+    for tag in dataset.tags.list():
+        dataset.tags.delete(tag)
+    dataset.cleanup_old_versions(older_than=NOW, delete_unverified=True)
+    with pytest.raises(mw.InvalidCallError, match=f"no version {version}"):
+        mw.open_table(table.uri, checkpoint="c")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "ä", "x" * 101, None, 7])
+def test_names_that_do_not_fit_are_refused(tmp_path: Path, name: Any) -> None:
+    table = create(tmp_path)
+    for call in (table.checkpoint, table.drop_checkpoint):
+        with pytest.raises(mw.InvalidCallError, match="can't name a checkpoint"):
+            call(name)
+
+
+@pytest.mark.parametrize(
+    ("expires", "message"),
+    [
+        (timedelta(0), "not in the future"),
+        (datetime(2020, 1, 1, tzinfo=UTC), "not in the future"),
+        (datetime(2100, 1, 1), "with a time zone"),
+        (3600, "must be a timedelta"),
+    ],
+)
+def test_ends_that_do_not_fit_are_refused(tmp_path: Path, expires: Any, message: str) -> None:
+    table = create(tmp_path)
+    with pytest.raises(mw.InvalidCallError, match=message):
+        table.checkpoint("c", expires=expires)
+    assert table.checkpoints().num_rows == 0
+
+
+def test_a_name_in_use_is_refused_and_free_again_when_dropped(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    table.checkpoint("c")
+    with pytest.raises(mw.InvalidCallError, match="there is a checkpoint 'c' already"):
+        table.checkpoint("c")
+    table.drop_checkpoint("c")
+    with pytest.raises(mw.InvalidCallError, match="no checkpoint 'c'"):
+        table.drop_checkpoint("c")
+    flush(table, rows(0, 3, 2))
+    table.checkpoint("c")
+    assert values(mw.open_table(table.uri, checkpoint="c")) == dict.fromkeys(range(4), 2)
+    collect(table, after=1)
+    assert values(mw.open_table(table.uri, checkpoint="c")) == dict.fromkeys(range(4), 2)
+
+
+def test_a_checkpoint_that_a_collector_overtook_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint looks at the floors after it was recorded; what it pinned may have gone."""
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    with table.writer() as writer:
+        writer.upsert(rows(2, 5, 2))
+        write = checkpoints.write
+        overtaken: list[int] = []
+
+        def slow(store: Any, checkpoint: Any) -> bool:
+            if not overtaken:
+                overtaken.append(checkpoint.version)
+                writer.flush()
+                writer.upsert(rows(8, 8, 3))
+                writer.flush()
+                merge_all(table)
+                collect(table)
+            return write(store, checkpoint)
+
+        monkeypatch.setattr(checkpoints, "write", slow)
+        version = table.checkpoint("c")
+    assert version > overtaken[0]
+    expected = {0: 1, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 8: 3}
+    assert values(mw.open_table(table.uri, checkpoint="c")) == expected
+    assert [tag["version"] for tag in lance.dataset(table.uri).tags.list().values()] == [version]
+
+
+def test_a_collector_sees_a_checkpoint_that_is_made_while_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collector looks at the checkpoints again once the floors are raised."""
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    with table.writer() as writer:
+        writer.upsert(rows(2, 5, 2))
+        old = mw.open_table(table.uri)
+        pinned = old._collector.pin("strong")
+        writer.flush()
+    merge_all(table)
+    expected = {0: 1, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2}
+    store = open_store(table.uri)
+    made = []
+
+    class Meddler:
+        """Makes the checkpoint right before the collector raises the floors."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if "/collected/" in path and not made:
+                monkeypatch.setattr(old._collector, "pin", lambda consistency: pinned)
+                made.append(old.checkpoint("c"))
+            return store.put_if_absent(path, data)
+
+    report = collect(table, store=Meddler())
+    assert made and kinds(report)["generation"] == 1
+    assert values(mw.open_table(table.uri, checkpoint="c")) == expected
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_one_who_dies_while_making_a_checkpoint_leaves_none_or_a_whole_one(
+    tmp_path: Path, before: bool
+) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    for change in range(1, 4):
+        process = Process(table.uri)
+        process.switch.kill_at(change, before=before)
+        name = f"c{change}"
+        try:
+            process.table.checkpoint(name)
+        except Exception:
+            process.kill()
+        if name in table.checkpoints()["name"].to_pylist():
+            assert values(mw.open_table(table.uri, checkpoint=name)) == dict.fromkeys(range(4), 1)
+            table.drop_checkpoint(name)
+        table.checkpoint(name)
+        table.drop_checkpoint(name)
+    collect(table, after=1)
+    assert lance.dataset(table.uri).tags.list() == {}
+
+
+def test_many_make_the_same_checkpoint_and_one_of_them_wins(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    won: list[int] = []
+    lost: list[mw.MemWalError] = []
+    barrier = threading.Barrier(4)
+
+    def make() -> None:
+        handle = mw.open_table(table.uri)
+        barrier.wait()
+        try:
+            won.append(handle.checkpoint("c"))
+        except mw.InvalidCallError as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1 and len(lost) == 3
+    assert values(mw.open_table(table.uri, checkpoint="c")) == dict.fromkeys(range(4), 1)
+
+
+def test_a_checkpoint_keeps_its_columns(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    table.checkpoint("c")
+    lance.dataset(table.uri).add_columns(pa.field("extra", pa.int64()))
+    held = mw.open_table(table.uri, checkpoint="c")
+    assert held.schema == SCHEMA.set(0, pa.field("id", pa.int64(), False))
+    assert values(held) == dict.fromkeys(range(4), 1)
+
+
+def _refusals() -> list[Callable[[str], Any]]:
+    now = datetime.now(UTC)
+    return [
+        lambda uri: opening.open_table(uri, version=1, checkpoint="c"),
+        lambda uri: opening.open_table(uri, timestamp=now, checkpoint="c"),
+        lambda uri: opening.open_table(uri, version=1, timestamp=now),
+    ]
+
+
+@pytest.mark.parametrize("call", _refusals())
+def test_only_one_way_into_the_past_may_be_named(
+    tmp_path: Path, call: Callable[[str], Any]
+) -> None:
+    table = create(tmp_path)
+    with pytest.raises(mw.InvalidCallError, match="give one of version, timestamp"):
+        call(table.uri)

@@ -1,0 +1,130 @@
+"""Tables as they were: by version and by time (protocol rule 18)."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import lance
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.storage.base_versions import base_versions
+from memwal_sql.storage.store import open_store
+from tests.maintain.life import NOW, collect, create, flush, merge_all, rows, values
+
+
+def _committed(table: mw.Table, version: int) -> datetime:
+    found = {one.version: one.timestamp for one in base_versions(open_store(table.uri))}
+    return datetime.fromtimestamp(found[version], UTC)
+
+
+def test_every_recorded_version_reads_as_it_was_whatever_was_collected_since(
+    tmp_path: Path,
+) -> None:
+    table = create(tmp_path, regions=2)
+    states = {}
+    for n in range(1, 5):
+        flush(table, rows(n, n + 5, n))
+        if n % 2:
+            merge_all(table)
+        states[table.snapshot_regions()] = values(table)
+        collect(table)
+    for version, expected in states.items():
+        then = mw.open_table(table.uri, version=version)
+        assert values(then) == expected
+        assert then.get([4]).to_pylist() == (
+            [{"id": 4, "val": expected[4]}] if 4 in expected else []
+        )
+        context = datafusion.SessionContext()
+        mw.register(context, "then", then)
+        assert context.sql("SELECT count(*) AS n FROM then").to_pylist() == [{"n": len(expected)}]
+        assert not then.reads_base_alone
+
+
+def test_a_time_reads_the_version_that_was_the_newest_then(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    first = table.snapshot_regions()
+    flush(table, rows(0, 3, 2))
+    second = table.snapshot_regions()
+    for version, val in ((first, 1), (second, 2)):
+        moment = _committed(table, version)
+        for timestamp in (moment, moment.isoformat(), moment.astimezone(_east()).isoformat()):
+            found = mw.open_table(table.uri, timestamp=_up(timestamp))
+            assert (found.version, values(found)) == (version, dict.fromkeys(range(4), val))
+    almost = _committed(table, second) - timedelta(microseconds=10)
+    assert mw.open_table(table.uri, timestamp=almost).version == first
+    late = datetime.now(UTC) + timedelta(days=1)
+    assert mw.open_table(table.uri, timestamp=late).version == second
+
+
+def _east() -> Any:
+    return datetime.now().astimezone().tzinfo
+
+
+def _up(timestamp: datetime | str) -> datetime | str:
+    """Microseconds cut off what Lance stores, so go one up."""
+    later = timedelta(microseconds=1)
+    if isinstance(timestamp, str):
+        return (datetime.fromisoformat(timestamp) + later).isoformat()
+    return timestamp + later
+
+
+def test_a_time_before_all_versions_is_refused(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    with pytest.raises(mw.InvalidCallError, match="before the oldest version"):
+        mw.open_table(table.uri, timestamp=datetime(2000, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "timestamp", ["yesterday", "2026-01-01T00:00:00", datetime(2026, 1, 1), 1_700_000_000]
+)
+def test_a_time_that_is_none_is_refused(tmp_path: Path, timestamp: Any) -> None:
+    table = create(tmp_path)
+    with pytest.raises(mw.InvalidCallError, match="give a datetime with a time zone"):
+        mw.open_table(table.uri, timestamp=timestamp)
+
+
+def test_a_time_of_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(mw.InvalidCallError, match="is not a Lance table"):
+        mw.open_table(tmp_path / "none", timestamp=datetime.now(UTC))
+
+
+def test_a_version_without_a_record_says_that_it_reads_as_the_base_alone(tmp_path: Path) -> None:
+    """Protocol rule 18."""
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    merge_all(table)
+    merged = lance.dataset(table.uri).version
+    flush(table, rows(0, 9, 2))
+    with pytest.warns(mw.UnrecordedVersionWarning, match="base table alone"):
+        then = mw.open_table(table.uri, version=merged)
+    assert then.reads_base_alone
+    assert values(then) == dict.fromkeys(range(4), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not mw.open_table(table.uri).reads_base_alone
+        assert not mw.open_table(table.uri, version=table.snapshot_regions()).reads_base_alone
+
+
+def test_a_version_whose_files_were_removed_by_hand_is_an_error(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 3, 1))
+    version = table.snapshot_regions()
+    for folder in (tmp_path / "t" / "_mem_wal").glob("*/*_gen_1"):
+        folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(mw.MemWalError, match="gen=1"):
+        values(mw.open_table(table.uri, version=version))
+
+
+def test_a_version_that_was_cleaned_up_is_an_error(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    version = table.snapshot_regions()
+    table.snapshot_regions()
+    collect(table, after=1, versions_older_than=NOW)
+    with pytest.raises(mw.InvalidCallError, match=f"no version {version}; its latest"):
+        mw.open_table(table.uri, version=version)
