@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.conditions import conditions
+from exec_nodes.kernels.keys import key_column
 from exec_nodes.node import Node, Statistics
+from exec_nodes.sources.base_match import BaseMatch
 from exec_nodes.sources.source import (
+    ROW_ADDRESS,
     ROW_ADDRESS_FIELD,
     SOURCE_FIELD,
     Filter,
@@ -26,7 +29,8 @@ class ScanExec(Node):
 
     Yields `output`'s columns, `_rowaddr` (uint64, where the row is in its source) and `_source`
     (int32, the source's ordinal in the plan). Stale rows are among them: only DeduplicateExec
-    knows better, which is why a limit is raised here by the number of stale rows.
+    knows better, which is why a limit is raised here by the number of stale rows. The first scan of
+    the whole base table finds out on its way which they are (`stale.learner`).
     """
 
     source: Source
@@ -62,12 +66,26 @@ class ScanExec(Node):
         return f"ScanExec: {self.source.name}, filter=[{conditions(self.filters)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        limit = self.limit
-        if limit is not None:
-            limit += len(self.stale.compute()[self.ordinal])
+        learner = self.stale.learner() if self.source is self.stale.base else None
         schema, tag = self.schema, pa.array([], pa.int32())
-        for batch in self.source.scan(self.output.names, self.filters, limit, partition):
+        batches = self._rows(partition) if learner is None else self._learning(partition, learner)
+        for batch in batches:
             if len(tag) < batch.num_rows:
                 tag = pa.array(np.full(batch.num_rows, self.ordinal, np.int32))
             arrays = [*batch.columns, tag.slice(0, batch.num_rows)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _rows(self, partition: int) -> Iterator[pa.RecordBatch]:
+        limit = self.limit
+        if limit is not None:
+            limit += len(self.stale.compute()[self.ordinal])
+        return self.source.scan(self.output.names, self.filters, limit, partition)
+
+    def _learning(self, partition: int, learner: BaseMatch) -> Iterator[pa.RecordBatch]:
+        output = [*self.output.names, ROW_ADDRESS]
+        columns = list(dict.fromkeys([*self.output.names, *learner.key_names]))
+        for batch in self.source.scan(columns, (), None, partition):
+            keys = key_column([batch.column(name) for name in learner.key_names])
+            self.stale.learn(learner, keys, batch.column(ROW_ADDRESS).to_numpy())
+            yield batch.select(output)
+        self.stale.learned(learner)

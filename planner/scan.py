@@ -25,7 +25,8 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     regions = tuple(region.sources for region in snapshot.regions)
     inputs = [n for f in query.filters for n in (schema.names if f.columns is None else f.columns)]
     columns = tuple(dict.fromkeys([*query.columns, *inputs]))
-    stale = PlanStale(snapshot.base, regions, stale_sets, columns, snapshot.masks)
+    whole = not query.filters and query.limit is None
+    stale = PlanStale(snapshot.base, regions, stale_sets, columns, snapshot.masks, whole)
     scans = tuple(
         ScanExec(source, ordinal, output, query.filters, query.limit, stale)
         for ordinal, source in enumerate(stale.sources)

@@ -8,28 +8,22 @@ tombstone itself (Specification 2, "LSM Tree Merging Read": highest `_gen`, then
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from threading import Lock
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from exec_nodes.kernels.key_codes import KeyCodes, concat, repeated_later_codes
-from exec_nodes.kernels.keys import KeyBatch, KeyColumn, key_column, one_array
-from exec_nodes.kernels.literals import key_condition
+from exec_nodes.kernels.keys import KeyColumn
 from exec_nodes.sources.at_once import at_once
+from exec_nodes.sources.base_match import BaseMatch, keys_of, tail_of
 from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source, SourceKeys
+from exec_nodes.sources.source import RowAddresses, Source
 
 Cover = tuple[tuple[Hashable, int], ...]
 
-# Up to one new key for so many base rows, the base's btree is asked instead of reading its keys.
-_ROWS_PER_INDEXED_KEY = 100
-# Keys of the base that are matched at once: where finding them prepares a hash table each time,
-# and where it does not, so that intermediate arrays stay in the processor's caches.
-_MATCH_ROWS = 1 << 20
-_CACHED_ROWS = 1 << 16
 _EQUAL = -1
 # What a cached set costs beside its addresses.
 _ENTRY_BYTES = 500
@@ -95,22 +89,70 @@ class StaleSets:
             lambda found: int(found.nbytes) + _ENTRY_BYTES,
         )
 
+    def new_match(self, base: Source, newer: Sequence[Source]) -> BaseMatch | None:
+        """A match that a scan of the whole base can do on its way, see `remember`.
+
+        None where the set, or a part of it, is known or found without reading all keys.
+        """
+        if not newer or self.cached_base(base, newer) is not None:
+            return None
+        if any(self._cache.get(_pair_key(base, source)) is not None for source in newer):
+            return None
+        match = BaseMatch([(source, 0) for source in newer])
+        return None if match.few(base) else match
+
+    def remember(self, base: Source, newer: Sequence[Source], match: BaseMatch) -> None:
+        """Keep what a finished match from `new_match` has found."""
+        found = match.result()
+        for place, source in enumerate(newer):
+            pair = _Pair(source.rows, partial(found.of, place))
+            self._cache.put(_pair_key(base, source), pair, found.nbytes // len(newer))
+        union = found.union()
+        self._cache.put(_base_key(base, newer), union, union.nbytes + _ENTRY_BYTES)
+
     def _base_union(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
         pairs: list[RowAddresses] = []
         missing: list[tuple[int, Source, int]] = []
         for index, source in enumerate(newer):
-            rows, addresses = self._cache.get(_pair_key(base, source)) or (0, _nothing())
-            if rows > source.rows:  # an older prefix of a MemTable than the one that is cached
-                rows, addresses = 0, _nothing()
-            pairs.append(addresses)
+            pair: _Pair | None = self._cache.get(_pair_key(base, source))
+            # An older prefix of a MemTable than the one that is cached is matched anew.
+            rows = 0 if pair is None or pair.rows > source.rows else pair.rows
+            pairs.append(_nothing() if pair is None or not rows else pair.addresses)
             if rows < source.rows:
                 missing.append((index, source, rows))
-        at = [index for index, _, _ in missing]
-        for index, found in zip(at, _match_base(base, [m[1:] for m in missing]), strict=True):
-            source, pairs[index] = newer[index], np.concatenate([pairs[index], found])
-            entry = (source.rows, pairs[index])
-            self._cache.put(_pair_key(base, source), entry, pairs[index].nbytes + _ENTRY_BYTES)
+        if missing:
+            match = BaseMatch([(source, rows) for _, source, rows in missing])
+            match.read(base)
+            found = match.result()
+            for place, (index, source, _) in enumerate(missing):
+                pairs[index] = np.concatenate([pairs[index], found.of(place)])
+                pair = _Pair(source.rows, pairs[index].view)
+                self._cache.put(_pair_key(base, source), pair, pairs[index].nbytes + _ENTRY_BYTES)
         return _union(pairs)
+
+
+class _Pair:
+    """The base's rows that the first `rows` rows of a newer source supersede."""
+
+    def __init__(self, rows: int, find: Callable[[], RowAddresses]) -> None:
+        self.rows = rows
+        self._find = find
+
+    @cached_property
+    def addresses(self) -> RowAddresses:
+        """Found when first asked for: most are superseded by a larger set before that."""
+        return self._find()
+
+
+class _Learning:
+    """The state of a plan whose scan finds the stale rows of the base."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.decided = False
+        self.match: BaseMatch | None = None
+        self.parts = 0
+        self.found: dict[int, RowAddresses] = {}
 
 
 @dataclass(frozen=True)
@@ -118,7 +160,8 @@ class PlanStale:
     """The stale sets of one plan's sources: the base's, then each region's, newest first.
 
     `columns` are what the plan will read beside the keys. `masks` are sources that the plan does
-    not read, and that make rows of the base stale all the same.
+    not read, and that make rows of the base stale all the same. A plan that reads the base as a
+    `whole`, without filters and limit, need not know beforehand what is stale in it: see `learner`.
     """
 
     base: Source | None
@@ -126,6 +169,8 @@ class PlanStale:
     sets: StaleSets
     columns: tuple[str, ...] = ()
     masks: tuple[Source, ...] = ()
+    whole: bool = False
+    _learning: _Learning = field(default_factory=_Learning, compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -149,12 +194,46 @@ class PlanStale:
         if unread:
             at_once(lambda source: source.open(), unread)
 
+    def learner(self) -> BaseMatch | None:
+        """What finds the stale rows of the base while they are scanned, if they are not known.
+
+        The same for all partitions of a plan. Whoever scans gives every batch to `learn`, and
+        calls `learned` when a part is done; whoever needs the stale rows of a batch takes them
+        from `found`, as `compute` has no set for the base then.
+        """
+        if self.base is None or not self.whole:
+            return None
+        self.open()
+        with self._learning.lock:
+            if not self._learning.decided:
+                self._learning.decided = True
+                self._learning.match = self.sets.new_match(self.base, self._newer)
+                self._learning.parts = self.base.parts
+            return self._learning.match
+
+    def learn(self, match: BaseMatch, keys: KeyColumn, addresses: RowAddresses) -> None:
+        """Find the stale rows of a batch of the base, at least one row."""
+        self._learning.found[int(addresses[0])] = match.add(keys, addresses)
+
+    def learned(self, match: BaseMatch) -> None:
+        """One part of the base was scanned to its end."""
+        with self._learning.lock:
+            self._learning.parts -= 1
+            done = self._learning.parts == 0
+        if done and self.base is not None:
+            self.sets.remember(self.base, self._newer, match)
+
+    def found(self, addresses: RowAddresses) -> RowAddresses:
+        """The stale rows, sorted, of the batch that was learned with these addresses; once."""
+        return self._learning.found.pop(int(addresses[0]))
+
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""
         self.open()
         found: list[RowAddresses] = []
         if self.base is not None:
-            found.append(self.sets.of_base(self.base, self._newer))
+            learns = self.learner() is not None
+            found.append(_nothing() if learns else self.sets.of_base(self.base, self._newer))
         for region in self.regions:
             found += self.sets.of_region(region)
         return found
@@ -175,10 +254,6 @@ class PlanStale:
         return total
 
 
-def _keys_of(source: Source) -> SourceKeys:
-    return source.keys()
-
-
 def _region_key(sources: Sequence[Source]) -> Hashable:
     return ("stale in region above", sources[-1].identity)
 
@@ -197,7 +272,7 @@ def _nothing() -> RowAddresses:
 
 def _union(parts: Sequence[RowAddresses]) -> RowAddresses:
     # By sorting: numpy's own unique hashes, which takes ten times as long.
-    merged = np.sort(np.concatenate([_nothing(), *parts]))
+    merged = np.sort(np.concatenate([_nothing(), *parts]), kind="stable")
     return merged[np.append(True, merged[1:] != merged[:-1])] if len(merged) else merged
 
 
@@ -214,7 +289,7 @@ def _newer_than(old: Cover, new: Cover) -> int | None:
 
 
 def _from_scratch(sources: Sequence[Source]) -> list[RowAddresses]:
-    keys = at_once(_keys_of, sources)
+    keys = at_once(keys_of, sources)
     numbers = KeyCodes(concat([k.column for k in keys]))
     seen = np.zeros(numbers.size, np.bool_)
     known = 0
@@ -239,7 +314,7 @@ def _extended(sources: Sequence[Source], old: _RegionSets, extra: int) -> list[R
     top, grown_from = sources[extra], old.cover[0][1]
     sets = _from_scratch(sources[: extra + 1])
     new = [source.keys().column for source in sources[:extra]]
-    new.append(_tail(top, grown_from))
+    new.append(tail_of(top, grown_from))
     added = concat(new)
     if not len(added):
         return [*sets, *old.sets[1:]]
@@ -249,72 +324,6 @@ def _extended(sources: Sequence[Source], old: _RegionSets, extra: int) -> list[R
         rows, _ = numbers.find(keys.column)
         sets.append(_union([stale, keys.addresses[rows]]) if len(rows) else stale)
     return sets
-
-
-def _tail(source: Source, start: int) -> KeyColumn:
-    return key_column(source.keys().table.slice(start).columns)
-
-
-def _match_base(base: Source, newer: Sequence[tuple[Source, int]]) -> Iterator[RowAddresses]:
-    """For each newer source, its rows from a position on: the base's rows with the same keys."""
-    if not newer:
-        return
-    at_once(_keys_of, [source for source, _ in newer])
-    columns = [_tail(source, start) for source, start in newer]
-    numbers = KeyCodes(concat(columns))
-    # Not filled beforehand: of eight bytes a code, most pages would be written for nothing.
-    address = np.empty(numbers.size, np.uint64)
-    held = np.zeros(numbers.size, np.bool_)
-    piece = _CACHED_ROWS if numbers.direct else _MATCH_ROWS
-    for column, addresses in _base_keys(base, newer, len(numbers.codes), piece):
-        rows, codes = numbers.find(column)
-        address[codes] = addresses[rows]
-        held[codes] = True
-    start = 0
-    for column in columns:
-        codes = numbers.codes[start : start + len(column)]
-        start += len(column)
-        yield address[codes[held[codes]]]
-
-
-def _base_keys(
-    base: Source, newer: Sequence[tuple[Source, int]], count: int, piece: int
-) -> Iterator[tuple[KeyColumn, RowAddresses]]:
-    """The base's keys, in large pieces; only those that matter if its btree finds them faster."""
-    tables = [source.keys().table.slice(start) for source, start in newer]
-    names = tables[0].column_names
-    filters: tuple[Filter, ...] = ()
-    if count * _ROWS_PER_INDEXED_KEY < base.rows:
-        filters = _key_filter(KeyBatch(pa.concat_tables(tables)))
-    for part in range(base.parts):
-        batches: list[pa.RecordBatch] = []
-        rows = 0
-        for batch in base.scan(names, filters, None, part):
-            batches.append(batch)
-            rows += batch.num_rows
-            if rows >= piece:
-                yield _piece(batches, names)
-                batches, rows = [], 0
-        if batches:
-            yield _piece(batches, names)
-
-
-def _key_filter(keys: KeyBatch) -> tuple[Filter, ...]:
-    sql = key_condition(keys)
-    if sql is None:
-        return ()
-
-    def evaluate(batch: pa.RecordBatch) -> pa.BooleanArray:
-        return pc.is_in(key_column(batch.columns), value_set=one_array(keys.column))
-
-    return (Filter(sql, evaluate, tuple(keys.names)),)
-
-
-def _piece(
-    batches: Sequence[pa.RecordBatch], names: Sequence[str]
-) -> tuple[KeyColumn, RowAddresses]:
-    table = pa.Table.from_batches(batches)
-    return key_column(table.select(names).columns), table[ROW_ADDRESS].to_numpy()
 
 
 # Sources' identities are unique in the process, so all tables can share one bound.

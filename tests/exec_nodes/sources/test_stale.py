@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from exec_nodes.kernels.key_index import KeyIndex
 from exec_nodes.kernels.keys import key_values
 from exec_nodes.sources import stale
+from exec_nodes.sources.base_match import BaseMatch
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import Filter
+from exec_nodes.sources.source import Filter, Source
 from exec_nodes.sources.stale import StaleSets
 from tests.exec_nodes.tables import (
     DELETED,
@@ -68,13 +69,13 @@ def test_a_grown_memtable_extends_its_sets_by_its_new_rows_only(
     assert sets.of_base(base, [first, old]).tolist() == [0, 2]
     assert [s.tolist() for s in sets.of_region([first, old])] == [[], [0]]
     matched: list[int] = []
-    inner = stale._match_base
 
-    def counted(base: object, newer: Sequence[tuple[MemTableSource, int]]) -> Iterator[object]:
-        matched.extend(source.rows - start for source, start in newer)
-        return inner(base, newer)  # type: ignore[arg-type]
+    class Counted(BaseMatch):
+        def __init__(self, newer: Sequence[tuple[Source, int]]) -> None:
+            matched.extend(source.rows - start for source, start in newer)
+            super().__init__(newer)
 
-    monkeypatch.setattr(stale, "_match_base", counted)
+    monkeypatch.setattr(stale, "BaseMatch", Counted)
     second = active.append([(2, 200), (3, 300), (1, DELETED)])
     assert sets.of_base(base, [second, old]).tolist() == [0, 1, 2]
     assert matched == [3]
