@@ -1,0 +1,208 @@
+"""Several mergers at once (specification 2, appendix 2; protocol rules 19 and 20)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain import lease, passes
+from memwal_sql.maintain.merger import Merger
+from tests.maintain.merging_tables import (
+    GENERATIONS,
+    expected,
+    in_base,
+    make_table,
+    merger_of,
+    progress_of,
+    rows_of,
+    write_generations,
+)
+from tests.model.merging import manifests
+
+SMALL_PASS = 16_000
+MANY = [(dict.fromkeys(range(3000), n), [n, n + 10]) for n in range(1, 4)]
+
+
+class Sleeper:
+    """A merger in a thread of its own that falls asleep right before one of its commits."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, merge: Callable[[], int], before_pass: int = 1
+    ) -> None:
+        monkeypatch.setattr(lease, "PATIENCE_SECONDS", 0.05)
+        self._asleep, self._wake = threading.Event(), threading.Event()
+        self._passes = 0
+        self._before_pass = before_pass
+        self.outcome: Any = None
+        execute = passes.PassWriter._execute
+
+        def sleepy(writer: passes.PassWriter, *args: Any, **kwargs: Any) -> None:
+            if threading.current_thread() is self._thread:
+                self._passes += 1
+                if self._passes == self._before_pass:
+                    self._asleep.set()
+                    assert self._wake.wait(20)
+            execute(writer, *args, **kwargs)
+
+        def run() -> None:
+            try:
+                self.outcome = merge()
+            except BaseException as error:
+                self.outcome = error
+
+        self._thread = threading.Thread(target=run)
+        monkeypatch.setattr(passes.PassWriter, "_execute", sleepy)
+        self._thread.start()
+        assert self._asleep.wait(20), self.outcome
+
+    def wake(self) -> Any:
+        """Let it go on; what it returned or raised."""
+        self._wake.set()
+        self._thread.join(20)
+        return self.outcome
+
+
+def _opened(table: mw.Table) -> mw.Table:
+    """The table as another process sees it."""
+    return mw.open_table(table.uri)
+
+
+def test_racing_on_the_same_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appendix 2, scenario 1: B reads merged 5, A commits 6, B's commit of 6 is refused, B reads
+    the index again, sees 6, and goes on with 7."""
+    table = make_table(tmp_path, [({n: n}, []) for n in range(5)])
+    assert table.merge() == 5
+    write_generations(table, [({5: 5, 1: 50}, []), ({6: 6}, [1])])
+    (region,) = manifests(table.uri)
+    b = Sleeper(monkeypatch, _opened(table).merge)  # read 5, is about to commit 6
+    with monkeypatch.context() as one_step:
+        one_step.setattr(Merger, "_merge_region", Merger._step)
+        assert _opened(table).merge() == 1
+    assert progress_of(table.uri) == {str(region): 6}
+    after_a = lance.dataset(table.uri).version
+    assert b.wake() == 1  # generation 7
+    assert progress_of(table.uri) == {str(region): 7}
+    assert in_base(table.uri, after_a) == {0: 0, 1: 50, 2: 2, 3: 3, 4: 4, 5: 5}
+    assert in_base(table.uri) == {0: 0, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6}
+
+
+def test_crash_after_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appendix 2, scenario 2: A commits 6 and dies; B reads merged 6, skips it and merges 7."""
+    table = make_table(tmp_path, [({n: n}, []) for n in range(5)])
+    assert table.merge() == 5
+    write_generations(table, [({5: 5}, []), ({6: 6}, [])])
+    (region,) = manifests(table.uri)
+
+    def die(progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _opened(table).merge(progress=die)
+    assert progress_of(table.uri) == {str(region): 6}
+    assert _opened(table).merge() == 1
+    assert progress_of(table.uri) == {str(region): 7}
+    assert in_base(table.uri) == {n: n for n in range(7)}
+
+
+@pytest.mark.parametrize("others_small", [False, True], ids=["others at once", "others in passes"])
+@pytest.mark.parametrize("small", [False, True], ids=["at once", "in passes"])
+@pytest.mark.parametrize("before_pass", [1, 2, 3])
+def test_a_merger_that_slept_changes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before_pass: int,
+    small: bool,
+    others_small: bool,
+) -> None:
+    """Protocol rule 20: an unmarked pass would roll the base table back."""
+    table = make_table(tmp_path, MANY)
+    sizes = {True: SMALL_PASS, False: 10**9}
+    sleeper = Sleeper(monkeypatch, merger_of(_opened(table), sizes[small]), before_pass)
+    others = merger_of(_opened(table), sizes[others_small])()
+    assert 2 <= others <= 3
+    before = in_base(table.uri)
+    assert before == expected(MANY)
+    version = lance.dataset(table.uri).version
+    assert sleeper.wake() in (0, 1)
+    assert in_base(table.uri) == expected(MANY)
+    assert lance.dataset(table.uri).version <= version + 1  # its record of the regions
+    assert rows_of(_opened(table)) == expected(MANY)
+
+
+def test_mergers_of_different_regions_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(tmp_path, MANY, regions=[mw.bucket("id", 2)])
+    other = _opened(table)
+    sleeper = Sleeper(monkeypatch, lambda: _opened(table).merge(regions=["id_bucket=0"]))
+    assert other.merge(regions=["id_bucket=1"]) == 3
+    assert sleeper.wake() == 3
+    assert in_base(table.uri) == expected(MANY)
+
+
+def test_many_mergers_at_once_merge_everything_once(tmp_path: Path) -> None:
+    table = make_table(tmp_path, MANY, regions=[mw.bucket("id", 2)])
+    outcomes: list[Any] = []
+
+    def run(handle: mw.Table) -> None:
+        try:
+            outcomes.append(handle.merge())
+        except BaseException as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=run, args=(_opened(table),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert all(isinstance(one, int) for one in outcomes), outcomes
+    assert sum(outcomes) == 6
+    assert in_base(table.uri) == expected(MANY)
+
+
+@pytest.mark.parametrize("kind", ["append", "delete", "compact", "update"])
+def test_other_commits_in_between_are_merged_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = make_table(tmp_path, GENERATIONS[:1])
+    table.merge()
+    write_generations(table, GENERATIONS[1:])
+    sleeper = Sleeper(monkeypatch, _opened(table).merge)
+    dataset = lance.dataset(table.uri)
+    match kind:
+        case "append":
+            row = pa.table({"id": [99], "val": [9]}, dataset.schema)
+            lance.write_dataset(row, table.uri, mode="append")
+        case "delete":
+            dataset.delete("id = 1")
+        case "compact":
+            dataset.optimize.compact_files()
+        case "update":
+            dataset.update({"val": "100"}, where="id = 3")
+    assert sleeper.wake() == 2
+    rows = expected()
+    if kind == "append":
+        rows[99] = 9
+    if kind == "update":
+        rows[3] = 100
+    assert in_base(table.uri) == rows == rows_of(_opened(table))
+
+
+def test_an_overwrite_in_between_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protocol rule 22."""
+    table = make_table(tmp_path)
+    sleeper = Sleeper(monkeypatch, _opened(table).merge)
+    rows = lance.dataset(table.uri).schema.empty_table().select(["id", "val"])
+    lance.write_dataset(rows, table.uri, mode="overwrite")
+    outcome = sleeper.wake()
+    assert isinstance(outcome, mw.TableReplacedError), outcome
+    assert in_base(table.uri) == {}
