@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,12 +13,20 @@ from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import create_index, drop_index
+from memwal_sql.maintain.checkpoint_records import Checkpoint
+from memwal_sql.maintain.checkpoints import (
+    Expires,
+    drop_checkpoint,
+    list_checkpoints,
+    make_checkpoint,
+)
+from memwal_sql.maintain.garbage import DEFAULT_GRACE, collect_garbage
 from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merger import Merger
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
 from memwal_sql.read import inspect
-from memwal_sql.read.base import BaseTracker
+from memwal_sql.read.base import BaseTable, BaseTracker, load_base
 from memwal_sql.read.change_offsets import Offsets
 from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.collector import SnapshotCollector
@@ -29,8 +38,12 @@ from memwal_sql.read.point_reader import PointReader
 from memwal_sql.read.recorded import check_whole
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.storage.base_indexes import IndexRecipe
+from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.staged import Stager, discard, staging_folder
+from memwal_sql.write.staged_publish import Publisher, routing_spec
+from memwal_sql.write.staged_rows import RowForm
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Query, Snapshot
 
@@ -42,13 +55,22 @@ class Table:
     any writer has been told is durable is seen, and what this process's own writers have buffered.
     """
 
-    def __init__(self, context: TableContext, dataset: Any, *, pinned: bool = False) -> None:
+    def __init__(
+        self,
+        context: TableContext,
+        dataset: Any,
+        *,
+        pinned: bool = False,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         self._context = context
         self._pinned = pinned
         self._tracker = BaseTracker(context, dataset)
         if pinned and checkpoint is None:
             check_whole(context, self._tracker.current)
-        self._collector = SnapshotCollector(context, self._tracker, pinned=pinned)
+        specs = self._tracker.current.info.region_specs
+        held = None if checkpoint is None else checkpoint.snapshot(specs)
+        self._collector = SnapshotCollector(context, self._tracker, pinned=pinned, held=held)
         self._points = PointReader(self._collector, self._tracker)
         self._insert_writer: TableWriter | None = None
 
@@ -72,6 +94,12 @@ class Table:
         """The newest base table version this handle has read."""
         return self._tracker.current.version
 
+    @property
+    def reads_base_alone(self) -> bool:
+        """Whether this handle reads a version in which no region states were recorded (by
+        `snapshot_regions` or a merge): only what had been merged by then is seen."""
+        return self._pinned and self._collector.reads_base_alone
+
     def writer(self, *, region: str | None = None, **options: Any) -> TableWriter:
         """A writer, to be used as a context manager; it claims regions as rows come for them.
 
@@ -94,6 +122,37 @@ class Table:
             region=region,
             options=WriterOptions(**options),
         )
+
+    def stager(self, job: str, form: RowForm) -> Stager:
+        """Stages the rows of one task of a distributed write, for a `publisher` to publish.
+
+        Args:
+            job: names the folder of what the job's tasks stage; `discard_staged` removes it.
+        """
+        self._check_present("write")
+        base = self._tracker.latest()
+        return Stager(
+            store=self._context.store,
+            writer=GenerationWriter(self._context, base.info, base.dataset, self._index_recipes),
+            spec=routing_spec(base.info),
+            form=form,
+            folder=staging_folder(job),
+        )
+
+    def publisher(self) -> Publisher:
+        """Publishes what the tasks of a distributed write have staged."""
+        self._check_present("write")
+        return Publisher(
+            context=self._context,
+            base=self._tracker.latest,
+            find=lambda spec_id, values: self._collector.manifest_of(
+                self._tracker.current, spec_id, values
+            ),
+        )
+
+    def discard_staged(self, job: str) -> None:
+        """Remove what the tasks of a job have staged and nobody has published."""
+        discard(self._context.store, staging_folder(job))
 
     def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The live rows with these primary keys, in the order asked; absent keys give no row.
@@ -311,6 +370,64 @@ class Table:
         self._check_present("follow changes")
         return change_offsets(self._context, self._tracker.latest(), self._collector)
 
+    def checkpoint(self, name: str, expires: Expires = None) -> int:
+        """Hold the table as a strong reader sees it now, for `open_table(uri, checkpoint=name)`.
+
+        Nothing is copied or flushed: the base version (by a Lance tag), the flushed generations
+        and the WAL entries that the checkpoint reads are not collected while it lasts.
+
+        Args:
+            name: letters, digits, dots, dashes and underscores.
+            expires: a time with a time zone, or a timedelta from now; None: until it is dropped.
+
+        Returns the base table version that it holds.
+        """
+        self._check_present("make checkpoints")
+        return make_checkpoint(self._context, self._collector, self._base_of, name, expires)
+
+    def checkpoints(self) -> pa.Table:
+        """One row a checkpoint, by name, expired ones too until they are collected."""
+        return list_checkpoints(self._context)
+
+    def drop_checkpoint(self, name: str) -> None:
+        """Let go of what a checkpoint holds."""
+        drop_checkpoint(self._context, name)
+
+    def collect_garbage(
+        self,
+        *,
+        dry_run: bool = False,
+        older_than: timedelta = DEFAULT_GRACE,
+        versions_older_than: timedelta | None = None,
+        progress: Report | None = None,
+    ) -> pa.Table:
+        """Delete files that no reader needs: merged generations, flushed WAL entries, old region
+        manifests, what failed flushes and dead processes left, and checkpoints that ended.
+
+        A generation goes once it is in the base table and in the indexes that are maintained, and
+        no retained base version's region snapshot and no checkpoint reads it. Any number of
+        collectors may run, beside readers, writers and mergers; one that dies is made up for by
+        the next.
+
+        Args:
+            dry_run: only say what would be deleted.
+            older_than: readers that are at it for longer may get a SourceGoneError and must begin
+                again; change feeds that fall behind further must begin anew.
+            versions_older_than: let Lance clean up base versions older than this, too, except
+                tagged ones; what their region snapshots hold goes with them. None keeps them all.
+            progress: is told how many files have been deleted.
+
+        Returns one row a thing deleted: kind, region_id, path, bytes, files, reason.
+        """
+        self._check_present("collect garbage")
+        return collect_garbage(
+            self._context,
+            dry_run=dry_run,
+            older_than=older_than,
+            versions_older_than=versions_older_than,
+            report=progress or report_nothing,
+        )
+
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""
         if self._insert_writer is not None:
@@ -326,6 +443,14 @@ class Table:
     def __repr__(self) -> str:
         key = ", ".join(self.primary_key)
         return f"Table({self.uri!r}, version={self.version}, primary_key=[{key}])"
+
+    def _base_of(self, version: int) -> BaseTable:
+        """A base version that a snapshot has just been taken of."""
+        base = self._tracker.current
+        if base.version != version:
+            dataset = base.dataset.checkout_version(version)
+            base = load_base(self._context, dataset, base.info)
+        return base
 
     def _index_recipes(self) -> Sequence[IndexRecipe]:
         return self._tracker.latest().indexes.recipes()

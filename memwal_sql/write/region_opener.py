@@ -128,8 +128,8 @@ def create_region(context: TableContext, spec: RegionSpec, values: RegionValues)
 
 
 def memtables_of(info: TableInfo, region: UUID, values: RegionValues | None) -> MakeMemTable:
-    """Makes empty MemTables of a region."""
-    return partial(_memtable, region_name(region, values), info.schema, info.primary_key)
+    """Makes empty MemTables of a region, which nobody searches."""
+    return partial(_memtable, region_name(region, values), info.schema, info.primary_key, list)
 
 
 def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> RegionManifest:

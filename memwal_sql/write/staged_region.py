@@ -1,0 +1,179 @@
+"""Publishing staged rows into one region (protocol rule 24).
+
+The publisher is a writer like any other: it claims the region, so a writer that is alive elsewhere
+is fenced and says so, and it never claims a second time within one batch: who is fenced in the
+middle of one reports it. A claim is kept from batch to batch for as long as nobody else takes the
+region, so that a stream leaves one fence and not one a batch.
+
+Few rows become one WAL entry with the batch's mark. Many become generations, in one manifest commit
+with the mark; what the WAL holds by then is flushed first, so that generations follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+
+from memwal_sql.storage import paths
+from memwal_sql.storage.generation import random_hex
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.wal import Wal
+from memwal_sql.write.batch_marks import BatchMark
+from memwal_sql.write.flusher import commit_flush
+from memwal_sql.write.lease import Lease, claim
+from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.write.staged import StagedPiece
+from memwal_sql.write.wal_writer import WalWriter
+
+_MIB = 1 << 20
+WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishLimits:
+    """What still goes through the WAL.
+
+    Attributes:
+        rows: so many rows of a region may be in its WAL, those of the batch included; native code
+            opens no larger unflushed MemTable than the default.
+        bytes: so large may the region's part of a batch be.
+    """
+
+    rows: int = 100_000
+    bytes: int = 8 * _MIB
+
+
+@dataclass(frozen=True, slots=True)
+class RegionBatch:
+    """A region's part of a batch: `rows` in a MemTable's schema, every key once; and staged
+    generations, older than `rows`, in order."""
+
+    rows: pa.Table
+    generations: tuple[StagedPiece, ...] = ()
+
+
+class RegionPublisher:
+    """Publishes into one region. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        manifests: RegionManifests,
+        make_memtable: MakeMemTable,
+        entry_schema: pa.Schema,
+        write: WriteGeneration,
+        limits: PublishLimits,
+    ) -> None:
+        self.region_id = manifests.region_id
+        self._store = store
+        self._manifests = manifests
+        self._make = make_memtable
+        self._schema = entry_schema
+        self._write = write
+        self._limits = limits
+        self._lease: Lease | None = None
+        self._manifest: RegionManifest | None = None
+        self._wal: WalWriter | None = None
+        self._tail: list[ReplayedMemTable] = []
+
+    def publish(self, batch: RegionBatch, mark: BatchMark | None) -> bool:
+        """Make the batch part of the region; False when it is already, and nothing was done.
+
+        Raises FencedError when another writer takes the region meanwhile. After any error nothing
+        is known of the batch but that publishing it again is right.
+        """
+        try:
+            lease, manifest, wal = self._claimed()
+            if mark is not None and self._published(manifest, mark.query_id) >= mark.batch_id:
+                return False
+            small = batch.rows.num_rows <= self._limits.rows
+            if small and batch.rows.nbytes <= self._limits.bytes and not batch.generations:
+                self._append(lease, wal, batch.rows, mark)
+            else:
+                self._publish_generations(lease, batch, mark)
+        except BaseException:
+            self._lease = None  # whatever it was, the next batch starts with a claim
+            raise
+        return True
+
+    def _claimed(self) -> tuple[Lease, RegionManifest, WalWriter]:
+        lease, manifest, wal = self._lease, self._manifest, self._wal
+        if lease is not None and manifest is not None and wal is not None:
+            manifest = self._manifests.newer(manifest) or manifest
+            if manifest.writer_epoch == lease.epoch:
+                self._manifest = manifest
+                return lease, manifest, wal
+        log = Wal(self._store, self.region_id)
+        won = claim(self._manifests, log, self._make)
+        wal = WalWriter(log, self.region_id, won.lease.epoch, won.next_position, self._schema)
+        self._lease, self._manifest, self._wal = won.lease, won.lease.manifest, wal
+        self._tail = list(won.memtables)
+        return won.lease, won.lease.manifest, wal
+
+    def _published(self, manifest: RegionManifest, query_id: str) -> int:
+        known = [one.published.get(query_id, -1) for one in self._tail]
+        return max([manifest.published.get(query_id, -1), *known])
+
+    def _append(self, lease: Lease, wal: WalWriter, rows: pa.Table, mark: BatchMark | None) -> None:
+        if not rows.num_rows:
+            return
+        in_wal = self._tail[-1].memtable.rows if self._tail else 0
+        full = in_wal + rows.num_rows > self._limits.rows
+        if len(self._tail) > 1 or full:
+            self._flush_tail(lease, self._tail if full else self._tail[:-1])
+        if not self._tail:
+            generation = self._latest().current_generation
+            self._tail = [ReplayedMemTable(self._make(generation), 0)]
+        active = self._tail[-1]
+        (one,) = rows.combine_chunks().to_batches()
+        generation = active.memtable.generation
+        active.last_position = wal.append(one, generation, None if mark is None else str(mark))
+        active.memtable.append(one, indexed=False)
+        if mark is not None:
+            active.published[mark.query_id] = mark.batch_id
+
+    def _publish_generations(
+        self, lease: Lease, batch: RegionBatch, mark: BatchMark | None
+    ) -> None:
+        self._flush_tail(lease, self._tail)
+        number = self._latest().current_generation
+        flushed = []
+        for piece in batch.generations:
+            flushed.append(self._place(piece, number))
+            number += 1
+        if batch.rows.num_rows:
+            flushed.append(self._write(self.region_id, number, batch.rows))
+        if flushed:
+            published = {} if mark is None else {mark.query_id: mark.batch_id}
+            self._manifest = commit_flush(
+                self._manifests, self._latest(), lease, flushed, published=published
+            )
+
+    def _flush_tail(self, lease: Lease, tail: Sequence[ReplayedMemTable]) -> None:
+        for one in tuple(tail):
+            written = self._write(
+                self.region_id, one.memtable.generation, one.memtable.newest_rows()
+            )
+            self._manifest = commit_flush(
+                self._manifests,
+                self._latest(),
+                lease,
+                (written,),
+                last_position=one.last_position,
+                published=one.published,
+            )
+            self._tail.remove(one)
+
+    def _place(self, piece: StagedPiece, generation: int) -> FlushedGeneration:
+        """Give a staged generation its number, which is part of its folder's name."""
+        name = paths.generation_name(random_hex(), generation)
+        self._store.move(str(piece.folder), paths.generation_folder(self.region_id, name))
+        return FlushedGeneration(generation, name, piece.size, piece.rows)
+
+    def _latest(self) -> RegionManifest:
+        return self._manifest or self._manifests.latest()
