@@ -275,6 +275,7 @@ class _Collector:
                 return
             try:
                 manifests.commit(latest, flushed_generations=kept)
+                return
             except ManifestConflictError as conflict:
                 latest = conflict.latest
         raise RetryError(f"region {region_id}: {_COMMIT_ATTEMPTS} commits lost against others")
