@@ -30,8 +30,10 @@ from memwal_sql.errors import (
     UnsupportedError,
     WriterFailedError,
 )
+from memwal_sql.maintain.upgrade import older_mem_wals, upgrade
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister, register
+from memwal_sql.storage.commit_log import register_commit_log
 from memwal_sql.table import Table
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter, WriteResult
@@ -90,9 +92,12 @@ __all__ = [
     "memwal_errors",
     "month",
     "multi_bucket",
+    "older_mem_wals",
     "open_table",
     "register",
+    "register_commit_log",
     "truncate",
     "unsharded",
+    "upgrade",
     "year",
 ]

@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 import lance
 import pyarrow as pa
 
-from exec_nodes.kernels.duplicates import first_duplicate
-from memwal_sql.errors import InvalidCallError, StoreUnavailableError, UnrecordedVersionWarning
+from memwal_sql.enabling import (
+    Regions,
+    Uri,
+    check_no_regions,
+    check_unique,
+    details_for,
+    index_primary_key,
+    key_columns,
+    mark_table,
+    open_lance,
+    region_spec,
+)
+from memwal_sql.errors import InvalidCallError, UnrecordedVersionWarning
 from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.maintain.checkpoints import live_checkpoint
 from memwal_sql.read.context import TableContext
-from memwal_sql.schema import (
-    check_schema,
-    key_metadata,
-    logical_schema,
-    primary_key_of,
-    with_primary_key,
-)
+from memwal_sql.schema import check_schema, logical_schema, primary_key_of, with_primary_key
 from memwal_sql.storage.base_versions import read_base_version, version_numbers
-from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
+from memwal_sql.storage.index_details import commit_details, read_details
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.paths import MEM_WAL_FOLDER
-from memwal_sql.storage.storage_options import redacted
 from memwal_sql.storage.store import canonical_uri, open_store
 from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
-from planner.regions.check import validate
-from planner.regions.factories import unsharded
-from planner.regions.spec import RegionField, RegionSpec, spec_of
-from planner.regions.storage import to_storage
-
-Uri = str | os.PathLike[str]
-Regions = RegionSpec | RegionField | Sequence[RegionField]
-
-_FIRST_SPEC_ID = 1
 
 
 def create_table(
@@ -69,19 +61,19 @@ def create_table(
     """
     if not isinstance(schema, pa.Schema):
         raise InvalidCallError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
-    keys = _key_columns(primary_key or ())
+    keys = key_columns(primary_key or ())
     logical = logical_schema(schema)
     check_schema(logical, keys)
-    spec = _spec(regions, logical, keys)
+    spec = region_spec(regions, logical, keys)
     options = dict(storage_options) if storage_options else None
     uri = canonical_uri(uri)
     store = open_store(uri, options)
-    if _open_lance(uri, options) is not None:
+    if open_lance(uri, options) is not None:
         raise InvalidCallError(f"{uri} is a table already: open_table or enable it")
     incarnation = uuid4()
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
-    _check_no_regions(store, uri)
+    check_no_regions(store, uri)
     try:
         dataset = lance.write_dataset(
             marked.empty_table(),
@@ -95,7 +87,8 @@ def create_table(
             raise
         raise InvalidCallError(f"{uri} was created by somebody else just now: open it") from None
     write_record(store, incarnation)
-    _finish(dataset, keys, spec)
+    index_primary_key(dataset, keys)
+    commit_details(dataset, details_for(dataset, spec))
     return open_table(uri, storage_options=options)
 
 
@@ -114,31 +107,27 @@ def enable(
     uri = canonical_uri(uri)
     options = dict(storage_options) if storage_options else None
     store = open_store(uri, options)
-    dataset = _open_lance(uri, options)
+    dataset = open_lance(uri, options)
     if dataset is None:
         raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
     if read_details(store, dataset) is not None:
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
     present = primary_key_of(dataset.schema)
-    keys = _key_columns(primary_key) if primary_key is not None else present
+    keys = key_columns(primary_key) if primary_key is not None else present
     logical = logical_schema(dataset.schema)
     check_schema(logical, keys)
     if present and present != keys:
         raise InvalidCallError(
             f"{uri} has the primary key {list(present)}, not {list(keys)}; it can't be changed"
         )
-    spec = _spec(regions, logical, keys)
-    _check_no_regions(store, uri)
-    _check_unique(dataset, keys)
+    spec = region_spec(regions, logical, keys)
+    check_no_regions(store, uri)
+    check_unique(dataset, keys)
     incarnation = uuid4()
-    if present != keys:
-        dataset.alter_columns(*({"path": name, "nullable": False} for name in keys))
-        dataset.update_field_metadata(
-            {name: dict(key_metadata(i)) for i, name in enumerate(keys, start=1)}
-        )
-    dataset.update_schema_metadata({INCARNATION_KEY.decode(): str(incarnation)})
+    mark_table(dataset, keys, incarnation)
     write_record(store, incarnation)
-    _finish(dataset, keys, spec)
+    index_primary_key(dataset, keys)
+    commit_details(dataset, details_for(dataset, spec))
     return open_table(uri, storage_options=options)
 
 
@@ -181,7 +170,7 @@ def open_table(
     elif checkpoint is not None:
         held = live_checkpoint(context, checkpoint)
         version = held.version
-    dataset = _open_lance(uri, options, version)
+    dataset = open_lance(uri, options, version)
     if dataset is None:
         raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
     table = Table(context, dataset, pinned=version is not None, checkpoint=held)
@@ -221,66 +210,3 @@ def _version_at(store: ObjectStore, uri: str, timestamp: datetime | str) -> int:
             f"{numbers[0]} of {first.isoformat()}"
         )
     return numbers[place - 1] if numbers else 1
-
-
-def _key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:
-    return (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
-
-
-def _spec(
-    regions: Regions | None,
-    schema: pa.Schema,
-    keys: Sequence[str],
-) -> RegionSpec:
-    wanted = spec_of(unsharded() if regions is None else regions, _FIRST_SPEC_ID)
-    return validate(wanted, schema, keys)
-
-
-def _open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
-    """The Lance table at `uri`; None when there is none."""
-    try:
-        return lance.dataset(lance_uri(uri), version=version, storage_options=options)
-    except (OSError, ValueError) as error:
-        if "not found" not in str(error).lower():
-            reason = redacted(str(error), options or {})
-            raise StoreUnavailableError(f"{uri} could not be opened: {reason}") from None
-    if version is not None and (latest := _open_lance(uri, options)) is not None:
-        raise InvalidCallError(
-            f"{uri} has no version {version}; its latest is {latest.version}, and old ones are "
-            "cleaned up after some time"
-        )
-    return None
-
-
-def _check_no_regions(store: ObjectStore, uri: str) -> None:
-    if store.list_folders(MEM_WAL_FOLDER):
-        raise InvalidCallError(
-            f"{uri} still holds regions of a table that was replaced, under {MEM_WAL_FOLDER}/: "
-            "move that folder and _memwal_sql/ away if their rows are not needed any more"
-        )
-
-
-def _check_unique(dataset: Any, keys: Sequence[str]) -> None:
-    rows = dataset.to_table(columns=list(keys))
-    for name in keys:
-        if rows[name].null_count:
-            raise InvalidCallError(
-                f"{rows[name].null_count} rows have a null in the primary key column {name!r}: "
-                "delete or fill them first"
-            )
-    duplicate = first_duplicate(rows)
-    if duplicate is not None:
-        raise InvalidCallError(
-            f"the key {duplicate} occurs more than once in {dataset.uri}: "
-            "keep one row for every key first"
-        )
-
-
-def _finish(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> None:
-    indexed = {tuple(index.field_names) for index in dataset.describe_indices()}
-    for name in keys:
-        if (name,) not in indexed:
-            dataset.create_scalar_index(name, "BTREE")
-    field_ids = {f.name(): f.id() for f in dataset.lance_schema.fields()}
-    specs = () if spec.is_manual else (to_storage(spec, field_ids),)
-    commit_details(dataset, IndexDetails(region_specs=specs))

@@ -43,10 +43,13 @@ NAMES = {
     "memwal_errors",
     "month",
     "multi_bucket",
+    "older_mem_wals",
     "open_table",
     "register",
+    "register_commit_log",
     "truncate",
     "unsharded",
+    "upgrade",
     "year",
 }
 

@@ -79,6 +79,8 @@ def details_in(section: IndexSection) -> FoundDetails | None:
                 entry = pb.UUID.FromString(index.uuid)
                 index_uuid = UUID(bytes=entry.uuid)
                 details = decode_details(section.path, index.index_details.value, index_uuid)
+            except UnsupportedError:
+                raise
             except (DecodeError, ValueError) as error:
                 raise CorruptFileError(
                     f"{section.path} has a damaged MemWAL index: {error}"
@@ -104,6 +106,21 @@ def commit_details(dataset: Any, details: IndexDetails, index_uuid: UUID | None 
         )
     except (OSError, RuntimeError) as error:
         raise RetryError(f"the MemWAL index could not be committed: {error}") from error
+
+
+def drop_index(dataset: Any, index_uuid: UUID) -> Any:
+    """Commit a version without the MemWAL index `index_uuid` and return its dataset.
+
+    Raises `RetryError` when Lance refuses.
+    """
+    removed = [_entry(dataset, index_uuid, b"")]
+    operation = lance.LanceOperation.CreateIndex(new_indices=[], removed_indices=removed)
+    try:
+        return lance.LanceDataset.commit(
+            dataset, operation, read_version=dataset.version, max_retries=0
+        )
+    except (OSError, RuntimeError) as error:
+        raise RetryError(f"the MemWAL index could not be removed: {error}") from error
 
 
 def encode_details(details: IndexDetails) -> bytes:
@@ -164,8 +181,9 @@ def decode_details(path: str, data: bytes, index_uuid: UUID | None = None) -> In
 
 def _older(path: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{path} has a MemWAL index of the older format (mem_wal_list): merge its MemTables with"
-        " the version that wrote them, drop the index, and enable the table again"
+        f"{path} has a MemWAL index of the older format (mem_wal_list): `memwal info` shows what"
+        " is in it, `memwal upgrade` or memwal_sql.upgrade(uri) moves the table to the format of"
+        " today"
     )
 
 

@@ -23,10 +23,15 @@ from memwal_sql.errors import (
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.settle import settle_put
+from memwal_sql.storage.storage_options import COMMIT_LOG
+from memwal_sql.storage.two_phase import TwoPhaseStore
 
 FORMAT_VERSION = 1
 INCARNATION_KEY = b"memwal_sql:incarnation"
+UPGRADE_KEY = "upgrade"
+"""Of a table record: the older index's message in base64, while an upgrade is under way."""
 
+_TWO_PHASE_KEY = "two_phase"
 _DIGITS = 20
 _SUFFIX = ".json"
 
@@ -115,11 +120,20 @@ class Records:
 
 
 def read_record(store: ObjectStore) -> TableRecord | None:
-    """The record of the table; None where only native code has been."""
+    """The record of the table; None where only native code has been.
+
+    Raises `InvalidCallError` for a table whose upgrade was not finished: it lacks rows.
+    """
     records = Records(store, "table")
     record = records.latest()
     if record is None:
         return None
+    if UPGRADE_KEY in record.content:
+        raise InvalidCallError(
+            f"the upgrade of {store.uri} from the older format was not finished: run it again, "
+            "with `memwal upgrade` or memwal_sql.upgrade(uri)"
+        )
+    _check_commit_log(store, record)
     try:
         incarnation = UUID(record.content["incarnation"])
     except (ValueError, KeyError, TypeError) as error:
@@ -127,6 +141,12 @@ def read_record(store: ObjectStore) -> TableRecord | None:
             f"{records.path(record.version)} names no incarnation: {error!r}"
         ) from error
     return TableRecord(record.content["format_version"], incarnation)
+
+
+def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
+    """What the record `table` of a table in `store` says."""
+    two_phase = isinstance(store, TwoPhaseStore)
+    return {"incarnation": str(incarnation), **({_TWO_PHASE_KEY: True} if two_phase else {})}
 
 
 def write_record(store: ObjectStore, incarnation: UUID) -> None:
@@ -138,9 +158,24 @@ def write_record(store: ObjectStore, incarnation: UUID) -> None:
     records = Records(store, "table")
     latest = records.latest()
     version = 1 if latest is None else latest.version + 1
-    if records.put(version, {"incarnation": str(incarnation)}) is not None:
+    if records.put(version, table_content(store, incarnation)) is not None:
         raise InvalidCallError(
             f"{store.uri} is being enabled by somebody else; open the table instead"
+        )
+
+
+def _check_commit_log(store: ObjectStore, record: Record) -> None:
+    """Some writers with a commit log and some without would overwrite each other's objects."""
+    recorded = bool(record.content.get(_TWO_PHASE_KEY))
+    if recorded and not isinstance(store, TwoPhaseStore):
+        raise InvalidCallError(
+            f"{store.uri} was made with a commit log: open it with the same one, as the storage "
+            f"option {COMMIT_LOG!r}"
+        )
+    if not recorded and isinstance(store, TwoPhaseStore):
+        raise InvalidCallError(
+            f"{store.uri} was made without a commit log: leave out the storage option "
+            f"{COMMIT_LOG!r}"
         )
 
 

@@ -156,7 +156,7 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
 def test_the_older_format_is_refused_with_a_remedy() -> None:
     """Specification 3: field 1 was a list of messages."""
     older = b"\x0a\x04\x0a\x02ab"
-    with pytest.raises(UnsupportedError, match=r"older format.*enable"):
+    with pytest.raises(UnsupportedError, match=r"older format.*memwal upgrade"):
         decode_details("_versions/1.manifest", older)
 
 

@@ -445,6 +445,16 @@ def test_a_table_lives_on_a_store_without_put_if_absent(
     with mw.open_table(uri, storage_options=options).writer() as writer:
         writer.delete(pa.table({"id": [1]}))
     assert _read(uri, options) == {2: 3}
+    with pytest.raises(InvalidCallError, match="was made with a commit log"):
+        mw.open_table(uri)
+
+
+def test_a_table_made_without_a_log_is_not_opened_with_one(tmp_path: Path, log_file: str) -> None:
+    """Its other writers would not ask the log."""
+    uri = str(tmp_path / "table")
+    mw.create_table(uri, SCHEMA, primary_key="id")
+    with pytest.raises(InvalidCallError, match="made without a commit log: leave out"):
+        mw.open_table(uri, storage_options={"memwal_commit_log": log_file})
 
 
 def _write_and_die(uri: str, options: dict[str, str], nth: int, link: Any) -> None:

@@ -1,0 +1,111 @@
+"""What makes a Lance table a MemWAL table, step by step; each may be done again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import lance
+import pyarrow as pa
+
+from exec_nodes.kernels.duplicates import first_duplicate
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.schema import key_metadata, primary_key_of
+from memwal_sql.storage.index_details import IndexDetails
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.paths import MEM_WAL_FOLDER
+from memwal_sql.storage.storage_options import redacted
+from memwal_sql.storage.table_record import INCARNATION_KEY
+from planner.regions.check import validate
+from planner.regions.factories import unsharded
+from planner.regions.spec import RegionField, RegionSpec, spec_of
+from planner.regions.storage import to_storage
+
+Uri = str | os.PathLike[str]
+Regions = RegionSpec | RegionField | Sequence[RegionField]
+
+_FIRST_SPEC_ID = 1
+
+
+def key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:
+    """The key's columns as a tuple."""
+    return (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
+
+
+def region_spec(
+    regions: Regions | None,
+    schema: pa.Schema,
+    keys: Sequence[str],
+) -> RegionSpec:
+    """The spec that a caller wants. Raises InvalidCallError where it does not fit the table."""
+    wanted = spec_of(unsharded() if regions is None else regions, _FIRST_SPEC_ID)
+    return validate(wanted, schema, keys)
+
+
+def open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
+    """The Lance table at `uri`; None when there is none."""
+    try:
+        return lance.dataset(lance_uri(uri), version=version, storage_options=options)
+    except (OSError, ValueError) as error:
+        if "not found" not in str(error).lower():
+            reason = redacted(str(error), options or {})
+            raise StoreUnavailableError(f"{uri} could not be opened: {reason}") from None
+    if version is not None and (latest := open_lance(uri, options)) is not None:
+        raise InvalidCallError(
+            f"{uri} has no version {version}; its latest is {latest.version}, and old ones are "
+            "cleaned up after some time"
+        )
+    return None
+
+
+def check_no_regions(store: ObjectStore, uri: str) -> None:
+    """Raise InvalidCallError where regions of an earlier table are left."""
+    if store.list_folders(MEM_WAL_FOLDER):
+        raise InvalidCallError(
+            f"{uri} still holds regions of a table that was replaced, under {MEM_WAL_FOLDER}/: "
+            "move that folder and _memwal_sql/ away if their rows are not needed any more"
+        )
+
+
+def check_unique(dataset: Any, keys: Sequence[str]) -> None:
+    """Raise InvalidCallError naming a key that is null or there twice."""
+    rows = dataset.to_table(columns=list(keys))
+    for name in keys:
+        if rows[name].null_count:
+            raise InvalidCallError(
+                f"{rows[name].null_count} rows have a null in the primary key column {name!r}: "
+                "delete or fill them first"
+            )
+    duplicate = first_duplicate(rows)
+    if duplicate is not None:
+        raise InvalidCallError(
+            f"the key {duplicate} occurs more than once in {dataset.uri}: "
+            "keep one row for every key first"
+        )
+
+
+def mark_table(dataset: Any, keys: Sequence[str], incarnation: UUID) -> None:
+    """Mark the primary key and the incarnation in the table's schema."""
+    if primary_key_of(dataset.schema) != tuple(keys):
+        dataset.alter_columns(*({"path": name, "nullable": False} for name in keys))
+        dataset.update_field_metadata(
+            {name: dict(key_metadata(i)) for i, name in enumerate(keys, start=1)}
+        )
+    dataset.update_schema_metadata({INCARNATION_KEY.decode(): str(incarnation)})
+
+
+def index_primary_key(dataset: Any, keys: Sequence[str]) -> None:
+    """Give every column of the primary key an index, unless it has one."""
+    indexed = {tuple(index.field_names) for index in dataset.describe_indices()}
+    for name in keys:
+        if (name,) not in indexed:
+            dataset.create_scalar_index(name, "BTREE")
+
+
+def details_for(dataset: Any, spec: RegionSpec) -> IndexDetails:
+    """Index details of a table without regions, with `spec` as their first spec."""
+    field_ids = {f.name(): f.id() for f in dataset.lance_schema.fields()}
+    return IndexDetails(region_specs=() if spec.is_manual else (to_storage(spec, field_ids),))
