@@ -11,12 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from uuid import UUID
 
 from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
 from memwal_sql.index.text import TEXT_KINDS, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, vector_arguments
-from memwal_sql.maintain.details import change_details, latest_dataset
+from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import primary_key_of
 from memwal_sql.storage.index_details import INDEX_NAME, IndexDetails
@@ -124,8 +123,8 @@ def _with(held: Iterable[str], name: str) -> tuple[str, ...]:
 def _maintain(
     context: TableContext, job: str, change: Callable[[tuple[str, ...]], Iterable[str]]
 ) -> None:
-    def changed(details: IndexDetails, _: UUID) -> IndexDetails:
-        names = tuple(change(details.maintained_indexes))
-        return dataclasses.replace(details, maintained_indexes=names)
+    def changed(rewrite: Rewrite) -> IndexDetails:
+        names = tuple(change(rewrite.details.maintained_indexes))
+        return dataclasses.replace(rewrite.details, maintained_indexes=names)
 
     change_details(context, job, changed)
