@@ -1,0 +1,130 @@
+"""A merger killed anywhere: nothing is lost, nothing is there twice, and another one finishes
+(issue "What must be shown"; protocol rules 19 and 20)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import lance
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import MemWalError
+from tests.crash.child import Death
+from tests.crash.merging_child import merge_until_death
+from tests.maintain.merging_tables import (
+    SCHEMA,
+    expected,
+    in_base,
+    rows_of,
+    write_generations,
+)
+
+SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+SEED = 11
+# Deletes, and some passes a generation.
+PASS_BYTES = 16_000
+FIRST = [(dict.fromkeys(range(100), 0), [])]
+REST = [
+    (dict.fromkeys(range(1500), 1), []),
+    (dict.fromkeys(range(0, 1500, 7), 2), [1, 8, 99]),
+]
+
+
+@pytest.fixture(scope="module")
+def context() -> Iterator[Any]:
+    """Processes that start in a few milliseconds, with everything imported."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["tests.crash.merging_child"])
+    yield found
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table to copy, with generations to merge and a record of the region older than they."""
+    folder = tmp_path_factory.mktemp("template")
+    table = mw.create_table(folder / "t", SCHEMA, "id")
+    write_generations(table, FIRST)
+    table.merge()
+    write_generations(table, REST)
+    return folder / "t"
+
+
+def _run(context: Any, uri: str, death: Death) -> int | None:
+    """The number of trapped calls if the process survived."""
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=merge_until_death, args=(uri, PASS_BYTES, death, theirs))
+    process.start()
+    theirs.close()
+    try:
+        calls: int | None = ours.recv()
+    except EOFError:
+        calls = None
+    process.join()
+    expected_codes = (-signal.SIGKILL,) if calls is None else (-signal.SIGKILL, 0)
+    assert process.exitcode in expected_codes, f"the merger failed by itself: {process.exitcode}"
+    return calls
+
+
+def _examine(uri: str, first: int) -> None:
+    """Read every version since `first` and every level, then finish the work."""
+    rows = expected([*FIRST, *REST])
+    for consistency in ("strong", "manifest"):
+        assert rows_of(mw.open_table(uri), consistency) == rows
+    assert rows_of(mw.open_table(uri), "eventual") in (expected(FIRST), rows)
+    states = [expected([*FIRST, *REST][:n]) for n in (1, 2, 3)]
+    for version in range(first, lance.dataset(uri).version + 1):
+        assert rows_of(mw.open_table(uri, version=version)) in states, version
+    table = mw.open_table(uri)
+    table.merge()
+    table.build_indexes()
+    assert in_base(uri) == rows
+    assert rows_of(table, "eventual") == rows
+
+
+def _kill_and_examine(context: Any, template: Path, folder: Path, death: Death) -> int | None:
+    uri = str(folder / "table")
+    shutil.copytree(template, uri)
+    first = lance.dataset(uri).version
+    try:
+        calls = _run(context, uri, death)
+        try:
+            _examine(uri, first)
+        except (AssertionError, MemWalError) as error:
+            raise AssertionError(f"{death}: {error!r}") from error
+    finally:
+        shutil.rmtree(uri, ignore_errors=True)
+    return calls
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("where", ["store", "lance"])
+def test_killed_at_every_call(
+    context: Any, template: Path, tmp_path: Path, where: str, when: str
+) -> None:
+    nth = 0
+    calls = None
+    while calls is None:  # a process that survives made fewer calls than this
+        nth += 1
+        calls = _kill_and_examine(context, template, tmp_path, Death(where, nth, when))
+    assert nth > 8, f"only {nth} calls to {where} were seen"
+
+
+def test_killed_during_a_lance_call(context: Any, template: Path, tmp_path: Path) -> None:
+    rng = Random(SEED)
+    for _ in range(12 * SOAK):
+        death = Death("lance", rng.randint(1, 16), "during", rng.uniform(0, 0.006))
+        _kill_and_examine(context, template, tmp_path, death)
+
+
+def test_killed_at_random_times(context: Any, template: Path, tmp_path: Path) -> None:
+    rng = Random(SEED + 1)
+    for _ in range(12 * SOAK):
+        _kill_and_examine(context, template, tmp_path, Death("time", seconds=rng.uniform(0, 0.2)))
