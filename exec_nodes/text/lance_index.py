@@ -1,7 +1,7 @@
 """Postings from the files of Lance's own INVERTED index; nothing else knows their format.
 
-Read is format 2 with blocks of 128, which is what Lance 14 writes unless it is told otherwise, and
-the only one that keeps exact lengths with its packed blocks. Whatever else there is can't be read:
+Read are formats 2 and 3 with blocks of 128, which is what Lance 14 writes unless it is told
+otherwise, and for which it ranks by exact lengths. Whatever else there is can't be read:
 `open_index` says None, and the caller tokenizes the column. A segment of an index is a folder
 `_indices/{uuid}` with `metadata.lance` (parameters, partitions) and for each partition
 
@@ -29,11 +29,12 @@ from exec_nodes.text.index import Lengths
 from memwal_native import Postings, TokenMap
 
 _FORMAT = {
-    b"format_version": b"2",
-    b"posting_block_size": b"128",
-    b"posting_tail_codec": b"varint_delta_v1",
-    b"token_set_format": b"fst",
+    b"format_version": (b"2", b"3"),
+    b"posting_block_size": (b"128",),
+    b"posting_tail_codec": (b"varint_delta_v1",),
+    b"token_set_format": (b"fst",),
 }
+_LISTS = ("_posting", "_length")
 _TEXT_INDEX = "/lance.table.InvertedIndexDetails"
 
 
@@ -54,6 +55,7 @@ class LancePartition:
         self._path = path
         self._options = options
         self._cache = cache
+        self._check("invert", _LISTS)
         documents = self._read("docs", ["_rowid", "_num_tokens"])
         self.row_ids: RowAddresses = documents["_rowid"].to_numpy()
         self.lengths: Lengths = documents["_num_tokens"].to_numpy().astype(np.int32)
@@ -85,7 +87,7 @@ class LancePartition:
 
     @cached_property
     def _lists(self) -> Any:
-        return LanceFileReader(self._file("invert"), self._options, ["_posting", "_length"])
+        return LanceFileReader(self._file("invert"), self._options, list(_LISTS))
 
     def _postings(self, number: int, token: str) -> Postings:
         row = self._lists.read_range(number, 1).to_table()
@@ -101,7 +103,13 @@ class LancePartition:
                 "create the full-text index again"
             ) from error
 
+    def _check(self, kind: str, columns: Sequence[str]) -> None:
+        names = LanceFileReader(self._file(kind), self._options).metadata().schema.names
+        if not set(columns).issubset(names):
+            raise KeyError(f"{self._file(kind)} has {names}, not {columns}")
+
     def _read(self, kind: str, columns: Sequence[str]) -> Any:
+        self._check(kind, columns)
         reader = LanceFileReader(self._file(kind), self._options, list(columns))
         return reader.read_all(batch_size=1 << 20).to_table().combine_chunks()
 
@@ -148,7 +156,7 @@ def _open_segment(
         metadata = cache.compute(
             (folder, "metadata"), lambda: _metadata(f"{folder}/metadata.lance", own), _size
         )
-        if any(metadata.get(name) != value for name, value in _FORMAT.items()):
+        if any(metadata.get(name) not in known for name, known in _FORMAT.items()):
             return None
         analyzer = Analyzer.of(json.loads(metadata[b"params"]))
         partitions = []
