@@ -1,7 +1,7 @@
 """A folder of a local disk, on plain calls of the operating system.
 
-A put becomes visible whole: the bytes go to a temporary file of the same folder, which is synced
-and then linked to its name. The link fails when the name is taken, which is what makes it
+A put becomes visible whole: the bytes go to a file without a name, or with a temporary one, which
+is synced and then linked to its name. The link fails when the name is taken, which is what makes it
 a `put_if_absent`. The folder is synced too, so an acknowledged object survives a power failure.
 """
 
@@ -12,12 +12,15 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from uuid import uuid4
 
 from memwal_sql.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
 from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
-
-TEMPORARY_PREFIX = ".tmp-"
+from memwal_sql.storage.whole_file import (
+    TEMPORARY_PREFIX,
+    create_whole,
+    temporary_name,
+    write_all,
+)
 
 _PARALLEL_SYNCS = 8
 
@@ -68,10 +71,10 @@ class LocalStore:
         """Write or replace atomically, without syncing."""
         full = self._full(path)
         with _writing(full):
-            temporary = _temporary(full)
+            temporary = temporary_name(full)
             try:
                 with _created(temporary) as file:
-                    os.write(file, data)
+                    write_all(file, data)
                 os.replace(temporary, full)
             except BaseException:
                 _unlink(temporary)
@@ -80,24 +83,15 @@ class LocalStore:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create durably; False when the name is taken."""
         full = self._full(path)
-        temporary = _temporary(full)
-        try:
-            with _writing(full):
-                with _created(temporary) as file:
-                    _write_all(file, data)
-                    os.fsync(file)
-                try:
-                    os.link(temporary, full)
-                except FileExistsError:
-                    return False
-        finally:
-            _unlink(temporary)
-        try:
-            _sync_path(os.path.dirname(full))
-        except OSError as error:
-            raise OutcomeUnknownError(
-                f"{full} was written but its folder could not be synced: {error.strerror}"
-            ) from error
+        with _writing(full), _open_folder(os.path.dirname(full)) as folder:
+            if not create_whole(folder, full, data):
+                return False
+            try:
+                os.fsync(folder)
+            except OSError as error:
+                raise OutcomeUnknownError(
+                    f"{full} was written but its folder could not be synced: {error.strerror}"
+                ) from error
         return True
 
     def sync(self, folder: str) -> None:
@@ -206,9 +200,19 @@ def _walk(folder: str) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _temporary(full: str) -> str:
-    folder, _, _ = full.rpartition("/")
-    return f"{folder}/{TEMPORARY_PREFIX}{uuid4().hex}"
+@contextlib.contextmanager
+def _open_folder(path: str) -> Iterator[int]:
+    """A folder, open, and made when it is missing."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        folder = os.open(path, flags)
+    except FileNotFoundError:
+        _make_folder(path)
+        folder = os.open(path, flags)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager
@@ -235,12 +239,6 @@ def _make_folder(folder: str) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder)
     _sync_path(parent)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
 
 
 def _sync_path(path: str) -> None:

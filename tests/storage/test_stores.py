@@ -15,18 +15,35 @@ import pyarrow as pa
 import pytest
 
 from memwal_sql.errors import InvalidCallError, NotFoundError, StoreUnavailableError
-from memwal_sql.storage import local_store
+from memwal_sql.storage import local_store, whole_file
 from memwal_sql.storage.local_store import LocalStore
 from memwal_sql.storage.store import ObjectMeta, ObjectStore, lance_uri, open_store
 
 
-@pytest.fixture(params=["local", "file", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+def no_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As file systems and kernels behave that do not know `O_TMPFILE`."""
+    open_file = os.open
+
+    def refused(path: str, flags: int, *rest: int, **folder: int) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "not supported")
+        return open_file(path, flags, *rest, **folder)
+
+    monkeypatch.setattr(whole_file.os, "open", refused)
+
+
+@pytest.fixture(params=["local", "local without nameless files", "file", "memory"])
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ObjectStore:
     uris = {
         "local": str(tmp_path / "t"),
+        "local without nameless files": str(tmp_path / "t"),
         "file": f"file://{tmp_path}/t",
         "memory": f"memory://{uuid4().hex}",
     }
+    if "nameless" in request.param:
+        no_nameless_files(monkeypatch)
     return open_store(uris[request.param])
 
 
@@ -109,11 +126,14 @@ def test_one_of_many_racing_threads_wins(store: ObjectStore) -> None:
     assert store.get("race") == b"%d" % won[0] and len(won) == 1
 
 
+@pytest.mark.parametrize("nameless", [True, False])
 def test_a_local_put_is_synced_before_it_is_visible_and_leaves_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
 ) -> None:
     """Protocol rule 5: file and folder are synced before a write counts as durable."""
     store = open_store(tmp_path)
+    if not nameless:
+        no_nameless_files(monkeypatch)
     events: list[str] = []
     real_fsync, real_link = os.fsync, os.link
 
@@ -122,9 +142,9 @@ def test_a_local_put_is_synced_before_it_is_visible_and_leaves_nothing_else(
         events.append("folder" if os.path.isdir(name) else "file")
         real_fsync(file)
 
-    def link(source: str, target: str) -> None:
+    def link(*names: str, **folders: int) -> None:
         events.append("link")
-        real_link(source, target)
+        real_link(*names, **folders)
 
     store.put_if_absent("wal/first", b"makes the folder")
     monkeypatch.setattr(local_store.os, "fsync", fsync)
@@ -162,10 +182,10 @@ def test_a_folder_that_takes_no_writes_is_named_with_its_remedy(
 ) -> None:
     open_file = os.open
 
-    def refused(path: str, flags: int, *rest: int) -> int:
-        if flags & os.O_CREAT:
+    def refused(path: str, flags: int, *rest: int, **folder: int) -> int:
+        if flags & os.O_WRONLY:
             raise OSError(number, os.strerror(number))
-        return open_file(path, flags, *rest)
+        return open_file(path, flags, *rest, **folder)
 
     monkeypatch.setattr(local_store.os, "open", refused)
     with pytest.raises(StoreUnavailableError, match=said) as caught:
