@@ -1,0 +1,237 @@
+"""The maintenance lease, and progress that a rewrite of the details erased (protocol rule 19)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import lance
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain import details, lease, merger
+from memwal_sql.maintain.lease import Unfinished, maintenance_lease
+from memwal_sql.maintain.progress import report_nothing
+from memwal_sql.storage.index_details import commit_details
+from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.store import open_store
+from memwal_sql.storage.table_record import Records
+from tests.maintain.merging_tables import (
+    GENERATIONS,
+    expected,
+    in_base,
+    make_table,
+    progress_of,
+    rows_of,
+    write_generations,
+)
+from tests.model.merging import manifests, merge_one
+
+
+class Clock:
+    """Time that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_who_finds_it_held_waits_until_it_is_given_back(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        waiting.set()
+        with maintenance_lease(store, "second"):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with maintenance_lease(store, "first") as held:
+        thread.start()
+        assert waiting.wait(5)
+        for _ in range(3):
+            held.renew()
+        order.append("first")
+    thread.join(5)
+    assert order == ["first", "second"]
+
+
+def test_a_silent_holder_is_taken_over_and_finds_out(tmp_path: Path) -> None:
+    store, clock = open_store(tmp_path), Clock()
+    with maintenance_lease(store, "merge") as slow:
+        with maintenance_lease(store, "garbage", sleep=clock.sleep, clock=clock) as taken:
+            assert lease.PATIENCE_SECONDS < clock.now < lease.PATIENCE_SECONDS + 2
+            taken.renew()
+            with pytest.raises(mw.MaintenanceLostError, match="merge was too slow, and garbage"):
+                slow.renew()
+            taken.renew()
+        with pytest.raises(mw.MaintenanceLostError):
+            slow.renew()
+    with maintenance_lease(store, "next", sleep=_never):
+        pass
+
+
+def test_a_holder_that_died_is_not_waited_for(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from memwal_sql.maintain.lease import maintenance_lease;"
+        "from memwal_sql.storage.store import open_store;"
+        "held = maintenance_lease(open_store(sys.argv[1]), 'dead'); held.__enter__(); os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert Records(open_store(tmp_path), "maintenance").latest().content["held"]  # type: ignore[union-attr]
+    with maintenance_lease(open_store(tmp_path), "next", sleep=_never):
+        pass
+
+
+def test_a_number_that_was_deleted_is_never_won(tmp_path: Path) -> None:
+    """A claimant that looked long ago finds its number free once old records are removed."""
+    store = open_store(tmp_path)
+    records = Records(store, "maintenance")
+    with maintenance_lease(store, "first"):
+        pass
+    seen = records.latest()
+    for _ in range(10):
+        with maintenance_lease(store, "others"):
+            pass
+    kept = records.versions()
+    assert len(kept) <= 12 and seen is not None and seen.version + 1 < kept[0]
+    late = lease.Lease(records, "late", "late")
+    assert not late.take(seen)
+    assert records.versions() == kept
+
+
+def _never(seconds: float) -> None:
+    raise AssertionError("it waited")
+
+
+def _die_after_commit(table: mw.Table, between: Callable[[], None]) -> Unfinished:
+    """A rewrite of the details that others overtook, and whose process then died."""
+    context = table._context
+    with maintenance_lease(context.store, "rewrite") as held:
+        dataset = details.latest_dataset(context)
+        unfinished = Unfinished(dataset.version, uuid4())
+        between()
+        held.rewrites(unfinished)
+        found = details.details_of(context, dataset)
+        commit_details(dataset, replace(found, snapshot_ts_millis=1), unfinished.index_uuid)
+    return unfinished
+
+
+def _merge_two(uri: str, region: UUID) -> Callable[[], None]:
+    def merge() -> None:
+        assert merge_one(uri, region, ["id"]) is not None
+        assert merge_one(uri, region, ["id"]) is not None
+
+    return merge
+
+
+def test_progress_that_a_dead_rewriter_erased_is_restored_by_the_next_job(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    (region,) = manifests(table.uri)
+    assert merge_one(table.uri, region, ["id"]) == 1
+    _die_after_commit(table, _merge_two(table.uri, region))
+    assert progress_of(table.uri) == {str(region): 1}
+    assert rows_of(mw.open_table(table.uri)) == expected()  # the generations are still there
+    version = lance.dataset(table.uri).version
+    assert table.merge() == 0
+    assert progress_of(table.uri) == {str(region): 3}
+    assert lance.dataset(table.uri).version == version + 1
+    assert in_base(table.uri) == expected()
+    assert table.merge() == 0
+    assert lance.dataset(table.uri).version == version + 1
+
+
+def test_what_was_merged_again_meanwhile_is_not_marked_as_more(tmp_path: Path) -> None:
+    """A merge that began on erased progress has put older rows back: the higher mark is wrong."""
+    table = make_table(tmp_path)
+    (region,) = manifests(table.uri)
+    assert merge_one(table.uri, region, ["id"]) == 1
+    unfinished = _die_after_commit(table, _merge_two(table.uri, region))
+    assert merge_one(table.uri, region, ["id"]) == 2
+    assert in_base(table.uri) != expected()
+    details.restore_progress(table._context, unfinished)
+    assert progress_of(table.uri) == {str(region): 2}
+    assert rows_of(mw.open_table(table.uri)) == expected()
+    assert table.merge() == 1
+    assert in_base(table.uri) == expected()
+
+
+def test_a_restore_is_refused_over_a_merge_in_between(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    (region,) = manifests(table.uri)
+    assert table.merge() == 3
+    write_generations(table, [({1: 9}, []), ({1: 10}, [])])
+    unfinished = _die_after_commit(table, lambda: _merge_asleep(table, 2))
+    assert progress_of(table.uri) == {str(region): 3}
+    stale = details.latest_dataset(table._context)
+    now = details.details_of(table._context, stale).merged_generations
+    erased = {region: 5, pass_shard(region): token(5, LAST_PASS)}
+    context = table._context
+    _merge_asleep(table, 1)
+    assert not details._restored(stale, now, erased)
+    assert progress_of(table.uri) == {str(region): 4}
+    details.restore_progress(context, unfinished)
+    assert table.merge() == 1
+    assert in_base(table.uri)[1] == 10
+
+
+def _merge_asleep(table: mw.Table, count: int) -> None:
+    """Merge as a merger does that took no part in the lease, or lost it in its sleep."""
+
+    class Nothing:
+        def renew(self) -> None: ...
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merger, "maintenance", lambda context, job: nullcontext(Nothing()))
+        patch.setattr(merger.Merger, "_merge_region", merger.Merger._step)
+        one_step = merger.Merger(table._context, lambda: None, report_nothing)
+        for _ in range(count):
+            assert one_step.run(table._collector.regions(table._tracker.reload())) == 1
+
+
+def test_a_restored_table_is_not_taken_for_an_erased_one(tmp_path: Path) -> None:
+    """Somebody's restore of an older version takes rows back together with their progress."""
+    table = make_table(tmp_path, GENERATIONS[:1])
+    before = table.snapshot_regions()
+    table.merge()
+    lance.dataset(table.uri, version=before).restore()
+    table.snapshot_regions()
+    assert progress_of(table.uri) == {}
+    assert in_base(table.uri) == {}
+    assert rows_of(mw.open_table(table.uri)) == expected(GENERATIONS[:1])
+
+
+def test_rewrites_and_merges_at_once_lose_nothing(tmp_path: Path) -> None:
+    table = make_table(tmp_path, [({n: n}, []) for n in range(6)])
+    failures: list[Any] = []
+
+    def run(job: Callable[[], object], times: int) -> None:
+        try:
+            for _ in range(times):
+                job()
+        except BaseException as error:
+            failures.append(error)
+
+    jobs = [(mw.open_table(table.uri).merge, 1), (mw.open_table(table.uri).snapshot_regions, 6)]
+    threads = [threading.Thread(target=run, args=job) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures
+    (region,) = manifests(table.uri)
+    assert progress_of(table.uri) == {str(region): 6}
+    assert in_base(table.uri) == {n: n for n in range(6)}
