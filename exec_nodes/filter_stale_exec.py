@@ -89,8 +89,10 @@ class FilterStaleExec(Node):
             left, rows = self.masks.left(ordinal), rows[live[rows]]
             if left and len(rows):
                 source = self.masks.stale.sources[ordinal]
-                keys = source.rows_at(addresses[rows], self.primary_key)
-                live[rows] = ~self._superseded(keys, left)
+                # Once each: several queries may have found the same row.
+                distinct, places = np.unique(addresses[rows], return_inverse=True)
+                keys = source.rows_at(distinct, self.primary_key)
+                live[rows] = ~self._superseded(keys, left)[places]
         return live
 
     def _superseded(self, keys: pa.Table, newer: Sequence[Source]) -> _Flags:

@@ -1,0 +1,100 @@
+"""KNNExec: the nearest vectors of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.conditions import conditions
+from exec_nodes.node import Node, Statistics
+from exec_nodes.search_rows import BATCH_DISTANCE_ROWS, DISTANCE_ROWS
+from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.sources.masks import Masks
+from exec_nodes.sources.source import Filter, Source
+from exec_nodes.vectors.candidates import Candidates
+from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.search import SourceSearch
+
+# Candidates beyond those asked for where some may turn out to be stale.
+_SPARE = 4
+
+
+@dataclass(frozen=True)
+class KNNExec(Node):
+    """Yields narrow rows (see `search_rows`) of the rows of one source that are nearest to each
+    query, match all filters and are not masked: by query, then the nearest first, with exact
+    distances (Specification 2, "Vector Search Queries").
+
+    The first batch has the `k` nearest and some to spare. Only if the source's rows are not all
+    masked that might be stale, and it is asked on, follows a second one: the `k` nearest of the
+    rows that are live, as far as they were not in the first. Nothing is cut before liveness and
+    filters are known, so whoever takes all batches has every row of the source that can be among
+    the best `k`.
+
+    `index` is the base table's index on the column; None where distances are taken from all
+    vectors. The index is not asked either where all vectors are in memory, or few rows match.
+    """
+
+    source: Source
+    ordinal: int
+    query: NearestQuery
+    filters: tuple[Filter, ...]
+    masks: Masks
+    index: IndexInfo | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`_rowaddr`, `_source`, `_distance`, and `_query` for a batch of queries."""
+        return BATCH_DISTANCE_ROWS if self.query.batch else DISTANCE_ROWS
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """None: a leaf."""
+        return ()
+
+    @property
+    def statistics(self) -> Statistics:
+        """At most `k` rows of each query."""
+        return Statistics(self.query.k * len(self.query.vectors), False)
+
+    def label(self) -> str:
+        """`KNNExec: base_table[gen=-1], column=v, k=10, metric=l2, index=brute_force, filter=[]`,
+        or `index=v_idx(IVF_PQ)`."""
+        query, index = self.query, "brute_force"
+        if self.index is not None:
+            index = f"{self.index.name}({self.index.kind})"
+        return (
+            f"KNNExec: {self.source.name}, column={query.column}, k={query.k}, "
+            f"metric={query.metric}, index={index}, filter=[{conditions(self.filters)}]"
+        )
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        search = SourceSearch(self.source, self.query, self.filters, self.index)
+        left = self.masks.left(self.ordinal)
+        most = self.query.k + (self._spare(left) if left else 0)
+        first = search.nearest(most, self.masks.of(self.ordinal))
+        if len(first):
+            yield self._batch(first)
+        if not left or first.counts(len(self.query.vectors)).max() < most:
+            return  # nothing is stale, or there is nothing else
+        then = search.nearest(self.query.k, self.masks.exact(self.ordinal)).without(first)
+        if len(then):
+            yield self._batch(then)
+
+    def _spare(self, left: tuple[Source, ...]) -> int:
+        replaced = min(1.0, sum(source.rows for source in left) / max(1, self.source.rows))
+        return ceil(2 * self.query.k * replaced) + _SPARE
+
+    def _batch(self, found: Candidates) -> pa.RecordBatch:
+        arrays = [
+            pa.array(found.addresses),
+            pa.array(np.full(len(found), self.ordinal, np.int32)),
+            pa.array(found.distances),
+        ]
+        if self.query.batch:
+            arrays.append(pa.array(found.queries))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -1,0 +1,1 @@
+"""Vector search: distances, exhaustive search in memory, and Lance's indexes."""

@@ -1,0 +1,167 @@
+"""Searching one source: in memory, through its index, or by reading it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.live_rows import live_rows
+from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source
+from exec_nodes.vectors.candidates import Candidates, nearest_of
+from exec_nodes.vectors.column import VectorColumn
+from exec_nodes.vectors.held import dead_positions, held_vectors
+from exec_nodes.vectors.index_search import IndexSearch, few_rows, has_index
+from exec_nodes.vectors.nearest import measured, nearest
+from exec_nodes.vectors.query import NearestQuery
+
+# By how much more candidates are asked for when too few met a filter that Lance can't take.
+_GROWTH = 8
+
+
+@dataclass(frozen=True)
+class SourceSearch:
+    """Finds the nearest rows of one source. `index` may be used, if the source has it."""
+
+    source: Source
+    query: NearestQuery
+    filters: tuple[Filter, ...]
+    index: IndexInfo | None
+
+    def nearest(self, most: int, mask: RowAddresses) -> Candidates:
+        """Of the rows that match all filters and are not in `mask` (sorted addresses), the `most`
+        nearest of each query; all that have a distance within the bounds if there are fewer.
+
+        Through an index with the recall it has, else exactly.
+        """
+        query, source = self.query, self.source
+        if not source.rows:
+            return Candidates.of([])
+        index = self._usable_index
+        held = held_vectors(source, query.column, query.row_bytes, eager=index is None)
+        if held is not None:
+            return self._in_memory(held, most, mask)
+        if isinstance(source, LanceSource) and index is not None:
+            return self._by_index(source, index, most, mask)
+        return self._read_all(most, mask)
+
+    def _in_memory(self, held: VectorColumn, most: int, mask: RowAddresses) -> Candidates:
+        query, only, dead = self.query, None, None
+        if self.filters:
+            only = held.positions(_minus(self.source.matching(self.filters), mask))
+        elif len(mask):
+            dead = dead_positions(self.source, held, mask)
+        return nearest(
+            held, query.vectors, most, query.metric, only=only, dead=dead, bounds=query.bounds
+        )
+
+    def _by_index(
+        self, source: LanceSource, index: IndexInfo, most: int, mask: RowAddresses
+    ) -> Candidates:
+        inside, outside = self._split(source)
+        condition = " AND ".join(f"({f.for_lance})" for f in inside) or None
+        few = few_rows(source, condition, mask)
+        if not isinstance(few, float):
+            rows = self._met(few, outside)
+            return nearest_of([self._measured([rows] * len(self.query.vectors), most)], most)
+        search = IndexSearch(source, index, self.query, condition, mask, few)
+        size = most
+        while size * _GROWTH <= source.rows:
+            found = self._ranked(search, size)
+            if found is None:
+                break
+            met = found.where(np.isin(found.addresses, self._met(found.addresses, outside)))
+            queries = len(self.query.vectors)
+            enough = (met.counts(queries) >= most) | (found.counts(queries) < size)
+            if enough.all():
+                return nearest_of([met], most)
+            size *= _GROWTH
+        return self._read_all(most, mask)
+
+    def _ranked(self, search: IndexSearch, most: int) -> Candidates | None:
+        """The `most` nearest of each query by the index, measured exactly, as far as they are
+        within the bounds; None if the index gives too few."""
+        places = range(len(self.query.vectors))
+        for thorough in (False, True):
+            queries, addresses = search.candidates(most, thorough=thorough)
+            if np.bincount(queries, minlength=len(places)).min() >= most:
+                return self._measured([addresses[queries == place] for place in places], most)
+        return None
+
+    def _measured(self, rows: Sequence[RowAddresses], most: int) -> Candidates:
+        """Of the rows given for each query, the `most` nearest by exact distance."""
+        query = self.query
+        distinct = np.unique(np.concatenate(rows))
+        vectors = self.source.rows_at(distinct, [query.column])[query.column]
+        column = VectorColumn.decoded(vectors, distinct)
+        return Candidates.of(
+            [
+                measured(
+                    column,
+                    distinct.searchsorted(np.sort(own)),
+                    one,
+                    most,
+                    query.metric,
+                    query.bounds,
+                )
+                for own, one in zip(rows, query.vectors, strict=True)
+            ]
+        )
+
+    def _read_all(self, most: int, mask: RowAddresses) -> Candidates:
+        """By reading every vector that matches, some at a time."""
+        query, best = self.query, Candidates.of([])
+        for part in range(self.source.parts):
+            for batch in self.source.scan([query.column], self.filters, None, part):
+                addresses = batch.column(ROW_ADDRESS).to_numpy()
+                vectors = pa.chunked_array([batch.column(query.column)])
+                column = VectorColumn.decoded(vectors, addresses)
+                found = nearest(
+                    column,
+                    query.vectors,
+                    most,
+                    query.metric,
+                    only=live_rows(addresses, mask),
+                    bounds=query.bounds,
+                )
+                best = nearest_of([best, found], most)
+        return best
+
+    def _met(self, rows: RowAddresses, filters: Sequence[Filter]) -> RowAddresses:
+        """The rows that meet filters which Lance can't take; sorted if there are any."""
+        for condition in filters:
+            rows = np.unique(rows)
+            if not len(rows):
+                break
+            names = list(condition.columns or ())
+            found = self.source.rows_at(rows, names or [self.query.column])
+            batch = found.combine_chunks().to_batches()[0].select(names)
+            rows = pa.array(rows).filter(condition.evaluate(batch)).to_numpy()
+        return rows
+
+    def _split(self, source: LanceSource) -> tuple[list[Filter], list[Filter]]:
+        """The filters that Lance takes, over columns that the files have, and the others."""
+        stored = source.dataset.schema.names
+        inside = [
+            f
+            for f in self.filters
+            if f.pushable and f.columns is not None and set(f.columns).issubset(stored)
+        ]
+        return inside, [f for f in self.filters if f not in inside]
+
+    @cached_property
+    def _usable_index(self) -> IndexInfo | None:
+        index, source = self.index, self.source
+        if index is None or self.query.bounds.lower is not None:
+            return None
+        return index if isinstance(source, LanceSource) and has_index(source, index) else None
+
+
+def _minus(rows: RowAddresses, mask: RowAddresses) -> RowAddresses:
+    live = live_rows(rows, mask) if len(rows) else None
+    return rows if live is None else rows[live]
