@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+from rich.tree import Tree
 
 from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
@@ -36,16 +37,23 @@ from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.read.planning import plan_over, stream
 from memwal_sql.read.point_reader import PointReader
 from memwal_sql.read.recorded import check_whole
+from memwal_sql.search.options import DEFAULT_K
+from memwal_sql.search.searches import full_text_search, hybrid_search, vector_search
 from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.sql.search_rows import search_rows
 from memwal_sql.storage.base_indexes import IndexRecipe
+from memwal_sql.write.batch_marks import last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
+from memwal_sql.view.html import render_html
+from memwal_sql.view.overview import Overview, overview
+from memwal_sql.view.terminal import render_tree
 from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.staged import Stager, discard, staging_folder
 from memwal_sql.write.staged_publish import Publisher, routing_spec
 from memwal_sql.write.staged_rows import RowForm
 from memwal_sql.write.table_writer import TableWriter
-from planner.model import Query, Snapshot
+from planner.model import Query, Snapshot, TableInfo
 
 
 class Table:
@@ -88,6 +96,11 @@ class Table:
     def primary_key(self) -> tuple[str, ...]:
         """The primary key's columns, in key order."""
         return self._tracker.current.info.primary_key
+
+    @property
+    def info(self) -> TableInfo:
+        """The columns, the primary key and the region specs."""
+        return self._tracker.current.info
 
     @property
     def version(self) -> int:
@@ -150,6 +163,10 @@ class Table:
             ),
         )
 
+    def last_batch(self, query_id: str) -> int:
+        """The last batch of a query that is complete here; -1 when there is none."""
+        return last_complete(self._context.store, query_id)
+
     def discard_staged(self, job: str) -> None:
         """Remove what the tasks of a job have staged and nobody has published."""
         discard(self._context.store, staging_folder(job))
@@ -191,6 +208,95 @@ class Table:
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
         return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)), limit)
+
+    def vector_search(
+        self,
+        column: str,
+        query: Any,
+        k: int = DEFAULT_K,
+        filter: str | None = None,  # noqa: A002
+        columns: Sequence[str] | None = None,
+        *,
+        consistency: str = "strong",
+        **options: Any,
+    ) -> pa.Table:
+        """The `k` live rows nearest to a vector, with `_distance` (float32), the nearest first.
+
+        Args:
+            query: a vector as a list, array or bytes; or several, as the rows of a matrix or a
+                list of lists: then each has its `k` rows, and `query_index` (int32) says whose a
+                row is.
+            filter: a SQL condition; only rows that meet it are ranked.
+            columns: which columns; all of them by default.
+            options: `metric` (`"l2"`, squared; `"cosine"`, `"dot"`, `"hamming"`; that of the
+                column's index when left out), `nprobes`, `refine_factor` and `ef` for how
+                thoroughly an index is searched, `exact=True` to measure every row, `lower_bound`
+                and `upper_bound` for distances within these only.
+
+        A column needs no index: its rows are measured one by one then. Raises InvalidCallError
+        naming the value and the remedy.
+        """
+        schema = self.schema
+        search = vector_search(schema, column, query, k, options)
+        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
+
+    def full_text_search(
+        self,
+        column: str | Sequence[str],
+        query: Any,
+        k: int = DEFAULT_K,
+        filter: str | None = None,  # noqa: A002
+        columns: Sequence[str] | None = None,
+        *,
+        consistency: str = "strong",
+        **options: Any,
+    ) -> pa.Table:
+        """The `k` live rows that match a text query best, with `_score` (float32), best first.
+
+        Scores are those of BM25 over all live rows, whatever part of the table they are in.
+
+        Args:
+            column: the column to search, or several, of which the best one counts.
+            query: words, any of which may match; a query of `lance.query`; or its JSON form, as
+                a string or a mapping (see `exec_nodes.text.parse_query`).
+            filter: a SQL condition; only rows that meet it are ranked. It changes no score.
+            columns: which columns; all of them by default.
+            options: of a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,
+                `max_expansions`, `prefix_length`, `minimum_should_match`.
+
+        A column needs no index: its texts are tokenized then. Raises InvalidCallError naming the
+        value and the remedy.
+        """
+        schema = self.schema
+        search = full_text_search(schema, column, query, k, options)
+        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
+
+    def hybrid_search(
+        self,
+        vector_column: str,
+        vector: Any,
+        text_column: str | Sequence[str],
+        text: Any,
+        k: int = DEFAULT_K,
+        filter: str | None = None,  # noqa: A002
+        columns: Sequence[str] | None = None,
+        *,
+        consistency: str = "strong",
+        **options: Any,
+    ) -> pa.Table:
+        """The `k` live rows that do best in a vector and a text search together, best first.
+
+        The two rankings are fused by reciprocal rank: a row gets `weight / (60 + rank)` from each
+        that knows it. Adds `_distance` and `_score` (null where that search does not know the
+        row) and `_relevance_score` (float32).
+
+        Args:
+            options: those of the two searches, and `candidates`, how many rows of each ranking
+                count (four times `k`), `vector_weight` and `text_weight` (1), and `rrf_k` (60).
+        """
+        schema = self.schema
+        search = hybrid_search(schema, vector_column, vector, text_column, text, k, options)
+        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
@@ -428,6 +534,12 @@ class Table:
             report=progress or report_nothing,
         )
 
+    def overview(self) -> Overview:
+        """The table's tree as numbers: regions, generations, sizes, merge and index progress; of
+        a handle on a version, as they were recorded there."""
+        base = self._tracker.current if self._pinned else self._tracker.latest()
+        return overview(self._context, base, self._collector, pinned=self._pinned)
+
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""
         if self._insert_writer is not None:
@@ -439,6 +551,12 @@ class Table:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def __rich__(self) -> Tree:
+        return render_tree(self.overview())
+
+    def _repr_html_(self) -> str:
+        return render_html(self.overview())
 
     def __repr__(self) -> str:
         key = ", ".join(self.primary_key)

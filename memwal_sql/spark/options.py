@@ -23,19 +23,11 @@ _DEFAULT_PARTITION_ROWS = 1_000_000
 # What each use takes beside `path` and `storage.*`, as its documentation spells it.
 READ = ("columns", "version", "consistency", "query", "name", "rowsPerPartition", "pushdown")
 STREAM_READ = ("columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
-WRITE = (
-    "primaryKey",
-    "regions",
-    "orderBy",
-    "deleteColumn",
-    "operation",
-    "ifExists",
-    "queryId",
-    "batchId",
-    "checkpointLocation",
-)
+_ROWS = ("primaryKey", "regions", "orderBy", "deleteColumn", "operation", "queryId")
+WRITE = (*_ROWS, "ifExists", "batchId")
+STREAM_WRITE = (*_ROWS, "checkpointLocation")
 
-_ALL = dict.fromkeys((*READ, *STREAM_READ, *WRITE))
+_ALL = dict.fromkeys((*READ, *STREAM_READ, *WRITE, *STREAM_WRITE))
 IF_EXISTS = ("append", "error", "ignore")
 OPERATIONS = ("upsert", "delete")
 
@@ -45,7 +37,7 @@ class Options:
     """The options of one read or write; `values` by their documented names."""
 
     uri: str
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(hash=False)
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.spark.options import READ, Options, parse_options
+from memwal_sql.spark.options import READ, STREAM_WRITE, WRITE, Options, parse_options
 from memwal_sql.spark.reader import BatchReader, FilteringReader
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import spark_schema
+from memwal_sql.spark.writer import BatchWriter, StreamWriter
 
 
 class MemWalDataSource(DataSource):
@@ -40,6 +46,16 @@ class MemWalDataSource(DataSource):
         if options.flag("pushdown", True):
             return FilteringReader(options, schema)
         return BatchReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Writes a DataFrame."""
+        options = parse_options(self.options, WRITE, "writing")
+        return BatchWriter(options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Writes the batches of a streaming query."""
+        options = parse_options(self.options, STREAM_WRITE, "a streaming write")
+        return StreamWriter(options, schema, overwrite=overwrite)
 
     def _read_options(self) -> Options:
         return parse_options(self.options, READ, "reading")

@@ -1,0 +1,96 @@
+"""The table that a write goes to, found or made on the driver before any row moves."""
+
+from __future__ import annotations
+
+import lance
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from memwal_sql.create import create_table
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
+from memwal_sql.spark.region_text import region_fields
+from memwal_sql.spark.tables import forget, table_of
+from memwal_sql.spark.types import arrow_schema
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.table import Table
+from memwal_sql.write.staged_publish import routing_spec
+from memwal_sql.write.staged_rows import RowForm
+
+
+def row_form(options: Options) -> RowForm:
+    """How the options say that rows are to be read."""
+    return RowForm(
+        order_by=options.values.get("orderBy"),
+        delete_column=options.values.get("deleteColumn"),
+        deletes=options.choice("operation", OPERATIONS, "upsert") == "delete",
+    )
+
+
+def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
+    """The table to write, and whether option `ifExists` says to leave it alone.
+
+    A table that is not there is created, of the rows' columns. Raises InvalidCallError where rows
+    of `schema` don't fit, or an option does not.
+    """
+    form, rows = row_form(options), arrow_schema(schema)
+    there = _exists(options)
+    wish = options.choice("ifExists", IF_EXISTS, "append")
+    if there and wish == "error":
+        raise InvalidCallError(f'{options.uri} is there already, and ifExists is "error"')
+    if there and wish == "ignore":
+        return table_of(options), True
+    table = table_of(options) if there else _create(options, form, rows)
+    _check_same(options, table)
+    routing_spec(table.info)
+    form.check(rows, table.info)
+    return table, False
+
+
+def _exists(options: Options) -> bool:
+    try:
+        lance.dataset(lance_uri(options.uri), storage_options=options.storage_options)
+    except (OSError, ValueError) as error:
+        if "not found" in str(error).lower():
+            return False
+        raise
+    return True
+
+
+def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:
+    key = options.names("primaryKey")
+    if key is None:
+        raise InvalidCallError(
+            f"{options.uri} is no table yet; to create it name its key: "
+            'option("primaryKey", "id"), and perhaps option("regions", "bucket(id, 8)")'
+        )
+    if form.deletes:
+        raise InvalidCallError(f"{options.uri} is no table yet: there is nothing to delete")
+    columns = pa.schema([field for field in rows if field.name != form.delete_column])
+    text = options.values.get("regions")
+    regions = None if text is None else region_fields(text)
+    table = create_table(
+        options.uri, columns, key, regions, storage_options=options.storage_options
+    )
+    forget(options)
+    return table
+
+
+def _check_same(options: Options, table: Table) -> None:
+    """Options of creation may be repeated, as a job does not know which run is the first."""
+    key = options.names("primaryKey")
+    if key is not None and key != table.primary_key:
+        raise InvalidCallError(
+            f"{options.uri} has the primary key {list(table.primary_key)}, not {list(key)}: "
+            "leave primaryKey out, or write to another table"
+        )
+    text = options.values.get("regions")
+    if text is None:
+        return
+    given = tuple(field.field_id for field in region_fields(text))
+    spec = routing_spec(table.info)
+    if given != spec.field_ids:
+        raise InvalidCallError(
+            f"{options.uri} has regions by {list(spec.field_ids)}, not by {list(given)}: leave "
+            "regions out, or write to another table"
+        )

@@ -1,0 +1,129 @@
+"""Writing: tasks stage, the driver publishes (protocol rule 24)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.spark.options import Options
+from memwal_sql.spark.queries import check_checkpoint, query_of
+from memwal_sql.spark.tables import table_of
+from memwal_sql.spark.target import prepare, row_form
+from memwal_sql.write.batch_marks import BatchMark
+from memwal_sql.write.staged import StagedTask
+from memwal_sql.write.staged_publish import Publisher
+
+_KEPT_PUBLISHERS = 4
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    task: StagedTask
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One batch write: upserts, or replaces all rows."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        self._options = options
+        self._overwrite = overwrite
+        self._job = f"batch-{uuid4().hex}"
+        self._mark = _mark(options)
+        if overwrite and self._mark is not None:
+            raise InvalidCallError('queryId and batchId belong to mode("append")')
+        table, leave = prepare(options, schema)
+        if self._mark is not None:
+            leave = leave or table.last_batch(self._mark.query_id) >= self._mark.batch_id
+        self._leave = leave
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage one task's rows."""
+        if self._leave:
+            return Staged(StagedTask(()))
+        return _stage(self._options, self._job, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish, on the driver."""
+        if self._leave:
+            return
+        table = table_of(self._options)
+        publisher = table.publisher()
+        if self._overwrite:
+            publisher.replace(_tasks(messages))
+        else:
+            publisher.publish(_tasks(messages), self._mark)
+        table.discard_staged(self._job)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Leave nothing, on the driver."""
+        del messages
+        table_of(self._options).discard_staged(self._job)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write, exactly once. Spark makes one for every batch and another to commit it."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidCallError(
+                'outputMode("complete") would replace the table at every batch: use "append" or '
+                '"update", whose rows are upserts'
+            )
+        self._options = options
+        self._query = query_of(options)
+        table, _ = prepare(options, schema)
+        check_checkpoint(options, table, self._query)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage one task's rows; which batch they are of only the commit knows."""
+        return _stage(self._options, self._query, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish a batch, on the driver."""
+        publisher = _publisher(self._options, self._query)
+        publisher.publish(_tasks(messages), BatchMark(self._query, batchId))
+        if any(piece.data is None for task in _tasks(messages) for piece in task.pieces):
+            table_of(self._options).discard_staged(self._query)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leave nothing, on the driver."""
+        del messages, batchId
+        table_of(self._options).discard_staged(self._query)
+
+
+def _stage(options: Options, job: str, batches: Iterator[pa.RecordBatch]) -> Staged:
+    return Staged(table_of(options).stager(job, row_form(options)).stage(batches))
+
+
+def _tasks(messages: list[WriterCommitMessage | None]) -> list[StagedTask]:
+    return [message.task for message in messages if isinstance(message, Staged)]
+
+
+def _mark(options: Options) -> BatchMark | None:
+    query, batch = options.values.get("queryId"), options.number("batchId", least=0)
+    if (query is None) != (batch is None):
+        raise InvalidCallError(
+            "queryId and batchId belong together: a batch write with both is done once"
+        )
+    return None if query is None or batch is None else BatchMark(query, batch)
+
+
+@lru_cache(_KEPT_PUBLISHERS)
+def _publisher(options: Options, query: str) -> Publisher:
+    """The publisher of a query: Spark commits its batches in one worker process, as a rule, and
+    the publisher's claims are kept between them."""
+    del query
+    return table_of(options).publisher()
