@@ -1,4 +1,7 @@
-"""The writers of this process, so that its readers see rows that are only in memory."""
+"""The writers of this process, so that its readers see rows that are only in memory.
+
+Tables go by their canonical URIs (`storage.store.canonical_uri`), as `TableContext` has them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import UUID
 from weakref import WeakValueDictionary
-
-from memwal_sql.storage.store import canonical_uri
 
 if TYPE_CHECKING:
     from memwal_sql.write.region_writer import RegionWriter
@@ -31,8 +32,8 @@ def live_table_writer(table_uri: str) -> TableWriter | None:
     belongs to; an earlier one may have been fenced by it without having noticed yet."""
     with _lock:
         writers = [writer for _, writer in sorted(_tables.items(), reverse=True)]
-    pid, uri = os.getpid(), canonical_uri(table_uri)
-    usable = (w for w in writers if w.pid == pid and w.uri == uri and w.routes and w.usable)
+    pid = os.getpid()
+    usable = (w for w in writers if w.pid == pid and w.uri == table_uri and w.routes and w.usable)
     return next(usable, None)
 
 
@@ -66,4 +67,4 @@ def unregister_table(writer: TableWriter) -> None:
 
 def _key(table_uri: str, region_id: UUID) -> tuple[int, str, UUID]:
     # A forked child must not read its parent's MemTables: they stopped growing at the fork.
-    return os.getpid(), canonical_uri(table_uri), region_id
+    return os.getpid(), table_uri, region_id

@@ -24,6 +24,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage import paths
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.store import canonical_uri
 from memwal_sql.write import live
 from memwal_sql.write.options import WriterOptions
 from planner.regions.factories import bucket, identity
@@ -357,7 +358,7 @@ def test_readers_find_the_writers_of_this_process(tmp_path: Path) -> None:
         assert live.live_table_writer(table.uri) is writer
         result = writer.upsert({"id": [1], "val": ["a"]})
         (region,) = result.positions
-        found = live.live_writer(f"{table.uri}/", region)
+        found = live.live_writer(canonical_uri(f"{table.uri}/"), region)
         assert found is not None and found.epoch == 1
         with table.writer() as successor:
             successor.upsert({"id": [2], "val": ["b"]})
