@@ -42,11 +42,11 @@ from memwal_sql.search.searches import full_text_search, hybrid_search, vector_s
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.sql.search_rows import search_rows
 from memwal_sql.storage.base_indexes import IndexRecipe
-from memwal_sql.write.batch_marks import last_complete
-from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.view.html import render_html
 from memwal_sql.view.overview import Overview, overview
 from memwal_sql.view.terminal import render_tree
+from memwal_sql.write.batch_marks import last_complete
+from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.staged import Stager, discard, staging_folder

@@ -388,12 +388,12 @@ def test_tables_share_a_log_without_seeing_each_other(log_file: str) -> None:
     assert one.unfinished() == [] and two.unfinished() == [commit]
 
 
-def test_a_log_of_ones_own_is_registered_by_scheme() -> None:
+def test_a_log_of_ones_own_is_registered_by_scheme(log: SqliteCommitLog) -> None:
     opened: list[tuple[str, str]] = []
 
     def opener(value: str, table_uri: str) -> Any:
         opened.append((value, table_uri))
-        return SqliteCommitLog(":memory:", table_uri)
+        return log
 
     register_commit_log("fakedb", opener)
     open_store("memory://registered", {"memwal_commit_log": "fakedb://commits"})

@@ -1,0 +1,1 @@
+"""Pictures of a table for people: as numbers, in a terminal, in a notebook."""

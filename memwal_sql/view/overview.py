@@ -1,0 +1,184 @@
+"""The tree of a table as numbers: base table, regions with their generations, indexes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.collector import SnapshotCollector
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.inspect import indexes as index_table
+from memwal_sql.read.recorded import recorded_regions
+from memwal_sql.read.region import Unflushed, values_in_order
+from planner.regions.names import region_name
+from planner.regions.spec import RegionSpec
+
+
+@dataclass(frozen=True)
+class GenerationView:
+    """One generation. `state` is `merged`, `flushed` or `memtable`; sizes are None where whoever
+    wrote it noted none."""
+
+    generation: int
+    state: str
+    rows: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class RegionView:
+    """One region.
+
+    Attributes:
+        merged_generation: up to here the base table has everything; 0: nothing.
+        current_generation: the lowest one that is not flushed.
+        generations: those above the base table or still in storage, ascending.
+    """
+
+    region_id: str
+    name: str
+    status: str
+    writer_epoch: int
+    merged_generation: int
+    current_generation: int
+    flushed_position: int
+    generations: tuple[GenerationView, ...]
+
+    @property
+    def unmerged(self) -> int:
+        """How many flushed generations the base table has not got yet."""
+        return sum(one.state == "flushed" for one in self.generations)
+
+    @property
+    def unflushed_rows(self) -> int:
+        """Rows in MemTables and in the WAL only."""
+        return sum(one.rows or 0 for one in self.generations if one.state == "memtable")
+
+
+@dataclass(frozen=True)
+class IndexView:
+    """One index of the base table; `rows_indexed` of the base's rows are in it."""
+
+    name: str
+    columns: tuple[str, ...]
+    type: str
+    rows_indexed: int | None
+    maintained: bool
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A table at one moment. `regions` is None where a version has no record of its regions;
+    `region_specs` are texts such as `bucket(id, 16)`."""
+
+    uri: str
+    version: int
+    primary_key: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    region_specs: tuple[str, ...]
+    rows: int
+    bytes: int
+    fragments: int
+    regions: tuple[RegionView, ...] | None
+    indexes: tuple[IndexView, ...]
+
+    @property
+    def unmerged(self) -> int:
+        """Flushed generations that are not merged, over all regions."""
+        return sum(region.unmerged for region in self.regions or ())
+
+    @property
+    def unflushed_rows(self) -> int:
+        """Rows that are not flushed, over all regions."""
+        return sum(region.unflushed_rows for region in self.regions or ())
+
+
+def overview(
+    context: TableContext, base: BaseTable, collector: SnapshotCollector, *, pinned: bool
+) -> Overview:
+    """The table as it is, or when `pinned` as it was recorded at `base`."""
+    fragments = base.dataset.get_fragments()
+    return Overview(
+        uri=context.uri,
+        version=base.version,
+        primary_key=base.info.primary_key,
+        columns=tuple((field.name, str(field.type)) for field in base.info.schema),
+        region_specs=tuple(_spec_text(spec) for spec in base.info.region_specs),
+        rows=sum(fragment.count_rows() for fragment in fragments),
+        bytes=sum(_file_bytes(fragment) for fragment in fragments),
+        fragments=len(fragments),
+        regions=_recorded(context, base) if pinned else _present(base, collector),
+        indexes=tuple(
+            IndexView(
+                name=row["name"],
+                columns=tuple(row["columns"]),
+                type=row["type"],
+                rows_indexed=row["rows_indexed"],
+                maintained=row["maintained"],
+            )
+            for row in index_table(base).to_pylist()
+        ),
+    )
+
+
+def _present(base: BaseTable, collector: SnapshotCollector) -> tuple[RegionView, ...]:
+    return tuple(_region(one.name, one.unflushed(), base) for one in collector.regions(base))
+
+
+def _recorded(context: TableContext, base: BaseTable) -> tuple[RegionView, ...] | None:
+    manifests = recorded_regions(context, base)
+    if manifests is None:
+        return None
+    specs = base.info.region_specs
+    names = [region_name(one.region_id, values_in_order(one, specs)) for one in manifests]
+    found = (
+        _region(name, Unflushed(one, ()), base) for name, one in zip(names, manifests, strict=True)
+    )
+    return tuple(sorted(found, key=lambda region: region.name))
+
+
+def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
+    manifest = state.manifest
+    merged = base.details.merged_generations.get(manifest.region_id, 0)
+    stored = (
+        GenerationView(
+            one.generation,
+            "merged" if one.generation <= merged else "flushed",
+            one.rows,
+            one.bytes,
+        )
+        for one in manifest.flushed_generations
+    )
+    in_memory = (
+        GenerationView(one.generation, "memtable", one.rows, one.nbytes)
+        for one in state.memtables
+        if one.rows
+    )
+    return RegionView(
+        region_id=str(manifest.region_id),
+        name=name,
+        status=manifest.status.name.lower(),
+        writer_epoch=manifest.writer_epoch,
+        merged_generation=merged,
+        current_generation=manifest.current_generation,
+        flushed_position=manifest.replay_after_wal_entry_position,
+        generations=(*stored, *in_memory),
+    )
+
+
+def _spec_text(spec: RegionSpec) -> str:
+    """`carrier = identity(carrier), origin_bucket = bucket(origin, 16)`."""
+    texts = []
+    for one in spec.fields:
+        columns = ", ".join(str(name) for name in one.source_columns)
+        if one.transform is not None:
+            arguments = ", ".join(filter(None, [columns, *one.parameters.values()]))
+            texts.append(f"{one.field_id} = {one.transform}({arguments})")
+        else:
+            texts.append(f"{one.field_id} = {one.expression} of {columns}")
+    return ", ".join(texts)
+
+
+def _file_bytes(fragment: Any) -> int:
+    return sum(file.file_size_bytes or 0 for file in fragment.metadata.files)

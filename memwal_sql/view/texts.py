@@ -1,0 +1,63 @@
+"""Short texts for numbers, the same in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
+
+MOST_REGIONS = 50
+MOST_GENERATIONS = 20
+"""Of so many a picture shows the parts; of the rest it says how many there are."""
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def size_text(size: int | None) -> str:
+    """`1.5 MB`; `?` where nobody knows."""
+    if size is None:
+        return "?"
+    value, unit = float(size), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def count_text(count: int | None, noun: str) -> str:
+    """`1 row`, `1,200 rows`, `? rows`."""
+    if count is None:
+        return f"? {noun}s"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def base_text(view: Overview) -> str:
+    """The base table in a line."""
+    parts = [count_text(view.rows, "row"), size_text(view.bytes)]
+    return f"version {view.version}: {', '.join([*parts, count_text(view.fragments, 'fragment')])}"
+
+
+def region_text(region: RegionView) -> str:
+    """A region's progress in a line, without its name."""
+    parts = [f"epoch {region.writer_epoch}", f"merged up to generation {region.merged_generation}"]
+    if region.unmerged:
+        parts.append(f"{region.unmerged} to merge")
+    if region.unflushed_rows:
+        parts.append(f"{count_text(region.unflushed_rows, 'row')} not flushed")
+    if region.status != "active":
+        parts.append(region.status)
+    return ", ".join(parts)
+
+
+def generation_text(one: GenerationView) -> str:
+    """A generation in a line, without its state."""
+    return f"generation {one.generation}: {count_text(one.rows, 'row')}, {size_text(one.bytes)}"
+
+
+def index_text(index: IndexView, rows: int) -> str:
+    """How far an index is, in a line without its name."""
+    covered = "?" if index.rows_indexed is None else f"{share(index.rows_indexed, rows):.0%}"
+    kept = ", maintained" if index.maintained else ""
+    return f"{index.type} on {', '.join(index.columns)}: {covered} of the base table{kept}"
+
+
+def share(part: int, whole: int) -> float:
+    """A part of a whole, between 0 and 1; 1 of nothing."""
+    return 1.0 if whole <= 0 else min(1.0, part / whole)
