@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.lookups import get_many, get_one, sql_lookup
 from benchmarks.memory import streaming_memory
+from benchmarks.merging import merging
 from benchmarks.opening import opening
 from benchmarks.result import Result
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
@@ -26,4 +27,5 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "generations-scan": generations_scan,
     "streaming-memory": streaming_memory,
     "opening": opening,
+    "merging": merging,
 }

@@ -21,6 +21,8 @@ class Sizes:
         generation_counts: into how many generations the same upserts are divided.
         memory_rows: rows of the table whose streaming is watched.
         regions: regions of the table that is opened.
+        merge_rows: rows of each generation that is merged.
+        merges: how often they are merged.
     """
 
     base_rows: int = 1_000_000
@@ -35,6 +37,8 @@ class Sizes:
     generation_counts: tuple[int, ...] = (1, 4, 16, 64)
     memory_rows: int = 10_000_000
     regions: int = 1_000
+    merge_rows: int = 100_000
+    merges: int = 4
 
 
 FULL = Sizes()
@@ -51,4 +55,6 @@ SMALL = Sizes(
     generation_counts=(1, 4),
     memory_rows=20_000,
     regions=8,
+    merge_rows=300,
+    merges=1,
 )
