@@ -23,6 +23,8 @@ class Sizes:
         regions: regions of the table that is opened.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
+        text_rows: documents of the base table that is searched.
+        text_upserts: rows of a MemTable with text and vectors.
     """
 
     base_rows: int = 1_000_000
@@ -39,6 +41,8 @@ class Sizes:
     regions: int = 1_000
     merge_rows: int = 100_000
     merges: int = 4
+    text_rows: int = 1_000_000
+    text_upserts: int = 80_000
 
 
 FULL = Sizes()
@@ -57,4 +61,6 @@ SMALL = Sizes(
     regions=8,
     merge_rows=300,
     merges=1,
+    text_rows=3_000,
+    text_upserts=2_000,
 )

@@ -12,7 +12,6 @@ from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.global_bm25_exec import GlobalBM25Exec
 from exec_nodes.global_limit_exec import GlobalLimitExec
-from exec_nodes.node import Node
 from exec_nodes.search_rows import SCORE
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.index_info import IndexInfo
@@ -25,6 +24,7 @@ from exec_nodes.text.parameters import Handover
 from exec_nodes.text.query import TextExpression, columns_of
 from exec_nodes.union_exec import UnionExec
 from planner.model import Snapshot
+from planner.search_sources import searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,14 @@ class TextQuery:
 
 def plan_full_text_search(
     query: TextQuery, snapshot: Snapshot, stale_sets: StaleSets = STALE_SETS
-) -> Node:
+) -> TakeExec:
     """The `k` live rows that match the query and all filters with the highest scores, best first;
     `columns` and `_score` (float32).
 
-    Scores are those of one index over the whole table. Where a column has no index, its texts are
-    tokenized with Lance's default analyzer. Raises InvalidCallError for a column that is not there
-    or has no strings, and for a negative `k`.
+    Scores are those of one index over the whole table: regions that the filters rule out are not
+    searched, but counted, so the snapshot must have them. Where a column has no index, its texts
+    are tokenized with Lance's default analyzer. Raises InvalidCallError for a column that is not
+    there or has no strings, and for a negative `k`. Pure.
     """
     columns = sorted(columns_of(query.query))
     _check(query, columns, snapshot.info.schema)
@@ -59,6 +60,7 @@ def plan_full_text_search(
     regions = tuple(region.sources for region in snapshot.regions)
     stale = PlanStale(snapshot.base, regions, stale_sets, tuple(columns), snapshot.masks)
     handover = Handover()
+    read, pruned = searched(snapshot, query.filters)
     scans = tuple(
         FTSExec(
             source,
@@ -70,6 +72,7 @@ def plan_full_text_search(
             handover,
         )
         for ordinal, source in enumerate(stale.sources)
+        if ordinal in read
     )
     analyzers = {
         column: Analyzer.of({} if index is None else index.parameters)
@@ -79,7 +82,9 @@ def plan_full_text_search(
     live = FilterStaleExec(ranked, Masks(stale), snapshot.info.primary_key)
     best = GlobalLimitExec(SortExec(live, SCORE, descending=True), query.k)
     output = pa.schema([snapshot.info.schema.field(name) for name in query.columns])
-    return TakeExec(best, stale.sources, output)
+    node = TakeExec(best, stale.sources, output)
+    node.metrics.add(regions_pruned=pruned)
+    return node
 
 
 def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:

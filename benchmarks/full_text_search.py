@@ -1,0 +1,136 @@
+"""Full-text search over a tree of sources against one Lance index over the merged rows, and against
+Lance on each source by itself; upserts into MemTables that keep their texts indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+
+import memwal_sql as mw
+from benchmarks.data import WrongResultError, batches, merged, shuffled
+from benchmarks.result import Reach, Result, at_most_ratio, beside, faster_than
+from benchmarks.texts import ANALYZER, documents, queries
+from benchmarks.timing import interleaved, seconds
+from benchmarks.workspace import Workspace
+
+_K = 10
+_GENERATIONS = 3
+_QUERIES = 10
+_TOLERANCE = 3e-6
+_BATCH = 1_000
+_DIMENSIONS = 64
+
+Search = Callable[[str], pa.Table]
+
+
+def full_text_search(work: Workspace) -> Iterator[Result]:
+    """The ten best texts of a base table and three generations that replace 12% of it."""
+    sizes = work.sizes
+    ids = shuffled(sizes.text_rows)
+    base = documents(np.sort(ids), 1)
+    share = sizes.text_rows // 25
+    newer = [
+        documents(np.sort(ids[at * share : (at + 1) * share]), 2 + at) for at in range(_GENERATIONS)
+    ]
+    with _tree(work.folder / "texts", base, newer) as table:
+        whole = _indexed(work.folder / "merged_texts", merged([base, *newer]))
+        parts = [_indexed(work.folder / f"text_part_{i}", p) for i, p in enumerate([base, *newer])]
+        searches: dict[str, Search] = {
+            "ours": lambda text: table.full_text_search("body", text, _K, columns=["id"]),
+            "merged": lambda text: _lance(whole, text),
+            "local": lambda text: _local(parts, text),
+        }
+        totals = dict.fromkeys(searches, 0.0)
+        kinds = queries(_QUERIES, sizes.text_rows)
+        for kind, texts in kinds.items():
+            for text in texts:
+                _check(searches["ours"](text), searches["merged"](text), text)
+            times = _times(searches, texts, sizes.rounds)
+            name = f"full-text top {_K}, {kind}"
+            yield beside(name, times["ours"], times["merged"], "Lance, merged rows")
+            totals = {name: total + times[name] / len(kinds) for name, total in totals.items()}
+    name, ours = f"full-text top {_K} of {sizes.text_rows:,} texts, mean", totals["ours"]
+    yield at_most_ratio(name, ours, totals["merged"], "Lance, merged rows", 1.5)
+    yield faster_than(name, ours, totals["local"], "Lance, local scores", 3)
+
+
+def indexed_upserts(work: Workspace) -> Iterator[Result]:
+    """Upserts into a MemTable whose texts and vectors can be searched when each call returns."""
+    rows, dimensions = work.sizes.text_upserts, _DIMENSIONS
+    random = np.random.default_rng(5)
+    texts = documents(shuffled(rows), 9)
+    numbers = pa.array(random.random(rows * dimensions, np.float32))
+    vectors = pa.FixedSizeListArray.from_arrays(numbers, dimensions)
+    table = texts.append_column("embedding", vectors)
+    folder = work.folder / "indexed_upserts"
+    lance.write_dataset(table.slice(0, 1_000), folder)
+    ours = mw.enable(folder, primary_key="id")
+    ours.create_index("body", "FTS", **ANALYZER)
+    ours.create_index("embedding", "IVF_FLAT", num_partitions=4)
+    best = 0.0
+    for _ in range(3):
+        with ours.writer(durable=False) as writer:
+            parts = batches(table, _BATCH)
+            taken = seconds(lambda: [writer.upsert(batch) for batch in parts])  # noqa: B023
+            best = max(best, rows / taken)
+    name = f"upserts of {rows:,} rows, text and vector indexed"
+    yield Result(name, best, "rows/s", reach=Reach(best, 25_000, "at least", "rows/s"))
+
+
+@contextmanager
+def _tree(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Iterator[mw.Table]:
+    lance.write_dataset(base, folder)
+    table = mw.enable(folder, primary_key="id")
+    table.create_index("body", "FTS", **ANALYZER)
+    with table.writer(durable=False) as writer:
+        for part in newer:
+            for batch in batches(part, 10 * _BATCH):
+                writer.upsert(batch)
+            writer.flush()
+        yield table
+
+
+def _indexed(folder: Path, rows: pa.Table) -> Any:
+    lance.write_dataset(rows, folder).create_scalar_index("body", "INVERTED", **ANALYZER)
+    return lance.dataset(folder)
+
+
+def _lance(dataset: Any, text: str) -> pa.Table:
+    found: pa.Table = dataset.to_table(columns=["id", "_score"], full_text_query=text, limit=_K)
+    return found
+
+
+def _local(parts: list[Any], text: str) -> pa.Table:
+    """What the sources find by themselves, put together: stale rows, and scores that differ."""
+    found = pa.concat_tables([_lance(part, text) for part in parts])
+    return found.sort_by([("_score", "descending")]).slice(0, _K)
+
+
+def _times(searches: dict[str, Search], texts: list[str], rounds: int) -> dict[str, float]:
+    """Seconds of one query of each kind of search."""
+
+    def all_of(search: Search) -> Callable[[], list[pa.Table]]:
+        return lambda: [search(text) for text in texts]
+
+    times = interleaved({name: all_of(search) for name, search in searches.items()}, rounds)
+    return {name: taken / len(texts) for name, taken in times.items()}
+
+
+def _check(ours: pa.Table, theirs: pa.Table, text: str) -> None:
+    mine, other = ours["_score"].to_numpy(), theirs["_score"].to_numpy()
+    if len(mine) != len(other) or not np.allclose(mine, other, rtol=_TOLERANCE):
+        raise WrongResultError(f"the best texts for {text!r}: ours {mine}, Lance {other}")
+    last = other[-1] * (1 + _TOLERANCE) if len(other) else 0
+    above = [_ids_above(table, last) for table in (ours, theirs)]
+    if above[0] != above[1]:
+        raise WrongResultError(f"the best texts for {text!r}: ours {above[0]}, Lance {above[1]}")
+
+
+def _ids_above(table: pa.Table, score: float) -> set[int]:
+    return set(table["id"].to_numpy()[table["_score"].to_numpy() > score].tolist())
