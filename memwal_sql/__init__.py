@@ -30,6 +30,7 @@ from memwal_sql.errors import (
     UnsupportedError,
     WriterFailedError,
 )
+from memwal_sql.maintain.findings import CheckReport, Finding
 from memwal_sql.maintain.upgrade import older_mem_wals, upgrade
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister, register
@@ -56,8 +57,10 @@ __version__ = "0.1.0"
 __all__ = [
     "BackPressureError",
     "ChangesCollectedError",
+    "CheckReport",
     "CorruptFileError",
     "FencedError",
+    "Finding",
     "InvalidCallError",
     "MaintenanceLostError",
     "ManifestConflictError",

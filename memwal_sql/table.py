@@ -14,6 +14,7 @@ from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import create_index, drop_index
+from memwal_sql.maintain.check import check_table
 from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.maintain.checkpoints import (
     Expires,
@@ -21,6 +22,7 @@ from memwal_sql.maintain.checkpoints import (
     list_checkpoints,
     make_checkpoint,
 )
+from memwal_sql.maintain.findings import CheckReport
 from memwal_sql.maintain.garbage import DEFAULT_GRACE, collect_garbage
 from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merger import Merger
@@ -539,6 +541,20 @@ class Table:
         a handle on a version, as they were recorded there."""
         base = self._tracker.current if self._pinned else self._tracker.latest()
         return overview(self._context, base, self._collector, pinned=self._pinned)
+
+    def check(self, progress: Report | None = None) -> CheckReport:
+        """Look at every invariant of the table: manifests, write-ahead logs, generations with
+        their bloom filters and indexes, keys and their regions, merge progress, region snapshots,
+        checkpoints, and what is left over.
+
+        Reads all that is not merged, and the keys of the base table. Nothing is changed. It may
+        run beside writers and jobs: what looks wrong is looked at twice.
+
+        Returns a report that prints; `report.ok` says whether every row is there and right, and
+        iterating gives the findings, the worst first.
+        """
+        self._check_present("check")
+        return check_table(self._context, self._tracker.reload, progress or report_nothing)
 
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""

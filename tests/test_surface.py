@@ -7,8 +7,10 @@ import memwal_sql as mw
 NAMES = {
     "BackPressureError",
     "ChangesCollectedError",
+    "CheckReport",
     "CorruptFileError",
     "FencedError",
+    "Finding",
     "InvalidCallError",
     "MaintenanceLostError",
     "ManifestConflictError",

@@ -1,0 +1,81 @@
+"""`table.check()`: every invariant of a table, looked at one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from memwal_sql.errors import MemWalError
+from memwal_sql.maintain.checks.base_keys import check_base_keys
+from memwal_sql.maintain.checks.blooms import check_blooms
+from memwal_sql.maintain.checks.generation_indexes import check_generation_indexes
+from memwal_sql.maintain.checks.generations import check_generations
+from memwal_sql.maintain.checks.leftovers import check_leftovers
+from memwal_sql.maintain.checks.manifests import check_manifests
+from memwal_sql.maintain.checks.merge_progress import check_merge_progress
+from memwal_sql.maintain.checks.recorded import check_checkpoints, check_recorded
+from memwal_sql.maintain.checks.region_keys import check_region_keys
+from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.maintain.checks.wal import check_wal
+from memwal_sql.maintain.findings import CheckReport, Finding, Severity, first_line
+from memwal_sql.maintain.progress import Progress, Report
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.context import TableContext
+
+Check = Callable[[CheckState], Iterator[Finding]]
+
+CHECKS: Mapping[str, Check] = {
+    "manifests": check_manifests,
+    "wal": check_wal,
+    "generations": check_generations,
+    "bloom filters": check_blooms,
+    "generation indexes": check_generation_indexes,
+    "base keys": check_base_keys,
+    "region keys": check_region_keys,
+    "merge progress": check_merge_progress,
+    "region snapshots": check_recorded,
+    "checkpoints": check_checkpoints,
+    "leftovers": check_leftovers,
+}
+# What Lance and Arrow raise for files that are damaged.
+_DAMAGE = (MemWalError, OSError, ValueError, RuntimeError, KeyError, pa.ArrowException)
+
+
+def check_table(
+    context: TableContext, latest: Callable[[], BaseTable], report: Report
+) -> CheckReport:
+    """Run all checks over the base version that `latest` gives.
+
+    A table in use changes while it is looked at: what is written, merged or collected between two
+    glances looks damaged. So what seems wrong is looked at a second time, all of it anew, and only
+    what is found at the same place again counts.
+    """
+    base = latest()
+    findings = _run(CheckState(context, base), report)
+    if any(one.severity is not Severity.INFO for one in findings):
+        first = {(one.check, one.where) for one in findings}
+        base = latest()
+        again = _run(CheckState(context, base), report)
+        findings = [
+            one for one in again if one.severity is Severity.INFO or (one.check, one.where) in first
+        ]
+    order = list(Severity)
+    findings.sort(key=lambda one: order.index(one.severity))
+    return CheckReport(context.uri, base.version, tuple(CHECKS), tuple(findings))
+
+
+def _run(state: CheckState, report: Report) -> list[Finding]:
+    found: list[Finding] = []
+    for done, (name, check) in enumerate(CHECKS.items()):
+        report(Progress("check", None, done, len(CHECKS), "checks"))
+        try:
+            found += [replace(one, check=name) for one in check(state)]
+        except _DAMAGE as error:
+            # The check that looks at what is damaged says more; this one could not go on.
+            what = f"could not be finished: {first_line(error)}"
+            remedy = "mend what the other findings name, and check again"
+            found.append(Finding(Severity.ERROR, what, state.context.uri, remedy, name))
+    report(Progress("check", None, len(CHECKS), len(CHECKS), "checks"))
+    return found

@@ -1,0 +1,109 @@
+"""Flushed generations: none is missing, and each is what its manifest says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
+from memwal_sql.maintain.findings import Finding, Severity, first_line
+from memwal_sql.schema import TOMBSTONE
+from memwal_sql.storage.paths import generation_folder
+from memwal_sql.storage.region_manifest import FlushedGeneration
+
+_FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
+
+
+def check_generations(state: CheckState) -> Iterator[Finding]:
+    """Protocol rule 14: from the merge progress to the current generation, without a gap."""
+    for region in state.regions:
+        yield from _gaps(state, region)
+        for flushed in region.manifest.flushed_generations:
+            if flushed.path not in region.files.generations:
+                yield _missing(state, region, flushed)
+        for flushed in state.unmerged(region):
+            yield from _content(state, region, flushed)
+
+
+def _gaps(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
+    merged = state.merged(region.region_id)
+    listed = [one.generation for one in region.manifest.flushed_generations]
+    if len(set(listed)) != len(listed):
+        yield Finding(
+            Severity.ERROR,
+            f"the manifest lists generations twice: {listed}",
+            region.folder,
+            "stop the program that wrote it; restore the region's folder from a copy",
+        )
+    expected = range(merged + 1, region.manifest.current_generation)
+    lacking = sorted(set(expected) - set(listed))
+    if lacking:
+        yield Finding(
+            Severity.ERROR,
+            f"generations {lacking} are in no manifest, and the base table holds those up to "
+            f"{merged} only",
+            region.folder,
+            "restore the base table to a version that has merged them, or the manifest from a copy",
+        )
+
+
+def _missing(state: CheckState, region: CheckedRegion, flushed: FlushedGeneration) -> Finding:
+    folder = generation_folder(region.region_id, flushed.path)
+    if flushed.generation > state.merged(region.region_id):
+        return Finding(
+            Severity.ERROR,
+            f"the folder of generation {flushed.generation} is missing",
+            folder,
+            _FROM_A_COPY,
+        )
+    return Finding(
+        Severity.WARNING,
+        f"the folder of generation {flushed.generation} is missing; its rows are in the base table",
+        folder,
+        "none needed: collect_garbage() takes it out of the manifest",
+    )
+
+
+def _content(
+    state: CheckState, region: CheckedRegion, flushed: FlushedGeneration
+) -> Iterator[Finding]:
+    folder = generation_folder(region.region_id, flushed.path)
+    try:
+        dataset: Any = state.generation(region, flushed)
+        rows = dataset.count_rows()
+        for _ in dataset.scanner().to_batches():
+            pass  # reads every page of every column
+    except (OSError, ValueError) as error:
+        yield Finding(
+            Severity.ERROR,
+            f"generation {flushed.generation} can't be read: {first_line(error)}",
+            folder,
+            _FROM_A_COPY,
+        )
+        return
+    if flushed.rows is not None and rows != flushed.rows:
+        yield Finding(
+            Severity.ERROR,
+            f"generation {flushed.generation} has {rows} rows, its manifest says {flushed.rows}",
+            folder,
+            _FROM_A_COPY,
+        )
+    stored = dataset.schema
+    wanted = {field.name: field.type for field in state.base.info.schema}
+    for name in (*state.base.info.primary_key, TOMBSTONE):
+        if name not in stored.names:
+            yield Finding(
+                Severity.ERROR,
+                f"generation {flushed.generation} has no column {name!r}",
+                folder,
+                _FROM_A_COPY,
+            )
+    for field in stored:
+        if field.name in wanted and not field.type.equals(wanted[field.name]):
+            yield Finding(
+                Severity.WARNING,
+                f"column {field.name!r} of generation {flushed.generation} is of type "
+                f"{field.type}, in the base table it is {wanted[field.name]}: it is cast when read",
+                folder,
+                "merge the generation",
+            )

@@ -1,0 +1,94 @@
+"""The MemWAL index: merge and index progress fit the regions, and never went back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.storage.floors import read_floors
+from memwal_sql.storage.merge_token import is_pass_shard
+
+_RESTORE = "restore the base table to a version that has the progress, such as the newest before"
+
+
+def check_merge_progress(state: CheckState) -> Iterator[Finding]:
+    """Protocol rules 17, 19 and 22."""
+    where = f"the MemWAL index of version {state.base.version}"
+    details = state.base.details
+    regions = {region.region_id: region for region in state.regions}
+    for region_id, merged in details.merged_generations.items():
+        region = regions.get(region_id)
+        if is_pass_shard(region_id):
+            continue
+        if region is None:
+            if region_id not in state.survey.regions:
+                yield Finding(
+                    Severity.WARNING,
+                    f"generation {merged} of region {region_id} was merged, and the region is gone",
+                    where,
+                    "none needed, if its folder was removed on purpose",
+                )
+        elif merged >= region.manifest.current_generation:
+            yield Finding(
+                Severity.ERROR,
+                f"generation {merged} of region {region.name} is said to be merged, and its next "
+                f"generation is only {region.manifest.current_generation}",
+                where,
+                "the region's manifest is an older copy: restore the newest one",
+            )
+    for region_id, floor in read_floors(state.store).items():
+        if state.merged(region_id) < floor.generation:
+            yield Finding(
+                Severity.ERROR,
+                f"the base table holds generations of region {region_id} up to "
+                f"{state.merged(region_id)}, and those up to {floor.generation} were collected",
+                where,
+                _RESTORE,
+            )
+    yield from _went_back(state, where)
+    yield from _indexes(state, where)
+
+
+def _went_back(state: CheckState, where: str) -> Iterator[Finding]:
+    most: dict[UUID, tuple[int, int]] = {}
+    for version in state.versions:
+        if version.details is None or version.version > state.base.version:
+            continue
+        for region_id, merged in version.details.merged_generations.items():
+            if not is_pass_shard(region_id):
+                most[region_id] = max(most.get(region_id, (0, 0)), (merged, version.version))
+    for region_id, (merged, number) in most.items():
+        if merged > state.merged(region_id):
+            yield Finding(
+                Severity.WARNING,
+                f"version {number} had merged generation {merged} of region {region_id}, this one "
+                f"has only {state.merged(region_id)}: the table was restored, or an index commit "
+                "erased the progress",
+                where,
+                "merge: generations that are still there are merged again, with the same result",
+            )
+
+
+def _indexes(state: CheckState, where: str) -> Iterator[Finding]:
+    details = state.base.details
+    present = {index.name for index in state.base.dataset.describe_indices()}
+    for name in details.maintained_indexes:
+        if name not in present:
+            yield Finding(
+                Severity.WARNING,
+                f"the index {name!r} is to be maintained, and the base table does not have it",
+                where,
+                "create it, or drop it with table.drop_index()",
+            )
+    for name, progress in details.index_catchup.items():
+        for region_id, generation in progress.items():
+            if generation > state.merged(region_id):
+                yield Finding(
+                    Severity.WARNING,
+                    f"the index {name!r} is said to cover generation {generation} of region "
+                    f"{region_id}, and only {state.merged(region_id)} is merged",
+                    where,
+                    "table.build_indexes() writes the progress anew",
+                )

@@ -1,0 +1,109 @@
+"""Recorded region states and checkpoints: what they need is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from memwal_sql.errors import MemWalError
+from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.storage.base_versions import recorded_manifests
+from memwal_sql.storage.region_manifest import RegionManifest
+
+
+def check_recorded(state: CheckState) -> Iterator[Finding]:
+    """Protocol rules 18 and 23."""
+    details = state.base.details
+    where = f"the MemWAL index of version {state.base.version}"
+    if details.snapshot_ts_millis:
+        found = _decoded(state, details)
+        if isinstance(found, MemWalError):
+            yield Finding(Severity.ERROR, str(found), where, "table.snapshot_regions() makes anew")
+        elif found is None:
+            yield Finding(
+                Severity.WARNING,
+                "the file of the region snapshot is gone, as a progress mark leaves it behind: "
+                "eventual readers read the manifests",
+                where,
+                "table.snapshot_regions() makes it anew",
+            )
+    for version in state.versions:
+        if version.details is None or version.version == state.base.version:
+            continue
+        found = _decoded(state, version.details)
+        if isinstance(found, list):
+            merged = version.details.merged_generations
+            lost = _lost(state, found, merged)
+            if lost:
+                yield Finding(
+                    Severity.WARNING,
+                    f"version {version.version} can't be read as it was: {', '.join(lost)} are "
+                    "missing",
+                    f"version {version.version} of the base table",
+                    "restore the folders from a copy, or let Lance clean up the version",
+                )
+
+
+def check_checkpoints(state: CheckState) -> Iterator[Finding]:
+    """Document 4's snapshots: every file of a checkpoint that has not ended."""
+    tags = state.base.dataset.tags.list()
+    versions = {version.version: version for version in state.versions}
+    for checkpoint in state.checkpoints:
+        where = f"the checkpoint {checkpoint.name!r}"
+        if not checkpoint.is_live(time.time()):
+            continue
+        if checkpoint.tag not in tags:
+            yield Finding(
+                Severity.WARNING,
+                f"the tag {checkpoint.tag} is gone: Lance may clean up version "
+                f"{checkpoint.version}, which the checkpoint reads",
+                where,
+                f"tag version {checkpoint.version} as {checkpoint.tag}, or drop the checkpoint",
+            )
+        if checkpoint.version not in versions:
+            yield Finding(
+                Severity.ERROR,
+                f"version {checkpoint.version} of the base table is gone",
+                where,
+                "drop the checkpoint",
+            )
+            continue
+        pinned = checkpoint.snapshot()
+        lost = _lost(state, [one.manifest for one in pinned.regions], {})
+        for region in pinned.regions:
+            files = state.survey.regions.get(region.manifest.region_id)
+            first = region.manifest.replay_after_wal_entry_position + 1
+            positions = {} if files is None else files.wal
+            gone = [p for p in range(first, region.wal_end) if p not in positions]
+            lost += [f"WAL entry {p} of {region.manifest.region_id}" for p in gone]
+        if lost:
+            yield Finding(
+                Severity.ERROR,
+                f"files that it holds are missing: {', '.join(lost)}",
+                where,
+                "restore them from a copy, or drop the checkpoint",
+            )
+
+
+def _decoded(state: CheckState, details: Any) -> list[RegionManifest] | MemWalError | None:
+    try:
+        return recorded_manifests(state.store, details, state.base.info.region_specs)
+    except MemWalError as error:
+        return error
+
+
+def _lost(
+    state: CheckState, manifests: list[RegionManifest], merged: dict[UUID, int] | Any
+) -> list[str]:
+    """The generations above `merged` whose folders are missing."""
+    lost = []
+    for manifest in manifests:
+        files = state.survey.regions.get(manifest.region_id)
+        for one in manifest.flushed_generations:
+            needed = one.generation > merged.get(manifest.region_id, 0)
+            if needed and (files is None or one.path not in files.generations):
+                lost.append(f"{manifest.region_id}/{one.path}")
+    return lost

@@ -1,0 +1,143 @@
+"""What the checks look at; each part is read once, when a check first asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+from uuid import UUID
+
+import lance
+
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.source import SourceKeys
+from memwal_sql.errors import MemWalError
+from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints
+from memwal_sql.maintain.survey import RegionFiles, Survey, survey_regions
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.region import values_in_order
+from memwal_sql.storage import paths
+from memwal_sql.storage.base_versions import BaseVersion, base_versions
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region_values import value_types
+from planner.regions.names import region_name
+from planner.regions.spec import RegionSpec
+from planner.regions.values import RegionValue
+
+
+@dataclass(frozen=True)
+class CheckedRegion:
+    """A region whose newest manifest can be read. `values` is None where they are not known."""
+
+    files: RegionFiles
+    manifest: RegionManifest
+    spec: RegionSpec | None
+    values: dict[str, RegionValue] | None
+
+    @property
+    def region_id(self) -> UUID:
+        """Its id."""
+        return self.manifest.region_id
+
+    @property
+    def name(self) -> str:
+        """As plans print it."""
+        return region_name(self.region_id, self.values)
+
+    @property
+    def folder(self) -> str:
+        """Its folder, relative to the table's root."""
+        return paths.region_folder(self.region_id)
+
+
+class CheckState:
+    """One look at a table, at one version of the base."""
+
+    def __init__(self, context: TableContext, base: BaseTable) -> None:
+        self.context = context
+        self.store = context.store
+        self.base = base
+        self._keys: dict[str, SourceKeys] = {}
+
+    @cached_property
+    def survey(self) -> Survey:
+        """The files of all regions."""
+        return survey_regions(self.store)
+
+    @cached_property
+    def versions(self) -> tuple[BaseVersion, ...]:
+        """The base versions that Lance keeps."""
+        return base_versions(self.store)
+
+    @cached_property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The latest record of every checkpoint."""
+        return all_checkpoints(self.store)
+
+    @cached_property
+    def regions(self) -> list[CheckedRegion]:
+        """The regions with a readable newest manifest; what is wrong with others is the business
+        of the check of manifests."""
+        found = []
+        for region_id in sorted(self.survey.regions):
+            files = self.survey.regions[region_id]
+            try:
+                region = self._region(files)
+            except MemWalError:
+                continue
+            if region is not None:
+                found.append(region)
+        return found
+
+    def merged(self, region_id: UUID) -> int:
+        """The last generation of a region that is whole in the base table."""
+        return self.base.details.merged_generations.get(region_id, 0)
+
+    def unmerged(self, region: CheckedRegion) -> list[FlushedGeneration]:
+        """The generations that queries read, ascending, whose folders are there."""
+        return [
+            one
+            for one in region.manifest.flushed_generations
+            if one.generation > self.merged(region.region_id)
+            and one.path in region.files.generations
+        ]
+
+    def generation(self, region: CheckedRegion, flushed: FlushedGeneration) -> Any:
+        """The Lance dataset of a generation."""
+        return lance.dataset(
+            self._uri(region, flushed), storage_options=self.context.storage_options
+        )
+
+    def keys(self, region: CheckedRegion, flushed: FlushedGeneration) -> SourceKeys:
+        """The keys of a generation, tombstones too."""
+        known = self._keys.get(flushed.path)
+        if known is None:
+            bloom = paths.bloom_filter_path(region.region_id, flushed.path)
+            source = LanceSource.flushed(
+                self._uri(region, flushed),
+                region=region.name,
+                generation=flushed.generation,
+                info=self.base.info,
+                cache=self.context.cache,
+                storage_options=self.context.storage_options,
+                bloom=partial(self.store.get, bloom),
+            )
+            known = self._keys[flushed.path] = source.keys()
+        return known
+
+    def _uri(self, region: CheckedRegion, flushed: FlushedGeneration) -> str:
+        return paths.generation_uri(lance_uri(self.context.uri), region.region_id, flushed.path)
+
+    def _region(self, files: RegionFiles) -> CheckedRegion | None:
+        if not files.manifests:
+            return None
+        newest = max(files.manifests)
+        manifest = RegionManifests(self.store, files.region_id).read(newest)
+        specs = self.base.info.region_specs
+        spec = next((one for one in specs if one.spec_id == manifest.region_spec_id), None)
+        if spec is not None and manifest.region_values is None:
+            typed = RegionManifests(self.store, files.region_id, value_types(spec))
+            manifest = typed.read(newest)
+        return CheckedRegion(files, manifest, spec, values_in_order(manifest, specs))

@@ -1,0 +1,101 @@
+"""The write-ahead log: no hole above what is flushed, and every entry makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from memwal_sql.errors import CorruptFileError, TornEntryError
+from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
+from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.storage.wal import Wal
+from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.replay import Replay
+
+_FROM_A_COPY = "restore the file from a copy; without one, its rows are lost: see the WAL's writers"
+
+
+def check_wal(state: CheckState) -> Iterator[Finding]:
+    """Protocol rules 5, 6 and 9, and the two positions that manifests hold."""
+    for region in state.regions:
+        wal = Wal(state.store, region.region_id)
+        yield from _watermarks(region, wal)
+        yield from _entries(state, region, wal)
+
+
+def _watermarks(region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
+    manifest = region.manifest
+    flushed, seen = manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen
+    if seen > flushed and seen not in region.files.wal:
+        yield Finding(
+            Severity.ERROR,
+            f"the WAL entry at position {seen} was seen once, and is missing",
+            wal.path(seen),
+            _FROM_A_COPY,
+        )
+    if flushed and flushed not in region.files.wal:
+        yield Finding(
+            Severity.WARNING,
+            f"the last flushed WAL entry, at position {flushed}, is missing; native code looks for "
+            "it when it opens the region",
+            wal.path(flushed),
+            "none needed for this package",
+        )
+
+
+def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
+    manifest, info = region.manifest, state.base.info
+    flushed = manifest.replay_after_wal_entry_position
+    last = max(region.files.wal, default=0)
+    missing = [p for p in range(flushed + 1, last) if p not in region.files.wal]
+    for position in missing:
+        yield Finding(
+            Severity.ERROR,
+            f"the WAL entry at position {position} is missing, and later ones are there",
+            wal.path(position),
+            _FROM_A_COPY,
+        )
+    make = partial(_memtable, region.name, info.schema, info.primary_key)
+    replay = Replay(wal, manifest.current_generation, make)
+    for position in sorted(p for p in region.files.wal if p > flushed):
+        try:
+            entry = wal.read(position)
+        except TornEntryError as error:
+            if position == last:
+                yield Finding(
+                    Severity.INFO,
+                    f"the newest WAL entry is torn, so nobody was told that it is durable: {error}",
+                    wal.path(position),
+                    "none needed: the next writer of the region records it as skipped",
+                )
+                return
+            replay.add(position, error)
+            continue
+        except CorruptFileError as error:
+            yield Finding(Severity.ERROR, str(error), wal.path(position), _FROM_A_COPY)
+            return
+        if entry is None:
+            return  # flushed and collected since it was listed
+        if entry.writer_epoch > manifest.writer_epoch:
+            yield Finding(
+                Severity.ERROR,
+                f"the WAL entry is of writer epoch {entry.writer_epoch}, and the region's manifest "
+                f"only of {manifest.writer_epoch}",
+                wal.path(position),
+                "the manifest is an older copy: restore the newest one",
+            )
+        if missing:
+            continue  # the rest would be held against entries that are not there
+        try:
+            replay.add(position, entry)
+        except (CorruptFileError, TornEntryError) as error:
+            yield Finding(Severity.ERROR, str(error), wal.path(position), _FROM_A_COPY)
+            return
+
+
+def _memtable(
+    name: str, schema: pa.Schema, primary_key: tuple[str, ...], generation: int
+) -> MemTable:
+    return MemTable(name, generation, schema, primary_key)
