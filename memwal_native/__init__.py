@@ -8,6 +8,7 @@ from memwal_native._native import (
     Predicate,
     TokenMap,
     recall,
+    remember,
     top_k,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "Predicate",
     "TokenMap",
     "recall",
+    "remember",
     "top_k",
 ]

@@ -94,5 +94,8 @@ def top_k(
     document counts if it holds at least `required` of them, and if its `allowed` (uint8) is not 0.
     """
 
+def remember(error: BaseException) -> None:
+    """Note an exception for `recall` that DataFusion's bindings are about to turn into text."""
+
 def recall(message: str) -> BaseException | None:
     """The newest exception whose text is part of `message`, of the last 32."""

@@ -18,6 +18,7 @@ from exec_nodes.sources.stale import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.union_exec import UnionExec
 from planner.model import Snapshot
+from planner.search_sources import searched
 from planner.vector_query import VectorQuery, nearest_query, output_schema
 
 __all__ = ["VectorQuery", "plan_vector_search"]
@@ -46,16 +47,18 @@ def plan_vector_search(
     regions = tuple(region.sources for region in snapshot.regions)
     stale = PlanStale(snapshot.base, regions, stale_sets)
     masks = Masks(stale)
+    read, pruned = searched(snapshot, filters)
     scans = tuple(
         KNNExec(source, ordinal, asked, filters, masks, _index_of(source, index))
         for ordinal, source in enumerate(stale.sources)
+        if ordinal in read
     )
     # A partition each source: FilterStaleExec asks each on as long as it needs to.
     union = UnionExec(scans, len(scans))
     live = FilterStaleExec(union, masks, snapshot.info.primary_key, asked.k, len(asked.vectors))
     best = GlobalLimitExec(SortExec(live, DISTANCE), asked.k)
     node = TakeExec(best, stale.sources, output)
-    node.metrics.add(regions_pruned=snapshot.regions_pruned)
+    node.metrics.add(regions_pruned=pruned)
     return node
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -12,20 +13,31 @@ from planner.model import Query, Snapshot
 from planner.plan import plan
 
 _ATTEMPTS = 8
+T = TypeVar("T")
 
 
 def plan_over(take: Callable[[], Snapshot], query: Query) -> Node:
-    """The plan of `query` over the snapshot that `take` gives.
+    """The plan of `query` over the snapshot that `take` gives, as `opened_plan`."""
+    return opened_plan(lambda: plan(query, take()))
+
+
+def opened_plan(make: Callable[[], Node]) -> Node:
+    """A plan that `make` makes over a snapshot of its own, with every source open."""
+    return while_present(lambda: _opened(make()))
+
+
+def while_present(call: Callable[[], T]) -> T:
+    """What `call` returns, which takes a snapshot.
 
     A generation that was merged and collected since the snapshot was taken means again, never
     skip (protocol rule 14). Raises SourceGoneError when that keeps happening.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _opened(plan(query, take()))
+            return call()
         except SourceGoneError:
             continue
-    return _opened(plan(query, take()))
+    return call()
 
 
 def _opened(node: Node) -> Node:

@@ -7,11 +7,10 @@ from functools import lru_cache
 
 import datafusion
 import pyarrow as pa
-from datafusion.expr import TableScan
 
-from memwal_native import MountedTable, Predicate
-from memwal_sql.errors import InvalidCallError
+from memwal_native import MountedTable
 from memwal_sql.read.planning import stream
+from memwal_sql.sql.conditions import conjuncts, filtered
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.provider import SqlTable, TableProvider, answers
 from planner.predicates.lance_filter import lance_filter
@@ -33,54 +32,21 @@ def filtered_scan(
     provider = TableProvider(_NAME, table, consistency)
     # Of columns and literals alone, it means the same each time; `now()` would not.
     lasting = lance_filter(condition, table.schema) is not None
-    predicates = (_known_conjuncts if lasting else _conjuncts)(condition, table.schema)
+    predicates = (_known_conjuncts if lasting else conjuncts)(condition, table.schema, answers)
     if predicates is not None:
         # Nothing is left to do for DataFusion, whose physical plan would cost some milliseconds.
         projection = [table.schema.get_field_index(name) for name in columns]
         return stream(provider.scan(projection, predicates, limit), limit)
     context = datafusion.SessionContext()
     context.register_table(_NAME, MountedTable(provider))
-    frame = _filtered(context, condition)
+    frame = filtered(context.table(_NAME), condition)
     if limit is not None:
         frame = frame.limit(limit)
     schema = pa.schema([table.schema.field(name) for name in columns])
     return pa.RecordBatchReader.from_batches(schema, _batches(context, frame, schema))
 
 
-def _conjuncts(condition: str, schema: pa.Schema) -> Sequence[Predicate] | None:
-    """The conjuncts of a condition, when the sources of a table apply every one of them exactly."""
-    probe = _Probe(schema)
-    context = datafusion.SessionContext()
-    context.register_table(_NAME, MountedTable(probe))
-    plan = _filtered(context, condition).optimized_logical_plan().to_variant()
-    # Offers are made in several passes; the last one must be what the plan ended up with.
-    if not isinstance(plan, TableScan) or len(plan.filters()) != len(probe.offered):
-        return None
-    return probe.offered
-
-
-_known_conjuncts = lru_cache(maxsize=256)(_conjuncts)
-
-
-class _Probe:
-    """A table without rows that remembers the conjuncts that DataFusion's optimizer offers it."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self.offered: Sequence[Predicate] = ()
-
-    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
-        """As a real table answers."""
-        self.offered = filters
-        return answers(filters, self.schema)
-
-
-def _filtered(context: datafusion.SessionContext, condition: str) -> datafusion.DataFrame:
-    frame = context.table(_NAME)
-    try:
-        return frame.filter(frame.parse_sql_expr(condition))
-    except Exception as error:  # DataFusion raises nothing more specific
-        raise InvalidCallError(f"filter={condition!r} can't be used: {error}") from error
+_known_conjuncts = lru_cache(maxsize=256)(conjuncts)
 
 
 def _batches(

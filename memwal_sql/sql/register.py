@@ -11,6 +11,7 @@ from datafusion import SessionContext
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
+from memwal_sql.sql.functions import search_functions
 from memwal_sql.sql.metadata import MetadataProvider
 from memwal_sql.sql.provider import SqlTable, TableProvider
 from memwal_sql.sql.version import check_datafusion_version
@@ -40,7 +41,8 @@ def register(
     ctx: SessionContext, name: str, table: RegisteredTable, consistency: str = "strong"
 ) -> None:
     """Make `table` known to SQL in `ctx` as `name`, and its state as `name$regions`,
-    `name$generations`, `name$wal` and `name$indexes`.
+    `name$generations`, `name$wal` and `name$indexes`; the table functions `vector_search`,
+    `full_text_search` and `hybrid_search` find it under that name.
 
     Args:
         name: as SQL would write it: `events`, `schema.events`, `"My events"`. What has the name
@@ -61,13 +63,15 @@ def register(
         ("indexes", INDEXES, table.indexes),
     )
     _put(ctx, name, MountedTable(provider))
+    search_functions(ctx).add(name, table, consistency)
     for suffix, schema, load in known:
         about = metadata_name(name, suffix)
         _put(ctx, about, MountedTable(MetadataProvider(about, schema, load)))
 
 
 def deregister(ctx: SessionContext, name: str) -> None:
-    """Take back what `register` did."""
+    """Take back what `register` did; the table functions stay for other tables."""
+    search_functions(ctx).remove(name)
     for about in (name, *(metadata_name(name, suffix) for suffix in METADATA_TABLES)):
         ctx.deregister_table(about)
 

@@ -39,6 +39,13 @@ pub fn recall(py: Python<'_>, message: &str) -> Option<Py<PyAny>> {
         .next()
 }
 
+/// Remember an exception that DataFusion's own bindings are about to print with `{:?}`.
+#[pyfunction(name = "remember")]
+pub fn remember_raised(error: &Bound<'_, PyAny>) -> PyResult<()> {
+    keep(error.repr()?.to_string(), error.clone().unbind());
+    Ok(())
+}
+
 /// A Python error for what went wrong in Rust.
 pub fn python_error(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
@@ -52,16 +59,20 @@ fn remember(py: Python<'_>, error: PyErr) -> DataFusionError {
             .import("traceback")
             .and_then(|module| module.call_method1("clear_frames", (traceback,)));
     }
+    keep(text.clone(), error.into_value(py).into_any());
+    external(text)
+}
+
+fn keep(text: String, error: Py<PyAny>) {
     // Dropped after the lock: dropping may run Python code.
     let mut forgotten = None;
     if let Ok(mut recent) = RECENT.lock() {
         if recent.len() == REMEMBERED {
             forgotten = recent.pop_front();
         }
-        recent.push_back((text.clone(), error.into_value(py).into_any()));
+        recent.push_back((text, error));
     }
     drop(forgotten);
-    external(text)
 }
 
 fn external(text: String) -> DataFusionError {

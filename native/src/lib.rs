@@ -22,5 +22,6 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<predicate::Predicate>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
     text::register(module)?;
+    module.add_function(wrap_pyfunction!(errors::remember_raised, module)?)?;
     module.add_function(wrap_pyfunction!(errors::recall, module)?)
 }

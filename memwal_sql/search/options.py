@@ -1,0 +1,67 @@
+"""The options of searches: keyword arguments of the table's methods, the last struct in SQL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from memwal_sql.errors import InvalidCallError
+
+DEFAULT_K = 10
+VECTOR_OPTIONS = (
+    "metric",
+    "nprobes",
+    "refine_factor",
+    "ef",
+    "exact",
+    "lower_bound",
+    "upper_bound",
+)
+TEXT_OPTIONS = (
+    "operator",
+    "boost",
+    "fuzziness",
+    "max_expansions",
+    "prefix_length",
+    "minimum_should_match",
+)
+FUSION_OPTIONS = ("candidates", "vector_weight", "text_weight", "rrf_k")
+
+_FUSION_NUMBERS = ("vector_weight", "text_weight", "rrf_k")
+
+
+def checked_options(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """The options that are not None.
+
+    Raises InvalidCallError for unknown names, and for values of another type where the planner
+    does not look at them.
+    """
+    known = tuple(known)
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise InvalidCallError(f"unknown options {unknown}; there are {list(known)}")
+    found = {name: value for name, value in given.items() if value is not None}
+    for name, value in found.items():
+        if name == "candidates" and not (_is_whole(value) and value > 0):
+            raise InvalidCallError(f"{name}={value!r} must be a whole number, 1 or more")
+        if name in _FUSION_NUMBERS and not _is_number(value):
+            raise InvalidCallError(f"{name}={value!r} must be a number")
+        if name == "exact" and not isinstance(value, bool):
+            raise InvalidCallError(f"exact={value!r} must be true or false")
+    return found
+
+
+def checked_k(k: Any) -> int:
+    """How many rows are asked for. Raises InvalidCallError unless it is a number of rows."""
+    if not _is_whole(k) or k < 1:
+        raise InvalidCallError(f"k={k!r} must be a whole number of rows, 1 or more")
+    return int(k)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and not math.isnan(value))

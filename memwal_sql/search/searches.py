@@ -1,0 +1,159 @@
+"""The three searches of a table, checked against its columns and ready to be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from exec_nodes.fuse_exec import RELEVANCE_FIELD
+from exec_nodes.search_rows import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
+from exec_nodes.sources.source import Filter
+from exec_nodes.take_exec import TakeExec
+from exec_nodes.text.parse_query import parse_query
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.search.options import (
+    FUSION_OPTIONS,
+    TEXT_OPTIONS,
+    VECTOR_OPTIONS,
+    checked_k,
+    checked_options,
+)
+from memwal_sql.search.vectors import query_vectors
+from planner.full_text_search import TextQuery, plan_full_text_search
+from planner.hybrid_search import HybridQuery, plan_hybrid_search
+from planner.model import Snapshot
+from planner.vector_search import VectorQuery, plan_vector_search
+
+Columns = tuple[str, ...]
+Filters = tuple[Filter, ...]
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search of one table.
+
+    Attributes:
+        added: the columns it yields beside those asked for, after them.
+        counts_all: whether rows that no filter keeps matter too, as those of scores' statistics:
+            then no region may be left out of the snapshot.
+        plan: its plan for columns to return, filters that rows must meet before they are ranked,
+            and a snapshot.
+    """
+
+    added: pa.Schema
+    counts_all: bool
+    plan: Callable[[Columns, Filters, Snapshot], TakeExec]
+
+
+def vector_search(
+    schema: pa.Schema, column: str, query: Any, k: Any, options: Mapping[str, Any]
+) -> Search:
+    """The `k` nearest rows to one vector, or to each of several; see `Table.vector_search`."""
+    wanted = _vector_query(schema, column, query, k, checked_options(options, VECTOR_OPTIONS))
+    batch = [QUERY_INDEX_FIELD] if len(wanted.vectors) > 1 else []
+    added = _added(schema, DISTANCE_FIELD, *batch)
+
+    def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
+        return plan_vector_search(replace(wanted, columns=columns, filters=filters), snapshot)
+
+    return Search(added, False, plan)
+
+
+def full_text_search(
+    schema: pa.Schema, column: str | Sequence[str], query: Any, k: Any, options: Mapping[str, Any]
+) -> Search:
+    """The `k` best texts; see `Table.full_text_search`."""
+    wanted = _text_query(schema, column, query, k, checked_options(options, TEXT_OPTIONS))
+    added = _added(schema, SCORE_FIELD)
+
+    def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
+        return plan_full_text_search(replace(wanted, columns=columns, filters=filters), snapshot)
+
+    return Search(added, True, plan)
+
+
+def hybrid_search(
+    schema: pa.Schema,
+    vector_column: str,
+    vector: Any,
+    text_column: str | Sequence[str],
+    text: Any,
+    k: Any,
+    options: Mapping[str, Any],
+) -> Search:
+    """The `k` rows that do best in both searches together; see `Table.hybrid_search`."""
+    every = (*VECTOR_OPTIONS, *TEXT_OPTIONS, *FUSION_OPTIONS)
+    found = checked_options(options, every)
+
+    def of(names: Sequence[str]) -> dict[str, Any]:
+        return {name: found[name] for name in names if name in found}
+
+    fusion = of(FUSION_OPTIONS)
+    constant = {"constant": fusion.pop("rrf_k")} if "rrf_k" in fusion else {}
+    wanted = HybridQuery(
+        _vector_query(schema, vector_column, vector, k, of(VECTOR_OPTIONS)),
+        _text_query(schema, text_column, text, k, of(TEXT_OPTIONS)),
+        checked_k(k),
+        (),
+        **fusion,
+        **constant,
+    )
+    ranks = (DISTANCE_FIELD.with_nullable(True), SCORE_FIELD.with_nullable(True))
+    added = _added(schema, *ranks, RELEVANCE_FIELD)
+
+    def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
+        return plan_hybrid_search(replace(wanted, columns=columns, filters=filters), snapshot)
+
+    return Search(added, True, plan)
+
+
+def _vector_query(
+    schema: pa.Schema, column: str, query: Any, k: Any, options: Mapping[str, Any]
+) -> VectorQuery:
+    _field(schema, column)
+    return VectorQuery(column, query_vectors(query), checked_k(k), (), **options)
+
+
+def _text_query(
+    schema: pa.Schema, column: str | Sequence[str], query: Any, k: Any, options: Mapping[str, Any]
+) -> TextQuery:
+    columns = [column] if isinstance(column, str) else list(column)
+    texts = [field.name for field in schema if _is_text(field.type)]
+    for name in columns:
+        if not _is_text(_field(schema, name).type):
+            raise InvalidCallError(
+                f"column {name!r} is {schema.field(name).type}; the columns with texts are {texts}"
+            )
+    if len(columns) == 1:
+        expression = parse_query(query, columns[0], texts, options)
+    elif isinstance(query, str) and not query.lstrip().startswith("{"):
+        form = {"multi_match": {"query": query, "columns": columns, **options}}
+        expression = parse_query(form, None, texts)
+    else:
+        raise InvalidCallError(
+            f"the columns {columns} can be searched together for a text only: name them inside "
+            "the query"
+        )
+    return TextQuery(expression, checked_k(k), ())
+
+
+def _field(schema: pa.Schema, column: Any) -> pa.Field:
+    if not isinstance(column, str) or column not in schema.names:
+        raise InvalidCallError(f"{column!r} is not a column of the table; it has {schema.names}")
+    return schema.field(column)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _added(schema: pa.Schema, *fields: pa.Field) -> pa.Schema:
+    clashing = [field.name for field in fields if field.name in schema.names]
+    if clashing:
+        raise InvalidCallError(
+            f"the search adds the columns {clashing}, and the table has them already: rename those"
+        )
+    return pa.schema(fields)

@@ -1,0 +1,142 @@
+"""Searches as table functions of SQL.
+
+    SELECT id, _distance FROM vector_search('events', 'embedding', [0.1, 0.2], 10, {nprobes: 20})
+    WHERE lang = 'en'
+
+A function finds its table by the name under which `register` made it known in the same session.
+DataFusion asks for the table itself only through a call that would wait for the very thread that
+plans the query, so the session's tables are noted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+from datafusion import SessionContext, udtf
+
+from memwal_native import MountedTable, remember
+from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.search.options import DEFAULT_K
+from memwal_sql.search.searches import Search, full_text_search, hybrid_search, vector_search
+from memwal_sql.sql.arguments import literal, name_literal, options_literal
+from memwal_sql.sql.provider import SqlTable
+from memwal_sql.sql.search_provider import SearchProvider
+from memwal_sql.sql.table_names import TableName, table_name
+
+if TYPE_CHECKING:
+    from datafusion import Expr
+
+MakeSearch = Callable[[pa.Schema, Sequence["Expr"], Any, Mapping[str, Any]], Search]
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A table function: the arguments between its table and `k`, and its search."""
+
+    names: tuple[str, ...]
+    arguments: tuple[str, ...]
+    search: MakeSearch
+
+
+def _vector(schema: pa.Schema, given: Sequence[Expr], k: Any, options: Mapping[str, Any]) -> Search:
+    column = name_literal(given[0], "the vector column")
+    return vector_search(schema, column, literal(given[1], "the query vector"), k, options)
+
+
+def _text(schema: pa.Schema, given: Sequence[Expr], k: Any, options: Mapping[str, Any]) -> Search:
+    columns = literal(given[0], "the text column")
+    return full_text_search(schema, columns, literal(given[1], "the query text"), k, options)
+
+
+def _hybrid(schema: pa.Schema, given: Sequence[Expr], k: Any, options: Mapping[str, Any]) -> Search:
+    return hybrid_search(
+        schema,
+        name_literal(given[0], "the vector column"),
+        literal(given[1], "the query vector"),
+        literal(given[2], "the text column"),
+        literal(given[3], "the query text"),
+        k,
+        options,
+    )
+
+
+FUNCTIONS = (
+    _Function(("vector_search", "lance_vector_search"), ("column", "vector"), _vector),
+    _Function(("full_text_search", "lance_fts"), ("column", "query"), _text),
+    _Function(
+        ("hybrid_search", "lance_hybrid_search"),
+        ("vector_column", "vector", "text_column", "query"),
+        _hybrid,
+    ),
+)
+
+
+class SearchFunctions:
+    """The table functions of one session, and the tables that they know."""
+
+    def __init__(self) -> None:
+        self._tables: dict[TableName, tuple[str, SqlTable, str]] = {}
+
+    def add(self, name: str, table: SqlTable, consistency: str) -> None:
+        """Let the functions find `table` under `name`."""
+        self._tables[table_name(name)] = (name, table, consistency)
+
+    def remove(self, name: str) -> None:
+        """Undo `add`."""
+        self._tables.pop(table_name(name), None)
+
+    def call(self, name: str, function: _Function, *given: Expr) -> MountedTable:
+        """What DataFusion calls when it plans `name(...)`."""
+        try:
+            return MountedTable(self._provider(name, function, given))
+        except MemWalError as error:
+            remember(error)
+            raise
+
+    def _provider(self, name: str, function: _Function, given: Sequence[Expr]) -> SearchProvider:
+        least = 1 + len(function.arguments)
+        if not least <= len(given) <= least + 2:
+            raise InvalidCallError(
+                f"{name} takes (table, {', '.join(function.arguments)}, k, options), of which the "
+                f"last two may be left out; there are {len(given)} arguments"
+            )
+        table, consistency = self._find(name_literal(given[0], "the table"))
+        k = literal(given[least], "k") if len(given) > least else None
+        options = options_literal(given[least + 1]) if len(given) > least + 1 else {}
+        schema = table.schema
+        search = function.search(schema, given[1:least], DEFAULT_K if k is None else k, options)
+        return SearchProvider(name, table, schema, search, consistency)
+
+    def _find(self, text: str) -> tuple[SqlTable, str]:
+        found = self._tables.get(table_name(text))
+        if found is None:
+            known = sorted(name for name, _, _ in self._tables.values())
+            raise InvalidCallError(
+                f"{text!r} is not a table that can be searched in this session; there are {known}: "
+                "make it known with memwal_sql.register(ctx, name, table)"
+            )
+        _, table, consistency = found
+        return table, consistency
+
+
+# A session's own functions keep them alive.
+_sessions: WeakValueDictionary[str, SearchFunctions] = WeakValueDictionary()
+_lock = Lock()
+
+
+def search_functions(ctx: SessionContext) -> SearchFunctions:
+    """The functions of a session, which it gets at the first call."""
+    with _lock:
+        known = _sessions.get(ctx.session_id())
+        if known is None:
+            known = _sessions[ctx.session_id()] = SearchFunctions()
+            for function in FUNCTIONS:
+                for name in function.names:
+                    ctx.register_udtf(udtf(partial(known.call, name, function), name))
+        return known

@@ -1,0 +1,111 @@
+"""The DataFusion provider of one search: WHERE is applied before the best rows are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from exec_nodes.node import Node
+from exec_nodes.projection_exec import ProjectionExec
+from exec_nodes.sources.source import Filter
+from memwal_sql.errors import RetryError, UnsupportedError
+from memwal_sql.read.planning import opened_plan
+from memwal_sql.search.searches import Search
+from memwal_sql.sql.provider import SqlTable
+from planner.model import Snapshot
+from planner.predicates.lance_filter import lance_filter
+
+if TYPE_CHECKING:
+    from memwal_native import ArrowStream, Predicate
+
+
+class SearchProvider:
+    """The rows that a search finds: the table's columns and those that the search adds.
+
+    Every query is planned over a snapshot of its own, taken when DataFusion plans the scan.
+    """
+
+    def __init__(
+        self, name: str, table: SqlTable, columns: pa.Schema, search: Search, consistency: str
+    ) -> None:
+        """`columns` are the table's, for which `search` was made."""
+        self.schema = pa.schema([*columns, *search.added])
+        self._name = name
+        self._table = table
+        self._columns = columns
+        self._search = search
+        self._consistency = consistency
+
+    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
+        """`"exact"` for conditions on the table's columns: rows must meet them to be ranked.
+
+        Those on the ranking alone are left to DataFusion, which applies them to the rows found.
+        Raises UnsupportedError for what can be neither.
+        """
+        return [self._answer(predicate) for predicate in filters]
+
+    def scan(
+        self, projection: Sequence[int] | None, predicates: Sequence[Predicate], _: int | None
+    ) -> Node:
+        """The plan of one query; what DataFusion limits, it limits itself."""
+        names = self.schema.names
+        wanted = tuple(names if projection is None else (names[index] for index in projection))
+        node = search_plan(
+            self._table, self._columns, self._search, wanted, predicates, self._consistency
+        )
+        return node if tuple(node.schema.names) == wanted else ProjectionExec(node, wanted)
+
+    def insert(self, _: ArrowStream) -> int:
+        """Raise UnsupportedError."""
+        raise UnsupportedError(f"{self._name} is a search and can't be written")
+
+    def _answer(self, predicate: Predicate) -> str:
+        ranking = set(self._search.added.names).intersection(predicate.columns)
+        if not ranking:
+            return "exact"
+        if ranking.issuperset(predicate.columns):
+            return "unsupported"
+        raise UnsupportedError(
+            f"the condition {predicate.sql or predicate!r} is about columns of the table and about "
+            f"{sorted(ranking)}: the first choose what is ranked, the others what is found. Give "
+            f"them as two conditions, or put the search into a subquery with LIMIT"
+        )
+
+
+def search_plan(
+    table: SqlTable,
+    schema: pa.Schema,
+    search: Search,
+    names: Sequence[str],
+    predicates: Sequence[Predicate],
+    consistency: str,
+) -> Node:
+    """A plan that yields those of `names` that are columns of the table, and all of `added`.
+
+    `schema` are the table's columns for which `search` was made.
+    """
+    columns = tuple(name for name in names if name in schema.names)
+    texts = [] if search.counts_all else [p.sql for p in predicates if p.sql is not None]
+    filters = tuple(_prefilter(predicate, schema) for predicate in predicates)
+
+    def snapshot() -> Snapshot:
+        found = table.snapshot(consistency, texts)
+        if not found.info.schema.equals(schema):
+            raise RetryError("the columns of the table have just changed: run the query again")
+        return found
+
+    return opened_plan(lambda: search.plan(columns, filters, snapshot()))
+
+
+def _prefilter(predicate: Predicate, schema: pa.Schema) -> Filter:
+    sql = predicate.sql
+    text = None if sql is None else lance_filter(sql, schema)
+    return Filter(
+        repr(predicate) if sql is None else sql,
+        predicate.evaluate,
+        tuple(predicate.columns),
+        text,
+        pushable=text is not None,
+    )

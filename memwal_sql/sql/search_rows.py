@@ -1,0 +1,47 @@
+"""The searches of a table handle: a plan, executed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from memwal_native import Predicate
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.read.planning import stream, while_present
+from memwal_sql.search.searches import Search
+from memwal_sql.sql.conditions import conjuncts
+from memwal_sql.sql.provider import SqlTable
+from memwal_sql.sql.search_provider import search_plan
+
+
+def search_rows(
+    table: SqlTable,
+    schema: pa.Schema,
+    search: Search,
+    columns: Sequence[str],
+    condition: str | None,
+    consistency: str,
+) -> pa.Table:
+    """What a search finds among the rows for which `condition` is true, the best first.
+
+    `schema` are the table's columns for which `search` was made; `columns` are some of them.
+    Raises InvalidCallError for a condition that can't be applied before the ranking.
+    """
+    predicates = () if condition is None else _prefilters(condition, schema)
+
+    def rows() -> pa.Table:
+        node = search_plan(table, schema, search, columns, predicates, consistency)
+        return stream(node).read_all()
+
+    return while_present(rows)
+
+
+def _prefilters(condition: str, schema: pa.Schema) -> Sequence[Predicate]:
+    found = conjuncts(condition, schema, lambda filters, _: ["exact"] * len(filters))
+    if found is None:
+        raise UnsupportedError(
+            f"filter={condition!r} has a part, such as random(), that can't be applied before the "
+            "rows are ranked"
+        )
+    return found
