@@ -147,7 +147,7 @@ def _field(schema: pa.Schema, column: Any) -> pa.Field:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _added(schema: pa.Schema, *fields: pa.Field) -> pa.Schema:
