@@ -44,6 +44,7 @@ from memwal_sql.search.searches import full_text_search, hybrid_search, vector_s
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.sql.search_rows import search_rows
 from memwal_sql.storage.base_indexes import IndexRecipe
+from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.view.html import render_html
 from memwal_sql.view.overview import Overview, overview
 from memwal_sql.view.terminal import render_tree
@@ -51,8 +52,9 @@ from memwal_sql.write.batch_marks import last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.staged import Stager, discard, staging_folder
+from memwal_sql.write.staged import StagedTask, Stager, discard, staging_folder
 from memwal_sql.write.staged_publish import Publisher, routing_spec
+from memwal_sql.write.staged_replace import replace_rows
 from memwal_sql.write.staged_rows import RowForm
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Query, Snapshot, TableInfo
@@ -164,6 +166,30 @@ class Table:
                 self._tracker.current, spec_id, values
             ),
         )
+
+    def replace_staged(self, tasks: Sequence[StagedTask]) -> int:
+        """Replace all rows by what tasks have staged, in one step that readers see.
+
+        Other writers are fenced. Returns the base table version that has the new rows; raises what
+        `Publisher.publish` raises, and RetryError when other commits kept coming in between.
+        """
+        self._check_present("write")
+
+        def manifests() -> list[RegionManifest]:
+            regions = self._collector.regions(self._tracker.latest())
+            return [region.refresh() for region in regions]
+
+        publisher = self.publisher()
+        version = replace_rows(
+            self._context,
+            self._tracker.latest(),
+            tasks,
+            empty_wals=lambda: publisher.empty_wals(manifests()),
+            merge=self.merge,
+            manifests=manifests,
+        )
+        self.build_indexes()
+        return version
 
     def last_batch(self, query_id: str) -> int:
         """The last batch of a query that is complete here; -1 when there is none."""

@@ -70,7 +70,7 @@ def exact_cast(column: Column, field: pa.Field, *, rounding: bool = False) -> Co
         return column
     if column.null_count == len(column):
         return pa.nulls(len(column), target)
-    if not _same_kind(source, target):
+    if not same_kind(source, target):
         raise InvalidCallError(
             f"column {field.name!r} needs {target}, not {source}: cast it yourself"
             + _zone_remedy(source, target)
@@ -234,23 +234,24 @@ def _is_there(value: Any) -> bool:
 # Arrow columns
 
 
-def _same_kind(source: pa.DataType, target: pa.DataType) -> bool:
+def same_kind(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether `exact_cast` tries: whether some value of `source` is one of `target` too."""
     if source == target or pa.types.is_null(source):
         return True
     if pa.types.is_dictionary(source):
-        return _same_kind(source.value_type, target)
+        return same_kind(source.value_type, target)
     if pa.types.is_dictionary(target):
-        return _same_kind(source, target.value_type)
+        return same_kind(source, target.value_type)
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
         # With a zone it is an instant, without one a wall clock: no value is the same in both.
         return (source.tz is None) == (target.tz is None)
     if is_list(source) and is_list(target):
-        return _same_kind(source.value_type, target.value_type)
+        return same_kind(source.value_type, target.value_type)
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         held = {field.name: field.type for field in source}
-        return all(_same_kind(held.get(field.name, pa.null()), field.type) for field in target)
+        return all(same_kind(held.get(field.name, pa.null()), field.type) for field in target)
     if pa.types.is_map(source) and pa.types.is_map(target):
-        return _same_kind(source.key_type, target.key_type) and _same_kind(
+        return same_kind(source.key_type, target.key_type) and same_kind(
             source.item_type, target.item_type
         )
     return any(of(source) and of(target) for of in _KINDS)

@@ -60,11 +60,10 @@ class BatchWriter(DataSourceArrowWriter):
         if self._leave:
             return
         table = table_of(self._options)
-        publisher = table.publisher()
         if self._overwrite:
-            publisher.replace(_tasks(messages))
+            table.replace_staged(_tasks(messages))
         else:
-            publisher.publish(_tasks(messages), self._mark)
+            table.publisher().publish(_tasks(messages), self._mark)
         table.discard_staged(self._job)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -101,6 +101,11 @@ class RegionPublisher:
             raise
         return True
 
+    def empty_wal(self) -> None:
+        """Claim the region and turn what its WAL holds into generations."""
+        lease, _, _ = self._claimed()
+        self._flush_tail(lease, self._tail)
+
     def _claimed(self) -> tuple[Lease, RegionManifest, WalWriter]:
         lease, manifest, wal = self._lease, self._manifest, self._wal
         if lease is not None and manifest is not None and wal is not None:

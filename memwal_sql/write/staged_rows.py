@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.kernels.exact_cast import exact_cast
+from exec_nodes.kernels.exact_cast import same_kind
 from exec_nodes.kernels.key_codes import repeated_later
 from exec_nodes.kernels.keys import key_column
 from memwal_sql.errors import InvalidCallError
@@ -69,13 +69,11 @@ class RowForm:
 
     @staticmethod
     def _check_type(given: pa.Field, field: pa.Field) -> None:
-        try:
-            exact_cast(pa.nulls(0, given.type), field)
-        except InvalidCallError as error:
+        if not same_kind(given.type, field.type):
             raise InvalidCallError(
                 f"the column {field.name!r} is {given.type}, and {field.type} in the table: "
                 "cast it first"
-            ) from error
+            )
 
 
 class RowReader:

@@ -1,0 +1,112 @@
+"""Reading what the tasks of a job have staged, region by region, every key once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import pyarrow as pa
+
+from memwal_sql.errors import SourceGoneError
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.write.memtable import conform, memtable_schema
+from memwal_sql.write.router import RegionKey, RegionValues
+from memwal_sql.write.staged import StagedPiece, StagedTask
+from memwal_sql.write.staged_keys import PieceKeys, winners
+from memwal_sql.write.staged_region import RegionBatch
+from memwal_sql.write.staged_rows import ORDER
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRegion:
+    """A region's part of a job: `rows` were staged, of which `batch` are the newest."""
+
+    key: RegionKey
+    values: RegionValues
+    rows: int
+    batch: RegionBatch
+
+
+def staged_regions(
+    context: TableContext, base: BaseTable, tasks: Sequence[StagedTask], executor: Executor
+) -> list[StagedRegion]:
+    """What the tasks staged for each region.
+
+    Raises InvalidCallError, naming a key, when two tasks have it and no order tells the newer one,
+    and SourceGoneError for files that can't be read here.
+    """
+    by_region: dict[RegionKey, list[tuple[int, StagedPiece]]] = {}
+    for number, task in enumerate(tasks):
+        for piece in task.pieces:
+            by_region.setdefault(piece.key, []).append((number, piece))
+    batches = executor.map(StagedReader(context, base).batch, by_region.values())
+    return [
+        StagedRegion(key, pieces[0][1].values, sum(piece.rows for _, piece in pieces), batch)
+        for (key, pieces), batch in zip(by_region.items(), batches, strict=True)
+    ]
+
+
+class StagedReader:
+    """Reads staged pieces of one table."""
+
+    def __init__(self, context: TableContext, base: BaseTable) -> None:
+        self._context = context
+        self._primary_key = base.info.primary_key
+        self._schema = memtable_schema(base.info.schema)
+
+    def batch(self, pieces: Sequence[tuple[int, StagedPiece]]) -> RegionBatch:
+        """One region's pieces, each with the number of its task.
+
+        Generations stay as they are unless some of their rows are older than another piece's.
+        """
+        kept = None
+        if len(pieces) > 1:
+            keys = [PieceKeys(task, self._keys(piece)) for task, piece in pieces]
+            kept = winners(keys, self._primary_key)
+        generations, tables = [], [self._schema.empty_table()]
+        for number, (_, piece) in enumerate(pieces):
+            mask = None if kept is None or kept[number].all() else kept[number]
+            if piece.folder is not None and mask is None:
+                generations.append(piece)
+                continue
+            rows = self.rows(piece)
+            tables.append(rows if mask is None else rows.filter(pa.array(mask)))
+        return RegionBatch(pa.concat_tables(tables), tuple(generations))
+
+    def rows(self, piece: StagedPiece) -> pa.Table:
+        """The rows of a piece in a MemTable's schema."""
+        found = self._arrow(piece) if piece.folder is None else self._open(piece.folder).to_table()
+        batches = [conform(batch, self._schema) for batch in found.to_batches()]
+        return pa.Table.from_batches(batches, self._schema)
+
+    def _keys(self, piece: StagedPiece) -> pa.Table:
+        columns = list(self._primary_key)
+        if piece.order is not None:
+            return _read(self._context.store.get(piece.order))
+        if piece.folder is not None:
+            return self._open(piece.folder).to_table(columns=columns)
+        rows = self._arrow(piece)
+        return rows.select([*columns, *([ORDER] if ORDER in rows.column_names else [])])
+
+    def _arrow(self, piece: StagedPiece) -> pa.Table:
+        return _read(piece.data or self._context.store.get(str(piece.path)))
+
+    def _open(self, folder: str) -> Any:
+        uri = f"{lance_uri(self._context.uri)}/{folder}"
+        try:
+            return lance.dataset(uri, storage_options=self._context.storage_options)
+        except (OSError, ValueError) as error:
+            raise SourceGoneError(
+                f"{uri}, which a task has staged, can't be read here: the driver and all "
+                f"executors must reach the table under the same URI ({error})"
+            ) from error
+
+
+def _read(data: bytes) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_all()
