@@ -1,0 +1,215 @@
+"""All background jobs of a table in a loop: each is done when there is enough to do for it.
+
+Any number of these loops may run on one table, and die at any moment: the jobs see to that
+themselves. Another loop is what makes up for one that died.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from memwal_sql.errors import InvalidCallError, RetryError
+from memwal_sql.maintain.progress import Report, report_nothing
+from planner.model import Snapshot
+
+MERGE = "merge"
+INDEX = "index"
+SNAPSHOT = "snapshot"
+COLLECT = "gc"
+JOBS = (MERGE, INDEX, SNAPSHOT, COLLECT)
+
+_Generations = frozenset[tuple[str, int]]
+
+
+class Maintained(Protocol):
+    """What the loop needs of a table; see `Table`."""
+
+    def snapshot(self, consistency: str) -> Snapshot:
+        """One state of the table."""
+
+    def merge(self, progress: Report | None = None) -> int:
+        """Merge generations; how many."""
+
+    def build_indexes(self, progress: Report | None = None) -> list[str]:
+        """Bring indexes up to date; which were behind."""
+
+    def snapshot_regions(self) -> int:
+        """Record region states; the version that has them."""
+
+    def collect_garbage(self, *, progress: Report | None = None) -> pa.Table:
+        """Delete what nobody needs; a row a thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """When a job is due. Times are in seconds; indexes are looked at after every merge too.
+
+    Attributes:
+        merge_generations: a region has so many generations that are not merged,
+        merge_seconds: or one of them has waited so long.
+        index_seconds: so long since indexes were last looked at.
+        snapshot_seconds: generations were flushed, and the last record is so old.
+        collect_seconds: so long since the last collection.
+    """
+
+    merge_generations: int = 4
+    merge_seconds: float = 60.0
+    index_seconds: float = 300.0
+    snapshot_seconds: float = 60.0
+    collect_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise InvalidCallError(f"{name}={value!r} must be a number, 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One run of a job.
+
+    Attributes:
+        job: one of `JOBS`.
+        outcome: what it did, such as `4 generations merged`; the error's text if there is one.
+        error: what kept it from its end; it is tried again in the next round.
+    """
+
+    job: str
+    outcome: str
+    seconds: float
+    error: RetryError | None = None
+
+
+def run_jobs(
+    table: Maintained,
+    triggers: Triggers | None = None,
+    *,
+    interval: float = 5.0,
+    rounds: int | None = None,
+    progress: Report | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[JobRun]:
+    """Do what is due, again and again; yields a record of every job that was run.
+
+    Args:
+        interval: seconds between two rounds.
+        rounds: how many; for ever by default. Leave the loop to stop it between two jobs.
+        progress: gets the progress of each job while it runs.
+
+    An error that another attempt can mend is part of the record, any other one is raised.
+    """
+    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock)
+    done = 0
+    while rounds is None or done < rounds:
+        if done:
+            sleep(interval)
+        yield from loop.round()
+        done += 1
+
+
+def run_all_jobs(
+    table: Maintained,
+    *,
+    progress: Report | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[JobRun]:
+    """Do every job once, due or not; for a scheduler that starts it now and then."""
+    loop = _Loop(table, Triggers(), progress or report_nothing, clock)
+    for job in JOBS:
+        yield loop.run(job)
+
+
+class _Loop:
+    """Remembers when what was done."""
+
+    def __init__(
+        self, table: Maintained, triggers: Triggers, progress: Report, clock: Callable[[], float]
+    ) -> None:
+        self._table = table
+        self._triggers = triggers
+        self._progress = progress
+        self._clock = clock
+        self._waiting_since: dict[tuple[str, int], float] = {}
+        self._recorded: _Generations = frozenset()
+        self._last: dict[str, float] = {SNAPSHOT: clock()}
+
+    def round(self) -> Iterator[JobRun]:
+        """Every job that is due, in order."""
+        try:
+            flushed = self._look()
+        except RetryError as error:
+            yield JobRun(MERGE, str(error), 0.0, error)
+            return
+        if self._merge_is_due(flushed):
+            yield self.run(MERGE)
+        if self._is_overdue(INDEX, self._triggers.index_seconds):
+            yield self.run(INDEX)
+        if flushed - self._recorded and self._is_overdue(SNAPSHOT, self._triggers.snapshot_seconds):
+            yield self.run(SNAPSHOT)
+        if self._is_overdue(COLLECT, self._triggers.collect_seconds):
+            yield self.run(COLLECT)
+
+    def run(self, job: str) -> JobRun:
+        """Do a job now."""
+        start = self._clock()
+        try:
+            outcome = self._do(job)
+        except RetryError as error:
+            return JobRun(job, str(error), self._clock() - start, error)
+        self._last[job] = self._clock()
+        return JobRun(job, outcome, self._clock() - start)
+
+    def _do(self, job: str) -> str:
+        if job == MERGE:
+            merged = self._table.merge(self._progress)
+            if merged:
+                self._last.pop(INDEX, None)
+                self._note_recorded()
+            return f"{merged} generations merged"
+        if job == INDEX:
+            built = self._table.build_indexes(self._progress)
+            return f"indexes brought up to date: {', '.join(built) or 'none'}"
+        if job == SNAPSHOT:
+            flushed = frozenset(self._waiting_since)
+            version = self._table.snapshot_regions()
+            self._recorded = flushed
+            return f"regions recorded in version {version}"
+        collected = self._table.collect_garbage(progress=self._progress)
+        return f"{collected.num_rows} things deleted"
+
+    def _note_recorded(self) -> None:
+        """A merge records the regions as they are afterwards."""
+        self._recorded = frozenset(self._waiting_since)
+        self._last[SNAPSHOT] = self._clock()
+
+    def _look(self) -> _Generations:
+        """The generations that are flushed and not merged, by region name."""
+        snapshot = self._table.snapshot("manifest")
+        flushed = frozenset(
+            (str(region.region_id), source.generation)
+            for region in snapshot.regions
+            for source in region.sources
+        )
+        now = self._clock()
+        self._waiting_since = {one: self._waiting_since.get(one, now) for one in flushed}
+        return flushed
+
+    def _merge_is_due(self, flushed: _Generations) -> bool:
+        counts: dict[str, int] = {}
+        for region, _ in flushed:
+            counts[region] = counts.get(region, 0) + 1
+        if any(count >= self._triggers.merge_generations for count in counts.values()):
+            return True
+        oldest = min(self._waiting_since.values(), default=None)
+        return oldest is not None and self._clock() - oldest >= self._triggers.merge_seconds
+
+    def _is_overdue(self, job: str, seconds: float) -> bool:
+        last = self._last.get(job)
+        return last is None or self._clock() - last >= seconds

@@ -1,0 +1,251 @@
+"""All jobs in a loop: each is done when there is enough to do for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import RetryError
+from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
+
+
+@dataclass
+class _Region:
+    region_id: UUID
+    sources: Sequence[Any]
+
+
+@dataclass
+class _Source:
+    generation: int
+
+
+@dataclass
+class _Snapshot:
+    regions: Sequence[_Region]
+
+
+@dataclass
+class FakeTable:
+    """Generations that are flushed, by region number; time passes by `tick`s."""
+
+    flushed: dict[int, set[int]] = field(default_factory=dict)
+    failing: set[str] = field(default_factory=set)
+    error: type[Exception] = RetryError
+    now: float = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def _call(self, name: str) -> None:
+        if name in self.failing:
+            raise self.error(f"{name} failed")
+
+    def snapshot(self, consistency: str) -> Any:
+        assert consistency == "manifest"
+        self._call("look")
+        regions = [
+            _Region(UUID(int=region), [_Source(g) for g in sorted(generations)])
+            for region, generations in self.flushed.items()
+        ]
+        return _Snapshot(regions)
+
+    def merge(self, progress: Any = None) -> int:
+        self._call("merge")
+        merged = sum(map(len, self.flushed.values()))
+        self.flushed = {}
+        return merged
+
+    def build_indexes(self, progress: Any = None) -> list[str]:
+        self._call("index")
+        return ["a_idx"]
+
+    def snapshot_regions(self) -> int:
+        self._call("snapshot")
+        return 7
+
+    def collect_garbage(self, *, progress: Any = None) -> pa.Table:
+        self._call("gc")
+        return pa.table({"path": ["x", "y"]})
+
+
+class Loop:
+    """A loop that goes on round by round."""
+
+    def __init__(self, table: FakeTable, triggers: Triggers) -> None:
+        self.table = table
+        self._waiting: list[Any] = []
+        self._jobs = run_jobs(
+            table, triggers, clock=table.clock, sleep=self._sleep, interval=5.0, rounds=100
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        assert seconds == 5.0
+        self._waiting.pop(0)()
+
+    def run(self, *between: Any) -> list[list[str]]:
+        """The jobs of each round; `between` are called before the second round and so on."""
+        rounds: list[list[str]] = [[]]
+
+        def step(change: Any) -> Any:
+            def call() -> None:
+                rounds.append([])
+                change()
+
+            return call
+
+        self._waiting = [step(change) for change in between] + [_stop]
+        try:
+            for one in self._jobs:
+                rounds[-1].append(one.job if one.error is None else f"{one.job}!")
+        except StopError:
+            pass
+        return rounds
+
+
+class StopError(Exception):
+    pass
+
+
+def _stop() -> None:
+    raise StopError
+
+
+TRIGGERS = Triggers(
+    merge_generations=3,
+    merge_seconds=60,
+    index_seconds=300,
+    snapshot_seconds=30,
+    collect_seconds=900,
+)
+
+
+def test_nothing_is_done_where_nothing_is_due() -> None:
+    table = FakeTable()
+
+    def later() -> None:
+        table.now += 10
+
+    assert Loop(table, TRIGGERS).run(later, later) == [["index", "gc"], [], []]
+
+
+def test_merges_begin_when_a_region_has_many_generations_or_one_has_waited() -> None:
+    table = FakeTable({1: {1}, 2: {1}})
+
+    def three() -> None:
+        table.flushed = {1: {1, 2, 3}, 2: {1}}
+
+    def one_more() -> None:
+        table.flushed = {2: {2}}
+        table.now += 20
+
+    def wait() -> None:
+        table.now += 29
+
+    def enough() -> None:
+        table.now += 31
+
+    found = Loop(table, TRIGGERS).run(three, one_more, wait, enough)
+    assert found == [
+        ["index", "gc"],
+        ["merge", "index"],  # three generations; indexes are looked at after a merge
+        [],
+        ["snapshot"],  # 29 seconds after it was flushed
+        ["merge", "index"],  # 60 seconds after
+    ]
+
+
+def test_regions_are_recorded_when_something_was_flushed_since() -> None:
+    table = FakeTable()
+
+    def flush() -> None:
+        table.flushed = {1: {1}}
+        table.now += 31
+
+    def later() -> None:
+        table.now += 20
+
+    assert Loop(table, TRIGGERS).run(flush, later) == [["index", "gc"], ["snapshot"], []]
+
+
+def test_indexes_and_garbage_are_looked_at_now_and_then() -> None:
+    table = FakeTable()
+
+    def minutes(count: int) -> Any:
+        def pass_time() -> None:
+            table.now += 60 * count
+
+        return pass_time
+
+    found = Loop(table, TRIGGERS).run(minutes(4), minutes(1), minutes(10))
+    assert found == [["index", "gc"], [], ["index"], ["index", "gc"]]
+
+
+@pytest.mark.parametrize(
+    ("failing", "rounds"),
+    [
+        ("look", [["merge!"], ["merge", "index", "gc"]]),
+        ("merge", [["merge!", "index", "snapshot", "gc"], ["merge", "index"]]),
+        ("index", [["merge", "index!", "gc"], ["index"]]),
+        ("gc", [["merge", "index", "gc!"], ["gc"]]),
+    ],
+)
+def test_what_fails_for_now_is_tried_again_and_holds_up_nothing_else(
+    failing: str, rounds: list[list[str]]
+) -> None:
+    table = FakeTable({1: {1, 2, 3}}, failing={failing})
+    triggers = Triggers(merge_generations=3, snapshot_seconds=0)
+    assert Loop(table, triggers).run(table.failing.clear) == rounds
+
+
+def test_a_record_that_fails_is_made_in_the_next_round() -> None:
+    table = FakeTable({1: {1}}, failing={"snapshot"})
+    triggers = Triggers(snapshot_seconds=0)
+    found = Loop(table, triggers).run(table.failing.clear, lambda: None)
+    assert found == [["index", "snapshot!", "gc"], ["snapshot"], []]
+
+
+def test_other_errors_end_the_loop() -> None:
+    table = FakeTable(failing={"gc"}, error=mw.RepairError)
+    with pytest.raises(mw.RepairError, match="gc failed"):
+        list(run_jobs(table, TRIGGERS, clock=table.clock, rounds=1))
+
+
+def test_every_job_once() -> None:
+    found = list(run_all_jobs(FakeTable({1: {1}}), clock=lambda: 0.0))
+    assert found == [
+        JobRun("merge", "1 generations merged", 0.0),
+        JobRun("index", "indexes brought up to date: a_idx", 0.0),
+        JobRun("snapshot", "regions recorded in version 7", 0.0),
+        JobRun("gc", "2 things deleted", 0.0),
+    ]
+
+
+@pytest.mark.parametrize("values", [{"merge_generations": -1}, {"index_seconds": "9"}])
+def test_triggers_are_numbers(values: dict[str, Any]) -> None:
+    with pytest.raises(mw.InvalidCallError, match="must be a number, 0 or more"):
+        Triggers(**values)
+
+
+def test_the_loop_keeps_a_real_table_short(tmp_path: Path) -> None:
+    table = mw.create_table(str(tmp_path / "t"), SCHEMA, primary_key="id")
+    jobs = run_jobs(table, Triggers(2, 60, 0, 0, 0), interval=0, rounds=3)
+    with table.writer() as writer:
+        for number in range(4):
+            writer.upsert(pa.table({"id": [number], "n": [number]}, schema=SCHEMA))
+            writer.flush()
+        done = list(jobs)
+    assert all(one.error is None for one in done)
+    assert [one.job for one in done][:3] == ["merge", "index", "gc"]
+    assert done[0].outcome == "4 generations merged"
+    assert table.overview().unmerged == 0
+    assert table.scan().read_all().num_rows == 4
