@@ -38,7 +38,7 @@ def distances(metric: Metric, vectors: Matrix, query: Vector) -> Distances:
             found = 1 - np.einsum("ij,j->i", rows, one)
         else:
             lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * np.linalg.norm(one)
-            found = 1 - np.einsum("ij,j->i", rows, one) / lengths
+            found = np.clip(1 - np.einsum("ij,j->i", rows, one) / lengths, 0, 2)
         result: Distances = found.astype(np.float32)
     return result
 

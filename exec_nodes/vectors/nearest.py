@@ -132,8 +132,9 @@ def _estimates(column: VectorColumn, queries: Matrix, metric: Metric) -> Iterato
             yield _Estimate(np.concatenate(bits).astype(np.float32), 0.0)
         return
     kind = column.kind
-    # Of a sum of products in some order, and of the few operations after it, at most.
-    error = (queries.shape[1] + 8) * float(np.finfo(kind).eps)
+    # Of a sum of products in some order, of the few operations after it, and of the distance, which
+    # is float32.
+    error = (queries.shape[1] + 8) * float(np.finfo(kind).eps) + float(np.finfo(np.float32).eps)
     with np.errstate(all="ignore"):  # infinities; their estimates are not trusted
         precise = queries.astype(np.float64)
         squares = np.einsum("ij,ij->i", precise, precise)
@@ -158,22 +159,23 @@ def _estimates(column: VectorColumn, queries: Matrix, metric: Metric) -> Iterato
 
 def _possible(estimate: _Estimate, skipped: Flags, most: int, bounds: Bounds) -> Positions:
     """The positions, ascending, that hold the `most` nearest within the bounds."""
-    values, margin = estimate.values, estimate.margin
-    with np.errstate(invalid="ignore"):
+    values, margin = estimate.values, np.broadcast_to(estimate.margin, estimate.values.shape)
+    with np.errstate(all="ignore"):
         low = values - margin
-        unsure = ~np.isfinite(values)
+        unsure = ~np.isfinite(low)
         if unsure.any():
             low[unsure] = -np.inf
             values = np.where(unsure, np.inf, values)
         passed = ~skipped
         if bounds.lower is not None:
-            passed &= ~(values + margin < bounds.lower)
+            passed &= unsure | (values + margin >= bounds.lower)
             values = np.where(low >= bounds.lower, values, np.inf)
         if bounds.upper is not None:
             passed &= low <= bounds.upper
         values[skipped] = np.inf
         if most < len(values):
-            nearest_rows = np.argpartition(values, most - 1)[:most]
-            farthest = (values + margin)[nearest_rows].max()
-            passed &= low <= farthest
+            best = np.argpartition(values, most - 1)[:most]
+            farthest = (values[best] + margin[best]).max()
+            if np.isfinite(farthest):
+                passed &= low <= farthest
     return np.flatnonzero(passed)
