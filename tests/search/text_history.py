@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -20,10 +21,11 @@ from exec_nodes.text.live_corpus import LiveCorpus
 from exec_nodes.text.query import Match, TextExpression
 from exec_nodes.text.rank import rank
 from exec_nodes.text.resolve import Corpus, Resolved, Words, parts_of, resolve
+from memwal_sql.errors import MemWalError
 from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import Snapshot
 from tests.exec_nodes.text_query.trees import random_query, random_text
-from tests.model.process import as_another_process
+from tests.model.process import Process, ProcessKilledError, as_another_process
 from tests.model.ranking import LanceRanking, Ranking, bm25s_ranking, check_ranking, words
 
 SCHEMA = pa.schema(
@@ -83,7 +85,7 @@ class TextHistory:
     def run(self, steps: int) -> None:
         """Play so many steps and compare after each."""
         choices = [(8, self._upsert), (3, self._delete), (4, self._flush), (2, self._reopen)]
-        choices += [(2, self._merge), (1, self._rebuild)]
+        choices += [(2, self._merge), (1, self._rebuild), (1, self._catch_up), (1, self._kill)]
         weights = [weight for weight, _ in choices]
         for _ in range(steps):
             self.rng.choices([step for _, step in choices], weights)[0]()
@@ -156,7 +158,8 @@ class TextHistory:
             self.table.create_index(column, "FTS", **self._analyzer)
 
     def _open(self) -> None:
-        self.table = mw.open_table(self._uri)
+        self._process = Process(self._uri)
+        self.table = self._process.table
         options = {
             "durable": self.rng.random() < 0.5,
             "indexed": self.rng.random() < 0.7,
@@ -205,6 +208,20 @@ class TextHistory:
             if self.rng.random() < 0.7:
                 self.table.create_index(column, "FTS", replace=True, **self._analyzer)
                 self.log.append(f"index {column}")
+
+    def _catch_up(self) -> None:
+        """Indexes over what was merged since they were built."""
+        self.log.append(f"build indexes: {self.table.build_indexes()}")
+
+    def _kill(self) -> None:
+        """The process dies; the next one replays the WAL."""
+        if not self._durable:
+            return
+        self._process.kill()
+        with suppress(MemWalError, ProcessKilledError):
+            self.close()
+        self.log.append("killed")
+        self._open()
 
     # Reading
 
