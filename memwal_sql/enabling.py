@@ -13,6 +13,7 @@ import pyarrow as pa
 from exec_nodes.kernels.duplicates import first_duplicate
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.schema import key_metadata, primary_key_of
+from memwal_sql.storage.base_indexes import searchable_indexes
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
@@ -106,6 +107,10 @@ def index_primary_key(dataset: Any, keys: Sequence[str]) -> None:
 
 
 def details_for(dataset: Any, spec: RegionSpec) -> IndexDetails:
-    """Index details of a table without regions, with `spec` as their first spec."""
+    """Index details of a table without regions, with `spec` as their first spec; the indexes that
+    it has for searches are maintained."""
     field_ids = {f.name(): f.id() for f in dataset.lance_schema.fields()}
-    return IndexDetails(region_specs=() if spec.is_manual else (to_storage(spec, field_ids),))
+    return IndexDetails(
+        region_specs=() if spec.is_manual else (to_storage(spec, field_ids),),
+        maintained_indexes=searchable_indexes(dataset),
+    )

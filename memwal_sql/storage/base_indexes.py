@@ -141,6 +141,15 @@ class BaseIndexes:
         return IndexFiles(self._uri, index.segments[0].uuid, self._options)
 
 
+def searchable_indexes(dataset: Any) -> tuple[str, ...]:
+    """Names of the vector and full-text indexes on one column of a Lance table."""
+    return tuple(
+        index.name
+        for index in dataset.describe_indices()
+        if len(index.field_names) == 1 and (_metric(index) or index.index_type.upper() == TEXT_KIND)
+    )
+
+
 def analyzer_arguments(stored: Mapping[str, Any]) -> dict[str, Any]:
     """An analyzer's parameters as `lance.tokenize` takes them, from those that an index stores."""
     arguments = {name: value for name, value in stored.items() if name not in _NOT_OF_THE_ANALYZER}
