@@ -1,12 +1,22 @@
-"""MemWAL tables in Spark: `register(spark)`, then format `memwal`."""
+"""MemWAL tables in Spark: `register(spark)`, then format `memwal`; maintenance as Spark jobs."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from memwal_sql.spark.maintenance import build_indexes, collect_garbage, merge, snapshot_regions
+from memwal_sql.spark.regions import repartition_by_region
 from memwal_sql.spark.source import MemWalDataSource
 
-__all__ = ["MemWalDataSource", "register"]
+__all__ = [
+    "MemWalDataSource",
+    "build_indexes",
+    "collect_garbage",
+    "merge",
+    "register",
+    "repartition_by_region",
+    "snapshot_regions",
+]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

@@ -22,7 +22,7 @@ _DEFAULT_PARTITION_ROWS = 1_000_000
 
 # What each use takes beside `path` and `storage.*`, as its documentation spells it.
 READ = ("columns", "version", "consistency", "query", "name", "rowsPerPartition", "pushdown")
-STREAM_READ = ("columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
+STREAM_READ = ("changes", "columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
 _ROWS = ("primaryKey", "regions", "orderBy", "deleteColumn", "operation", "queryId")
 WRITE = (*_ROWS, "ifExists", "batchId")
 STREAM_WRITE = (*_ROWS, "checkpointLocation")

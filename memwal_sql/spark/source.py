@@ -5,14 +5,17 @@ from __future__ import annotations
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.spark.options import READ, STREAM_WRITE, WRITE, Options, parse_options
+from memwal_sql.spark.options import READ, STREAM_READ, STREAM_WRITE, WRITE, Options, parse_options
+from memwal_sql.spark.query_reader import QueryReader, query_schema
 from memwal_sql.spark.reader import BatchReader, FilteringReader
+from memwal_sql.spark.stream_reader import ChangeReader, stream_schema
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import spark_schema
 from memwal_sql.spark.writer import BatchWriter, StreamWriter
@@ -28,7 +31,12 @@ class MemWalDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns, those of option `columns`, or those of a query's result."""
+        if self.options.get("changes", "").lower() == "true":
+            return spark_schema(stream_schema(self._stream_options()))
         options = self._read_options()
+        query = options.values.get("query")
+        if query is not None:
+            return spark_schema(query_schema(options, query))
         schema = table_of(options, options.number("version")).schema
         names = options.names("columns")
         if names is None:
@@ -43,6 +51,9 @@ class MemWalDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads `schema`'s columns."""
         options = self._read_options()
+        query = options.values.get("query")
+        if query is not None:
+            return QueryReader(options, schema, query)
         if options.flag("pushdown", True):
             return FilteringReader(options, schema)
         return BatchReader(options, schema)
@@ -56,6 +67,19 @@ class MemWalDataSource(DataSource):
         """Writes the batches of a streaming query."""
         options = parse_options(self.options, STREAM_WRITE, "a streaming write")
         return StreamWriter(options, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Follows the table's changes."""
+        options = self._stream_options()
+        if not options.flag("changes", False):
+            raise InvalidCallError(
+                "a table streams its changes, which have more columns than its rows: say so with "
+                'option("changes", "true")'
+            )
+        return ChangeReader(options, schema)
+
+    def _stream_options(self) -> Options:
+        return parse_options(self.options, STREAM_READ, "a streaming read")
 
     def _read_options(self) -> Options:
         return parse_options(self.options, READ, "reading")

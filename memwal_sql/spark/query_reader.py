@@ -1,0 +1,65 @@
+"""Reading the result of a DataFusion query: search functions, and what else Spark can't push down.
+
+One task runs the query over one snapshot, so it sees one state of the table however often it names
+it. Spark gets the result, to join it with anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import datafusion
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.spark.options import Options
+from memwal_sql.spark.tables import table_of
+from memwal_sql.spark.types import arrow_schema, as_spark
+from memwal_sql.sql.errors import memwal_errors
+from memwal_sql.sql.register import register
+
+_DEFAULT_NAME = "memwal"
+
+
+def query_schema(options: Options, query: str) -> pa.Schema:
+    """The columns of the result. Raises InvalidCallError for a query that can't be planned."""
+    return _frame(options, query)[1].schema()
+
+
+class QueryReader(DataSourceReader):
+    """Runs one query in one task."""
+
+    def __init__(self, options: Options, schema: StructType, query: str) -> None:
+        self._options = options
+        self._schema = schema
+        self._query = query
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The result, in Spark's types."""
+        del partition
+        target = arrow_schema(self._schema)
+        context, frame = _frame(self._options, self._query)
+        with memwal_errors():
+            for part in frame.execute_stream():
+                batch = part.to_pyarrow()
+                yield as_spark(batch.select(target.names), target)
+        del context  # what is mounted refers to its session, which must outlive the stream
+
+
+def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, datafusion.DataFrame]:
+    name = options.values.get("name", _DEFAULT_NAME)
+    context = datafusion.SessionContext()
+    table = table_of(options, options.number("version"))
+    register(context, name, table, consistency=options.consistency)
+    try:
+        with memwal_errors():
+            return context, context.sql(query)
+    except MemWalError:
+        raise
+    except Exception as error:  # DataFusion raises nothing more specific
+        raise InvalidCallError(
+            f"query={query!r} can't be planned: {error}. The table is called {name!r} in it; "
+            'option("name", ...) gives it another name'
+        ) from error

@@ -1,0 +1,58 @@
+"""Bringing the rows of a region together before they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.functions import arrow_udf
+
+from memwal_sql.create import open_table
+from memwal_sql.write.staged_publish import routing_spec
+from planner.regions.ids import region_id
+from planner.regions.spec import RegionSpec
+
+_REGION = "_memwal_region"
+# Only for hashing values: it is no table's.
+_NOBODY = UUID(int=0)
+
+
+def repartition_by_region(
+    frame: DataFrame,
+    uri: str,
+    partitions: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The same rows, those of a region in one partition.
+
+    A write works without: Spark's data source API can't ask for a shuffle, so each task stages a
+    part for every region it has rows of. After this one each region is staged by one task: fewer
+    and larger files, and rows of one key never meet from two tasks. It costs a shuffle.
+
+    Args:
+        uri: the table that `frame` is going to be written to; it must be there.
+        partitions: how many there shall be; Spark's own number by default.
+    """
+    table = open_table(uri, storage_options=dict(storage_options) if storage_options else None)
+    spec = routing_spec(table.info)
+    columns = [name for name in spec.source_columns if name in frame.columns]
+    if not columns:
+        return frame.coalesce(1)
+    number = arrow_udf(partial(_numbers, spec, tuple(columns)), "bigint")
+    marked = frame.withColumn(_REGION, number(*[col(f"`{name}`") for name in columns]))
+    if partitions is None:
+        return marked.repartition(_REGION).drop(_REGION)
+    return marked.repartition(partitions, _REGION).drop(_REGION)
+
+
+def _numbers(spec: RegionSpec, columns: tuple[str, ...], *arrays: pa.Array) -> pa.Array:
+    """A number for each row that rows of one region have in common."""
+    distinct, index = spec.assign(pa.Table.from_arrays(list(arrays), names=list(columns)))
+    values = spec.values_of(distinct)
+    numbers = [region_id(_NOBODY, spec.spec_id, one).int & (2**63 - 1) for one in values]
+    return pa.array(np.array(numbers, np.int64)[index])

@@ -1,0 +1,142 @@
+"""Streaming read: the change feed, with a place in every region as the offset.
+
+An offset is `{region id: "position/generation"}`; a region that is not in it is read from its
+beginning. A batch is read by one task a region, and its places never change, so a batch that is
+run again has the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.change_feed import FEED_FIELDS, feed_schema
+from memwal_sql.spark.options import Options
+from memwal_sql.spark.tables import table_of
+from memwal_sql.spark.types import arrow_schema, as_spark
+
+Offset = dict[str, str]
+Places = dict[str, list[int]]
+_FEED = tuple(field.name for field in FEED_FIELDS)
+STARTS = ("earliest", "latest")
+
+
+def stream_schema(options: Options) -> pa.Schema:
+    """The columns of the feed: the table's or those of option `columns`, and the feed's own."""
+    info = table_of(options).info
+    return feed_schema(info, options.names("columns") or info.schema.names)
+
+
+@dataclass(frozen=True)
+class RegionRange(InputPartition):
+    """The changes of one region after one place, up to another."""
+
+    region: str
+    after: tuple[int, int]
+    until: tuple[int, int]
+
+
+class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the changes of a table."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        unknown = [name for name in schema.names if name not in stream_schema(options).names]
+        if unknown:
+            raise InvalidCallError(f"the change feed of {options.uri} has no columns {unknown}")
+        self._options = options
+        self._schema = schema
+        self._target: Places | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """The beginning of every region, or with `startingFrom=latest` what is there now."""
+        if self._options.choice("startingFrom", STARTS, "earliest") == "latest":
+            return _offset(table_of(self._options).change_offsets())
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Option `maxRowsPerBatch`."""
+        rows = self._options.number("maxRowsPerBatch")
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read up to what is there now, and no further."""
+        self._target = table_of(self._options).change_offsets()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Where the next batch ends: what is there, or as far as the limit's rows go.
+
+        A batch has at least one WAL entry, or one stored batch of a published generation, so that
+        a small limit slows a stream down and never stops it.
+        """
+        ends = self._target or table_of(self._options).change_offsets()
+        if isinstance(limit, ReadMaxRows):
+            ends = self._within(_places(start), ends, limit.max_rows)
+        return {**start, **_offset(ends)}
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        """What is there, for the progress that Spark shows."""
+        return _offset(table_of(self._options).change_offsets())
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[RegionRange]:
+        """One range for every region that has something new."""
+        before, after = _places(start), _places(end)
+        ranges = []
+        for region, (position, generation) in after.items():
+            old, older = before.get(region, [0, 0])
+            if [position, generation] != [old, older]:
+                ranges.append(RegionRange(region, (old, older), (position, generation)))
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of one range, in Spark's types."""
+        if not isinstance(partition, RegionRange):
+            return
+        target = arrow_schema(self._schema)
+        names = [name for name in self._schema.names if name not in _FEED]
+        for batch in _changes(self._options, partition, names):
+            yield as_spark(batch.select(target.names), target)
+
+    def _within(self, start: Places, ends: Places, rows: int) -> Places:
+        """Places at most about `rows` rows after `start`, about equally many in every region."""
+        table = table_of(self._options)
+        behind = {region: end for region, end in ends.items() if end != start.get(region, [0, 0])}
+        limited = dict(ends)
+        share = max(1, rows // max(1, len(behind)))
+        for region, end in behind.items():
+            after = start.get(region, [0, 0])
+            one = RegionRange(region, (after[0], after[1]), (end[0], end[1]))
+            seen = 0
+            for batch in _changes(self._options, one, list(table.primary_key)):
+                last = batch.slice(batch.num_rows - 1).to_pylist()[0]
+                if seen and seen + batch.num_rows > share:
+                    break
+                seen += batch.num_rows
+                limited[region] = [last["_position"], last["_generation"]]
+            else:
+                limited[region] = end
+        return limited
+
+
+def _changes(options: Options, one: RegionRange, columns: Sequence[str]) -> pa.RecordBatchReader:
+    return table_of(options).changes(
+        region=one.region, after=list(one.after), until=list(one.until), columns=columns
+    )
+
+
+def _offset(places: Places) -> Offset:
+    return {region: f"{position}/{generation}" for region, (position, generation) in places.items()}
+
+
+def _places(offset: Offset) -> Places:
+    return {region: [int(one) for one in place.split("/")] for region, place in offset.items()}
