@@ -74,8 +74,8 @@ def _run(state: CheckState, report: Report) -> list[Finding]:
             found += [replace(one, check=name) for one in check(state)]
         except _DAMAGE as error:
             # The check that looks at what is damaged says more; this one could not go on.
-            what = f"could not be finished: {first_line(error)}"
+            where = first_line(error)  # which names the file
             remedy = "mend what the other findings name, and check again"
-            found.append(Finding(Severity.ERROR, what, state.context.uri, remedy, name))
+            found.append(Finding(Severity.ERROR, "could not be finished", where, remedy, name))
     report(Progress("check", None, len(CHECKS), len(CHECKS), "checks"))
     return found

@@ -1,4 +1,4 @@
-"""The base table: every key once, and none of them null."""
+"""The base table: every key once. That none is null, Lance itself sees to."""
 
 from __future__ import annotations
 
@@ -17,15 +17,6 @@ def check_base_keys(state: CheckState) -> Iterator[Finding]:
     names = list(state.base.info.primary_key)
     where = f"version {state.base.version} of the base table"
     keys = state.base.dataset.to_table(columns=names)
-    for name in names:
-        if keys[name].null_count:
-            yield Finding(
-                Severity.ERROR,
-                f"{keys[name].null_count} rows have a null in the primary key column {name!r}",
-                where,
-                "delete them from the base table, or fill the column, with Lance",
-            )
-            keys = keys.filter(keys[name].is_valid())
     if keys.num_rows < 2:
         return
     codes = KeyCodes(one_array(key_column(keys.columns))).codes

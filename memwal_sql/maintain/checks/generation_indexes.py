@@ -87,7 +87,17 @@ def _btrees(
         path = f"{btree}/page_data.lance"
         if btree == native and not state.store.exists(path):
             continue  # native code makes it for some writers only
-        wrong = _wrong_entries(state, path, state.keys(region, flushed))
+        keys = state.keys(region, flushed)
+        try:
+            wrong = _wrong_entries(state, path, keys)
+        except (OSError, ValueError, KeyError) as error:
+            yield Finding(
+                Severity.ERROR,
+                f"a btree of generation {flushed.generation} can't be read: {first_line(error)}",
+                path,
+                _REMEDY,
+            )
+            continue
         if wrong:
             yield Finding(
                 Severity.ERROR,

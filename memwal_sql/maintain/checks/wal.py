@@ -10,11 +10,12 @@ import pyarrow as pa
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.storage import paths
 from memwal_sql.storage.wal import Wal
 from memwal_sql.write.memtable import MemTable
 from memwal_sql.write.replay import Replay
 
-_FROM_A_COPY = "restore the file from a copy; without one, its rows are lost: see the WAL's writers"
+_FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
 
 
 def check_wal(state: CheckState) -> Iterator[Finding]:
@@ -90,8 +91,9 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             continue  # the rest would be held against entries that are not there
         try:
             replay.add(position, entry)
-        except (CorruptFileError, TornEntryError) as error:
-            yield Finding(Severity.ERROR, str(error), wal.path(position), _FROM_A_COPY)
+        except CorruptFileError as error:  # it names the file, which may be one before
+            where = paths.wal_folder(region.region_id)
+            yield Finding(Severity.ERROR, str(error), where, _FROM_A_COPY)
             return
 
 
