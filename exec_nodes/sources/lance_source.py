@@ -23,6 +23,7 @@ from exec_nodes.kernels.key_rows import (
 )
 from exec_nodes.kernels.keys import KeyBatch, one_array
 from exec_nodes.kernels.literals import key_condition
+from exec_nodes.sources.by_field_id import FieldIds, under_names_of
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_scan import (
     fragment_groups,
@@ -118,19 +119,23 @@ class LanceSource:
         storage_options: Mapping[str, str] | None = None,
         session: Any = None,
         bloom: Callable[[], bytes] | None = None,
+        field_ids: FieldIds | None = None,
     ) -> LanceSource:
         """A flushed generation, opened when it is first read.
 
-        `bloom` reads its bloom filter; without it every key might be there. Reading raises
+        `bloom` reads its bloom filter; without it every key might be there. `field_ids` are those
+        of the base table's columns; without them columns are read by name. Reading raises
         SourceGoneError when the folder is gone.
         """
 
         def open_dataset() -> Any:
             options = dict(storage_options) if storage_options else None
-            return lance.dataset(uri, storage_options=options, session=session)
+            dataset = lance.dataset(uri, storage_options=options, session=session)
+            return dataset if field_ids is None else under_names_of(dataset, field_ids)
 
+        columns = None if field_ids is None else hash(frozenset(field_ids.items()))
         return cls(
-            identity=("generation", uri),
+            identity=("generation", uri, columns),
             region=region,
             generation=generation,
             info=info,

@@ -114,7 +114,9 @@ def _columns_of(
     uri: str, dataset: Any, base: Any, primary_key: Sequence[str]
 ) -> dict[str, str | None]:
     """The generation's column of each column of the base table, by field id."""
-    by_id = {field_id: name for name, field_id in field_ids(dataset).items()}
+    # The next id after the columns' is that of the tombstone, and of a column added to the base.
+    own = {name: field_id for name, field_id in field_ids(dataset).items() if name != TOMBSTONE}
+    by_id = {field_id: name for name, field_id in own.items()}
     names = {name: by_id.get(field_id) for name, field_id in field_ids(base).items()}
     missing = [name for name in primary_key if names[name] is None]
     if missing or TOMBSTONE not in dataset.schema.names:

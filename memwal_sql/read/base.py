@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -36,6 +36,7 @@ class BaseTable:
     info: TableInfo
     source: LanceSource = field(repr=False)
     indexes: BaseIndexes = field(repr=False)
+    field_ids: Mapping[str, int] = field(repr=False)
 
 
 def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
@@ -63,7 +64,8 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
             f"{context.uri} has no primary key: memwal_sql.enable(uri, primary_key=...) sets one"
         )
     schema = logical_schema(dataset.schema)
-    columns = {field_id: name for name, field_id in field_ids(dataset).items()}
+    ids = field_ids(dataset)
+    columns = {field_id: name for name, field_id in ids.items()}
     specs = tuple(from_storage(spec, columns) for spec in found.details.region_specs)
     info = TableInfo(schema, primary_key, specs)
     if info == known:
@@ -72,7 +74,7 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.cache, context.storage_options
     )
-    return BaseTable(dataset.version, dataset, found.details, info, source, indexes)
+    return BaseTable(dataset.version, dataset, found.details, info, source, indexes, ids)
 
 
 class BaseTracker:

@@ -53,7 +53,7 @@ class RegionReader:
         self._manifest = manifest
         self._tail = WalTail(context, self._manifests, self.region_id, self.name, base.info)
         self._generations: dict[str, LanceSource] = {}
-        self._info = base.info
+        self._field_ids = base.field_ids
         self._lock = Lock()
 
     @property
@@ -143,8 +143,8 @@ class RegionReader:
         return self.sources(base, unflushed.manifest, unflushed.memtables)
 
     def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
-        if base.info is not self._info:  # the base table's schema has changed
-            self._generations, self._info = {}, base.info
+        if base.field_ids != self._field_ids:  # the base table's schema has changed
+            self._generations, self._field_ids = {}, base.field_ids
         source = self._generations.get(flushed.path)
         if source is None:
             bloom = bloom_filter_path(self.region_id, flushed.path)
@@ -157,6 +157,7 @@ class RegionReader:
                 storage_options=self._context.storage_options,
                 session=base.dataset.session(),
                 bloom=partial(self._context.store.get, bloom),
+                field_ids=base.field_ids,
             )
             self._generations[flushed.path] = source
         return source

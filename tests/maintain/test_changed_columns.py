@@ -1,0 +1,92 @@
+"""Columns that plain Lance adds, drops and renames while generations wait to be merged: they are
+read and merged by field id (protocol rule 2; issue "Bad input and faults")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+CONSISTENCIES = ("strong", "manifest")
+
+
+def _add(dataset: Any) -> None:
+    dataset.add_columns(pa.field("d", pa.int32()))
+
+
+def _drop(dataset: Any) -> None:
+    dataset.drop_columns(["b"])
+
+
+def _rename(dataset: Any) -> None:
+    dataset.alter_columns({"path": "a", "name": "x"})
+
+
+def _swap(dataset: Any) -> None:
+    for old, new in (("a", "t"), ("c", "a"), ("t", "c")):
+        lance.dataset(dataset.uri).alter_columns({"path": old, "name": new})
+
+
+def _drop_and_add(dataset: Any) -> None:
+    dataset.drop_columns(["b"])
+    lance.dataset(dataset.uri).add_columns(pa.field("b", pa.string()))
+
+
+CHANGES: dict[str, tuple[Callable[[Any], None], dict[str, str | None]]] = {
+    # what each column of the table then holds: the name it had, None for nulls
+    "add": (_add, {"id": "id", "a": "a", "b": "b", "c": "c", "d": None}),
+    "drop": (_drop, {"id": "id", "a": "a", "c": "c"}),
+    "rename": (_rename, {"id": "id", "x": "a", "b": "b", "c": "c"}),
+    "swap": (_swap, {"id": "id", "c": "a", "b": "b", "a": "c"}),
+    "drop and add again": (_drop_and_add, {"id": "id", "a": "a", "c": "c", "b": None}),
+}
+
+
+def _rows(ids: list[int]) -> list[dict[str, Any]]:
+    return [{"id": n, "a": 10 * n, "b": f"b{n}", "c": n / 2} for n in ids]
+
+
+def _write(table: mw.Table, ids: list[int], deletes: list[int]) -> None:
+    with table.writer(durable=False) as writer:
+        writer.upsert(pa.Table.from_pylist(_rows(ids), SCHEMA))
+        if deletes:
+            writer.delete(deletes)
+        writer.flush()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_generations_are_read_and_merged_under_the_names_of_now(
+    tmp_path: Path, change: str
+) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    _write(table, [1, 2, 3], [])
+    table.merge()
+    _write(table, [2, 3, 4], [1])
+    _write(table, [5], [4])
+    changed, origins = CHANGES[change]
+    before = table.scan().read_all().num_rows  # everything is cached under the old names
+    assert before == 3
+    changed(lance.dataset(table.uri))
+    expected = [
+        {name: None if origin is None else row[origin] for name, origin in origins.items()}
+        for row in _rows([2, 3, 5])
+    ]
+    table.snapshot()  # a handle learns of new columns from the first thing that it reads
+    for handle in (table, mw.open_table(table.uri)):
+        for consistency in CONSISTENCIES:
+            found = handle.scan(consistency=consistency).read_all().sort_by("id").to_pylist()
+            assert [dict(row) for row in found] == expected
+        assert handle.get([3]).to_pylist() == expected[1:2]
+        kept = handle.scan(filter="id > 2 AND c IS NOT NULL").read_all().sort_by("id")
+        assert kept.to_pylist() == expected[1:]
+    assert table.merge() == 2
+    assert lance.dataset(table.uri).to_table().sort_by("id").to_pylist() == expected
+    assert table.scan().read_all().sort_by("id").to_pylist() == expected
+    assert mw.open_table(table.uri).get([5]).to_pylist() == expected[2:]
