@@ -1,0 +1,164 @@
+"""`create_index` and `drop_index`: what they refuse before they write, and what they note."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.storage.index_details import read_details
+from memwal_sql.storage.store import open_store
+from tests.index.tables import DIMENSION, rows, table_of
+
+REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    (("nope", "FTS"), {}, "not a column"),
+    (("body", "GIN"), {}, "index_type='GIN'"),
+    (("body", 7), {}, "index_type=7"),
+    (("body", "FTS"), {"name": ""}, "name=''"),
+    (("body", "FTS"), {"name": "__lance_mem_wal"}, "can't be the name"),
+    (("body", "FTS"), {"nprobes": 1}, r"unknown parameters \['nprobes'\]"),
+    (("body", "FTS"), {"block_size": 256}, "unknown parameters"),
+    (("body", "FTS"), {"base_tokenizer": "no"}, "unknown base tokenizer"),
+    (("body", "FTS"), {"language": "Klingon"}, "Klingon"),
+    (("body", "FTS"), {"stem": "yes"}, "stem"),
+    (("body", "FTS"), {"max_token_length": -1}, "max_token_length"),
+    (("v", "FTS"), {}, "needs a string column"),
+    (("body", "IVF_FLAT"), {}, "fixed_size_list"),
+    (("v", "IVF_FLAT"), {"num_sub_vectors": 2}, r"unknown parameters \['num_sub_vectors'\]"),
+    (("v", "IVF_FLAT"), {"metric": "hamming"}, "hamming is for uint8"),
+    (("v", "IVF_FLAT"), {"metric": "manhattan"}, "metric='manhattan'"),
+    (("v", "IVF_FLAT"), {"num_partitions": 0}, "num_partitions=0"),
+    (("v", "IVF_FLAT"), {"num_partitions": 1.5}, "num_partitions=1.5"),
+    (("v", "IVF_FLAT"), {"num_partitions": 301}, "more than the 300 vectors"),
+    (("v", "IVF_PQ"), {"num_sub_vectors": 3}, "must divide"),
+    (("v", "IVF_PQ"), {"num_bits": 6}, "num_bits=6"),
+    (("v", "IVF_PQ"), {"num_bits": 4, "num_sub_vectors": 1}, "must be even"),
+    (("v", "IVF_PQ"), {"pq_codebook": np.ones((1, 256, 8))}, "needs the ivf_centroids"),
+    (("v", "IVF_FLAT"), {"ivf_centroids": np.ones((2, 3))}, r"must be \(partitions, 8\)"),
+    (("v", "IVF_FLAT"), {"ivf_centroids": [[float("nan")] * 8]}, "finite"),
+    (("v", "IVF_FLAT"), {"ivf_centroids": np.ones((2, 8)), "num_partitions": 3}, "does not fit"),
+    (("v", "IVF_HNSW_SQ"), {"m": 2}, "m=2"),
+    (("v", "IVF_RQ"), {"num_bits": 0}, "num_bits=0"),
+    (("lang", "BTREE"), {"stem": True}, "takes no parameters"),
+    (("id", "BTREE"), {"name": "id_idx"}, "already"),
+    (("id", "BITMAP"), {"name": "id_idx", "replace": True}, "finds primary keys"),
+    (("lang", "BTREE"), {"name": "id_idx", "replace": True}, "not on 'lang'"),
+]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> mw.Table:
+    return table_of(tmp_path_factory.mktemp("refused"))
+
+
+@pytest.mark.parametrize(("arguments", "named", "message"), REFUSED)
+def test_a_call_that_does_not_fit_is_refused_before_anything_is_written(
+    table: mw.Table, arguments: tuple[Any, ...], named: dict[str, Any], message: str
+) -> None:
+    version = lance.dataset(table.uri).version
+    with pytest.raises(mw.InvalidCallError, match=message):
+        table.create_index(*arguments, **named)
+    assert lance.dataset(table.uri).version == version
+
+
+@pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_PQ", "IVF_FLAT"])
+@pytest.mark.parametrize("base", [0, 100])
+def test_too_few_rows_to_train_on_is_an_error_with_the_remedy(
+    kind: str, base: int, tmp_path: Path
+) -> None:
+    table = table_of(tmp_path, base)
+    with table.writer() as writer:
+        writer.upsert(rows(base, base + 300))
+        writer.flush()
+    if kind == "IVF_FLAT" and base:
+        table.create_index("v", kind)
+        return
+    with pytest.raises(mw.InvalidCallError, match=r"table\.merge\(\)"):
+        table.create_index("v", kind)
+    table.merge()
+    table.create_index("v", kind)
+    assert table.vector_search("v", rows(base, base + 1)["v"][0], 1)["id"].to_pylist() == [base]
+
+
+def test_a_full_text_index_may_come_before_any_row(tmp_path: Path) -> None:
+    table = table_of(tmp_path, 0)
+    table.create_index("body", "INVERTED")
+    with table.writer() as writer:
+        writer.upsert(rows(0, 5))
+        assert table.full_text_search("body", "row3")["id"].to_pylist() == [3]
+        writer.flush()
+    assert table.full_text_search("body", "row3")["id"].to_pylist() == [3]
+
+
+def test_a_model_from_elsewhere_needs_no_training(tmp_path: Path) -> None:
+    table = table_of(tmp_path, 5)
+    rng = np.random.default_rng(3)
+    centroids = rng.normal(size=(3, DIMENSION)).astype(np.float32)
+    codebook = rng.normal(size=(2, 256, DIMENSION // 2)).astype(np.float32)
+    table.create_index(
+        "v", "IVF_PQ", num_sub_vectors=2, ivf_centroids=centroids, pq_codebook=codebook
+    )
+    found = lance.dataset(table.uri).get_ivf_model("v_idx").centroids
+    assert np.array_equal(found.flatten().to_numpy().reshape(-1, DIMENSION), centroids)
+
+
+def test_indexes_are_noted_as_maintained_and_let_go(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    table.create_index("v", "IVF_FLAT")
+    table.create_index("body", "FTS", name="texts")
+    table.create_index("body", "FTS", name="texts", replace=True, stem=False)
+    table.create_index("lang", "BITMAP")
+    assert _maintained(table) == ("v_idx", "texts")
+    table.drop_index("v_idx")
+    assert _maintained(table) == ("texts",)
+    assert {index.name for index in lance.dataset(table.uri).describe_indices()} == {
+        "id_idx",
+        "texts",
+        "lang_idx",
+        "__lance_mem_wal",
+    }
+    shown = {row["name"]: row["maintained"] for row in table.indexes().to_pylist()}
+    assert shown == {"id_idx": True, "texts": True, "lang_idx": False}
+
+
+@pytest.mark.parametrize("name", ["nope", "__lance_mem_wal", "id_idx"])
+def test_only_indexes_for_searches_and_filters_are_dropped(table: mw.Table, name: str) -> None:
+    with pytest.raises(mw.InvalidCallError, match=name):
+        table.drop_index(name)
+
+
+def test_a_handle_on_an_old_version_makes_no_index(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    old = mw.open_table(table.uri, version=table.snapshot_regions())
+    with pytest.raises(mw.InvalidCallError, match="reads version"):
+        old.create_index("body", "FTS")
+    with pytest.raises(mw.InvalidCallError, match="reads version"):
+        old.drop_index("id_idx")
+
+
+def test_merge_progress_survives_an_index(tmp_path: Path) -> None:
+    """Protocol rule 19: index details are not compare-and-swap."""
+    table = table_of(tmp_path)
+    with table.writer() as writer:
+        writer.upsert(rows(300, 310))
+        writer.flush()
+    table.merge()
+    merged = _details(table).merged_generations
+    table.create_index("body", "FTS")
+    assert _details(table).merged_generations == merged
+    assert merged
+
+
+def _details(table: mw.Table) -> Any:
+    found = read_details(open_store(table.uri), lance.dataset(table.uri))
+    assert found is not None
+    return found.details
+
+
+def _maintained(table: mw.Table) -> tuple[str, ...]:
+    names: tuple[str, ...] = _details(table).maintained_indexes
+    return names
