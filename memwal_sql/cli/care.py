@@ -1,0 +1,127 @@
+"""Commands for a table's safety: `check`, `checkpoint`, `upgrade`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from memwal_sql.cli.exit_codes import ExitCode
+from memwal_sql.cli.options import (
+    Output,
+    OutputOption,
+    StorageOptions,
+    Uri,
+    duration,
+    opened,
+    storage_options,
+)
+from memwal_sql.cli.output import (
+    print_line,
+    progress_bars,
+    remark,
+    show_json,
+    show_rows,
+)
+from memwal_sql.cli.region_fields import parse_regions
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.maintain.findings import Severity
+from memwal_sql.maintain.upgrade import upgrade as upgrade_table
+
+
+def check(
+    uri: Uri,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as wrong.")] = False,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Look at every invariant of the table; exit code 1 when something is wrong."""
+    with progress_bars(output) as report:
+        found = opened(uri, options).check(report)
+    ok = found.ok and not (strict and found.of(Severity.WARNING))
+    if output is Output.JSON:
+        findings = found.to_arrow().to_pylist()
+        show_json({"uri": found.uri, "version": found.version, "ok": ok, "findings": findings})
+    else:
+        print_line(str(found))
+    if not ok:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def checkpoint(
+    uri: Uri,
+    name: Annotated[
+        str | None, typer.Argument(help="Make this checkpoint; without it they are listed.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Let go of it after this time, such as 7d.")
+    ] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Let go of it now.")] = False,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Hold the table as it is now under a name, let go of it, or list what is held."""
+    table = opened(uri, options)
+    if name is None:
+        if drop or expires is not None:
+            raise InvalidCallError("name the checkpoint: memwal checkpoint URI NAME")
+        show_rows(table.checkpoints(), output, "no checkpoints")
+    elif drop:
+        table.drop_checkpoint(name)
+        remark(f"{name} is dropped")
+    else:
+        ends = None if expires is None else duration(expires, "--expires")
+        version = table.checkpoint(name, ends)
+        if output is Output.JSON:
+            show_json({"name": name, "version": version})
+        else:
+            print_line(f"{name} holds version {version}")
+
+
+def upgrade(
+    uri: Uri,
+    primary_key: Annotated[
+        list[str] | None,
+        typer.Option("--primary-key", help="A column of the key, in order; may be repeated."),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option("--region-by", help="Such as 'bucket(id, 16)', or manual; may be repeated."),
+    ] = None,
+    read_wal: Annotated[
+        str | None,
+        typer.Option(help="MODULE:FUNCTION that reads the WAL entries of a MemWAL."),
+    ] = None,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Move a table from the older MemWAL format to the one of today."""
+    with progress_bars(output) as report:
+        table = upgrade_table(
+            uri,
+            read_wal=None if read_wal is None else _function(read_wal),
+            primary_key=primary_key or None,
+            regions=parse_regions(region or []),
+            storage_options=storage_options(options),
+            progress=report,
+        )
+    if output is Output.JSON:
+        show_json({"uri": table.uri, "version": table.version})
+    else:
+        print_line(f"{table.uri} has the format of today, in version {table.version}")
+
+
+def _function(name: str) -> Any:
+    """What `module:function` names, also in a module of the working folder."""
+    module_name, _, function_name = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidCallError(f"--read-wal {name!r}: {error}; name it MODULE:FUNCTION") from None
+    if not callable(found):
+        raise InvalidCallError(f"--read-wal {name!r} is no function")
+    return found

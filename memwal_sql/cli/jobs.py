@@ -1,0 +1,152 @@
+"""Commands that work: `merge`, `index`, `snapshot`, `gc`, `run`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow.compute as pc
+import typer
+
+from memwal_sql.cli.options import (
+    Output,
+    OutputOption,
+    StorageOptions,
+    Uri,
+    duration,
+    opened,
+)
+from memwal_sql.cli.output import print_line, progress_bars, remark, show_json, show_rows
+from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.view.texts import count_text, size_text
+
+_TRIGGERS = Triggers()
+
+
+def merge(
+    uri: Uri,
+    region: Annotated[
+        list[str] | None,
+        typer.Option("--region", help="Only this region, by name or id; may be repeated."),
+    ] = None,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Move what is flushed into the base table."""
+    with progress_bars(output) as report:
+        merged = opened(uri, options).merge(report, region or None)
+    _result(output, {"generations_merged": merged}, f"{count_text(merged, 'generation')} merged")
+
+
+def index(
+    uri: Uri,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="Only this index; may be repeated.")
+    ] = None,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Bring the base table's indexes up to date with what was merged."""
+    with progress_bars(output) as report:
+        built = opened(uri, options).build_indexes(report, name or None)
+    text = f"brought up to date: {', '.join(built)}" if built else "all indexes are up to date"
+    _result(output, {"indexes": built}, text)
+
+
+def snapshot(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:
+    """Record the state of all regions in the base table, for eventual readers and time travel."""
+    version = opened(uri, options).snapshot_regions()
+    _result(output, {"version": version}, f"recorded in version {version}")
+
+
+def gc(
+    uri: Uri,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete. Without it nothing is touched.")
+    ] = False,
+    older_than: Annotated[
+        str,
+        typer.Option(help="Keep what readers may still use that began within this time."),
+    ] = "1h",
+    versions_older_than: Annotated[
+        str | None,
+        typer.Option(help="Let Lance clean up versions of the base older than this, too."),
+    ] = None,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the files that nobody needs any more; delete them with --delete."""
+    grace = duration(older_than, "--older-than")
+    versions = versions_older_than and duration(versions_older_than, "--versions-older-than")
+    with progress_bars(output) as report:
+        found = opened(uri, options).collect_garbage(
+            dry_run=not delete,
+            older_than=grace,
+            versions_older_than=versions or None,
+            progress=report,
+        )
+    show_rows(found, output, "nothing to delete")
+    if output is Output.TABLE and found.num_rows:
+        files, size = (pc.sum(found[name]).as_py() or 0 for name in ("files", "bytes"))
+        done = "deleted" if delete else "to be deleted: --delete does it"
+        remark(f"{count_text(files, 'file')}, {size_text(size)} {done}")
+
+
+def run(
+    uri: Uri,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do every job once, due or not, and end.")
+    ] = False,
+    interval: Annotated[float, typer.Option(min=0, help="Seconds between two rounds.")] = 5.0,
+    rounds: Annotated[int | None, typer.Option(min=1, help="End after so many rounds.")] = None,
+    merge_generations: Annotated[
+        int, typer.Option(min=1, help="Merge when a region has so many generations to merge,")
+    ] = _TRIGGERS.merge_generations,
+    merge_seconds: Annotated[
+        float, typer.Option(min=0, help="or when one has waited so long.")
+    ] = _TRIGGERS.merge_seconds,
+    index_seconds: Annotated[
+        float, typer.Option(min=0, help="Look at the indexes after every merge, and so often.")
+    ] = _TRIGGERS.index_seconds,
+    snapshot_seconds: Annotated[
+        float, typer.Option(min=0, help="Record regions so often, if something was flushed.")
+    ] = _TRIGGERS.snapshot_seconds,
+    collect_seconds: Annotated[
+        float, typer.Option(min=0, help="Collect garbage so often.")
+    ] = _TRIGGERS.collect_seconds,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Do all jobs in a loop, each when there is enough to do for it. It deletes garbage."""
+    table = opened(uri, options)
+    triggers = Triggers(
+        merge_generations, merge_seconds, index_seconds, snapshot_seconds, collect_seconds
+    )
+    with progress_bars(output) as report:
+        if once:
+            done = run_all_jobs(table, progress=report)
+        else:
+            done = run_jobs(table, triggers, interval=interval, rounds=rounds, progress=report)
+        error = None
+        for job in done:
+            _show_run(job, output)
+            error = job.error
+    if error is not None:
+        raise error
+
+
+def _show_run(run: JobRun, output: Output) -> None:
+    if output is Output.JSON:
+        failed = run.error is not None
+        result = {"job": run.job, "outcome": run.outcome, "seconds": run.seconds, "failed": failed}
+        show_json(result)
+    elif run.error is not None:
+        remark(f"{run.job}: {run.outcome}; it is tried again", "yellow")
+    else:
+        print_line(f"{run.job}: {run.outcome} ({run.seconds:.1f} s)")
+
+
+def _result(output: Output, value: dict[str, object], text: str) -> None:
+    if output is Output.JSON:
+        show_json(value)
+    else:
+        print_line(text)

@@ -1,0 +1,84 @@
+"""Arguments that several commands share, and the table that they name."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from memwal_sql.create import open_table
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.table import Table
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(\d+)([smhdw])")
+
+
+class Output(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Uri = Annotated[
+    str, typer.Argument(help="The table: a folder, or a URL such as s3://bucket/table.")
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        "-o",
+        metavar="KEY=VALUE",
+        help="As for Lance; may be given several times. Keep secrets in the environment.",
+    ),
+]
+OutputOption = Annotated[Output, typer.Option("--output", help="For people, or JSON for machines.")]
+Version = Annotated[
+    int | None, typer.Option("--version", help="Read this version of the base table.")
+]
+Timestamp = Annotated[
+    str | None,
+    typer.Option("--timestamp", help="Read as of a time: ISO 8601 with a time zone."),
+]
+CheckpointName = Annotated[
+    str | None, typer.Option("--checkpoint", help="Read what a checkpoint holds.")
+]
+
+
+def storage_options(given: list[str] | None) -> dict[str, str] | None:
+    """`KEY=VALUE` texts as a mapping; messages name keys only."""
+    pairs = [text.partition("=") for text in given or ()]
+    bad = [key for key, separator, _ in pairs if not separator or not key]
+    if bad:
+        raise InvalidCallError(f"--storage-option {bad[0]!r}: write it as KEY=VALUE")
+    return {key: value for key, _, value in pairs} or None
+
+
+def opened(
+    uri: str,
+    options: list[str] | None,
+    *,
+    version: int | None = None,
+    timestamp: str | None = None,
+    checkpoint: str | None = None,
+) -> Table:
+    """The table that a command is about."""
+    return open_table(
+        uri,
+        version=version,
+        storage_options=storage_options(options),
+        timestamp=timestamp,
+        checkpoint=checkpoint,
+    )
+
+
+def duration(text: str, option: str) -> timedelta:
+    """`90s`, `15m`, `12h`, `7d`, `2w` or `1d12h`. Raises InvalidCallError naming the option."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise InvalidCallError(f"{option} {text!r}: write a time as 90s, 15m, 12h, 7d or 1d12h")
+    return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))

@@ -1,0 +1,148 @@
+"""Results on standard output: tables for people, JSON for machines.
+
+What is not a result (progress, errors, remarks) goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table as Grid
+from rich.text import Text
+
+from memwal_sql.cli.options import Output
+from memwal_sql.maintain.progress import Progress, Report, report_nothing
+
+# Piped output is not cut off: whoever reads it wants whole lines.
+_ENDLESS = 100_000
+
+
+def stdout() -> Console:
+    """Where results go."""
+    width = None if sys.stdout.isatty() else _ENDLESS
+    return Console(width=width, highlight=False)
+
+
+def stderr() -> Console:
+    """Where everything else goes."""
+    return Console(stderr=True, highlight=False)
+
+
+def show(thing: RenderableType) -> None:
+    """Write something for people."""
+    stdout().print(thing)
+
+
+def remark(text: str, style: str = "dim") -> None:
+    """Write a line that is no result."""
+    stderr().print(Text(text, style), soft_wrap=True)
+
+
+def show_json(value: object) -> None:
+    """Write one JSON document, or one line of JSON lines."""
+    print_line(json.dumps(plain(value), ensure_ascii=False))
+
+
+def print_line(text: str) -> None:
+    """Write a line as it is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def show_rows(rows: pa.Table, output: Output, note: str | None = None) -> None:
+    """Write the rows of a table; `note` says in the terminal what they are when there are none."""
+    if output is Output.JSON:
+        show_json(rows.to_pylist())
+        return
+    if not rows.num_rows and note is not None:
+        remark(note)
+        return
+    show(grid(rows.column_names, (row.values() for row in rows.to_pylist())))
+
+
+def grid(names: Iterable[str], rows: Iterable[Iterable[object]]) -> Grid:
+    """A table for the terminal. Numbers stand at the right."""
+    result = Grid(header_style="bold", box=None, pad_edge=False)
+    cells = [list(row) for row in rows]
+    for position, name in enumerate(names):
+        numeric = any(_is_number(row[position]) for row in cells)
+        result.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        result.add_row(*(Text(cell_text(value)) for value in row))
+    return result
+
+
+def cell_text(value: object) -> str:
+    """A value as people read it."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:g}"
+    found = plain(value)
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON's types: bytes as hex digits, times as ISO 8601, what JSON has no word for
+    (NaN, infinities) as null."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+@contextmanager
+def progress_bars(output: Output) -> Iterator[Report]:
+    """Bars on standard error while a job runs; none where nobody watches."""
+    console = stderr()
+    if output is Output.JSON or not console.is_terminal:
+        yield report_nothing
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeElapsedColumn(),
+    )
+    with Bars(*columns, console=console, transient=True) as bars:
+        tasks: dict[tuple[str, str | None], Any] = {}
+
+        def report(progress: Progress) -> None:
+            key = (progress.job, progress.region)
+            if key not in tasks:
+                name = " ".join(filter(None, key))
+                tasks[key] = bars.add_task(name, unit=progress.unit, total=progress.total)
+            bars.update(tasks[key], completed=progress.done, total=progress.total)
+
+        yield report
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

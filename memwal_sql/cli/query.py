@@ -1,0 +1,94 @@
+"""Commands that ask: `sql` and `explain`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import datafusion
+import pyarrow as pa
+import typer
+
+from memwal_sql.cli.options import (
+    CheckpointName,
+    Output,
+    OutputOption,
+    StorageOptions,
+    Timestamp,
+    Uri,
+    Version,
+    opened,
+)
+from memwal_sql.cli.output import print_line, remark, show_json, show_rows
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.sql.errors import original_error
+from memwal_sql.sql.register import register
+from memwal_sql.table import Table
+
+_NAME = "t"
+
+Query = Annotated[str, typer.Argument(help=f"SQL; the table is called {_NAME}.")]
+Consistency = Annotated[str, typer.Option("--consistency", help="strong, manifest or eventual.")]
+Most = Annotated[
+    int, typer.Option("--max-rows", min=1, help="Show no more rows than this in a terminal.")
+]
+
+
+def sql(
+    uri: Uri,
+    query: Query,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+    consistency: Consistency = "strong",
+    max_rows: Most = 1000,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    checkpoint: CheckpointName = None,
+) -> None:
+    """Run a SQL statement over the table, which is called t (and t$regions and so on)."""
+    with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
+        rows = _run(table, query, consistency)
+    if output is Output.JSON:
+        show_json(rows.to_pylist())
+        return
+    show_rows(rows.slice(0, max_rows), output, "no rows")
+    if rows.num_rows > max_rows:
+        remark(f"{rows.num_rows - max_rows} more rows: --max-rows shows them")
+
+
+def explain(
+    uri: Uri,
+    query: Query,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Run it, and show what every node did.")
+    ] = False,
+    consistency: Consistency = "strong",
+    version: Version = None,
+    timestamp: Timestamp = None,
+    checkpoint: CheckpointName = None,
+) -> None:
+    """Show the plan of a SQL statement."""
+    statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{query}"
+    with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
+        plans = _run(table, statement, consistency)
+    if output is Output.JSON:
+        show_json(plans.to_pylist())
+        return
+    for row in plans.to_pylist():
+        print_line(f"{row['plan_type']}\n{row['plan'].rstrip()}\n")
+
+
+def _run(table: Table, query: str, consistency: str) -> pa.Table:
+    context = datafusion.SessionContext()
+    register(context, _NAME, table, consistency)
+    try:
+        found: Any = context.sql(query).to_arrow_table()
+    except Exception as error:
+        original = original_error(error)
+        if original is not None:
+            raise original from None
+        if "FFI error" in str(error):  # something of ours failed that should not have
+            raise
+        raise InvalidCallError(str(error).removeprefix("DataFusion error: ")) from None
+    return found

@@ -1,0 +1,94 @@
+"""Commands that look: `info`, `regions`, `generations`, `wal`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from memwal_sql.cli.options import (
+    CheckpointName,
+    Output,
+    OutputOption,
+    StorageOptions,
+    Timestamp,
+    Uri,
+    Version,
+    opened,
+    storage_options,
+)
+from memwal_sql.cli.output import grid, remark, show, show_json, show_rows
+from memwal_sql.maintain.upgrade import older_mem_wals
+from memwal_sql.storage.older_format import OlderMemWal
+from memwal_sql.view.terminal import render_tree
+
+Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many of the last.")]
+
+
+def info(
+    uri: Uri,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    checkpoint: CheckpointName = None,
+) -> None:
+    """Show the table: base, indexes, regions and generations, and how far merging has come."""
+    older = older_mem_wals(uri, storage_options(options))
+    if older is not None:
+        _show_older(older, output)
+        return
+    table = opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint)
+    view = table.overview()
+    if output is Output.JSON:
+        show_json(asdict(view))
+    else:
+        show(render_tree(view))
+
+
+def regions(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:
+    """List the regions: values, writer epoch, positions, generations."""
+    show_rows(opened(uri, options).regions(), output, "no regions: nothing was written yet")
+
+
+def generations(
+    uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE
+) -> None:
+    """List the generations in storage and in memory."""
+    show_rows(opened(uri, options).generations(), output, "no generations")
+
+
+def wal(
+    uri: Uri,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+    limit: Limit = None,
+) -> None:
+    """List the entries of the write-ahead logs."""
+    found = opened(uri, options).wal()
+    if limit is not None:
+        found = found.slice(max(0, found.num_rows - limit))
+    show_rows(found, output, "no WAL entries")
+
+
+def _show_older(mem_wals: list[OlderMemWal], output: Output) -> None:
+    if output is Output.JSON:
+        listed = [{**asdict(one), "state": one.state.name.lower()} for one in mem_wals]
+        show_json({"format": "older", "mem_wals": listed})
+        return
+    remark("a MemWAL index of the older format: `memwal upgrade` moves the table to today's")
+    names = ("region", "generation", "state", "owner", "entries", "WAL ranges", "WAL location")
+    rows = (
+        (
+            one.region,
+            one.generation,
+            one.state.name.lower(),
+            one.owner_id,
+            one.entries,
+            ", ".join(f"{first}-{last}" for first, last in one.wal_ranges),
+            one.wal_location,
+        )
+        for one in mem_wals
+    )
+    show(grid(names, rows))

@@ -1,0 +1,102 @@
+"""`memwal tail`: the change feed on standard output, followed and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from memwal_sql.cli.options import Output, OutputOption, StorageOptions, Uri, opened
+from memwal_sql.cli.output import cell_text, print_line, show_json
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.change_feed import DELETE, FEED_FIELDS
+from memwal_sql.table import Table
+
+_OWN = tuple(field.name for field in FEED_FIELDS)
+
+
+def tail(
+    uri: Uri,
+    region: Annotated[str | None, typer.Option(help="Only this region, by name or id.")] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin after this place: a WAL position, [position, generation], or both by "
+            "region as JSON. By default at the beginning; with --follow, at the end."
+        ),
+    ] = None,
+    offsets: Annotated[
+        Path | None,
+        typer.Option(help="A file that keeps the place: go on from there, and note it there."),
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="Only this column; may be repeated.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
+    interval: Annotated[float, typer.Option(min=0, help="Seconds between two looks.")] = 1.0,
+    looks: Annotated[int | None, typer.Option(min=1, help="End after so many looks.")] = None,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print what was written, row by row: upserts and deletes with their place."""
+    table = opened(uri, options)
+    places = _start(table, after, offsets, follow)
+    names = column or None
+    looked = 0
+    while True:
+        for batch in table.changes(region, after=places, columns=names):
+            _print(batch, output)
+            places = _reached(places, batch)
+            if offsets is not None:
+                _save(offsets, places)
+        looked += 1
+        if not follow or looked == looks:
+            return
+        time.sleep(interval)
+
+
+def _start(table: Table, after: str | None, offsets: Path | None, follow: bool) -> Any:
+    if offsets is not None and offsets.exists():
+        return _decoded(offsets.read_text(encoding="utf-8"), f"the file {offsets}")
+    if after is not None:
+        return _decoded(after, "--after")
+    return table.change_offsets() if follow else None
+
+
+def _decoded(text: str, source: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidCallError(f"{source} is no JSON: {error}") from None
+
+
+def _reached(places: Any, batch: pa.RecordBatch) -> dict[str, Any]:
+    """The places after a batch, by region id."""
+    region, position, generation = (
+        batch.column(name)[-1].as_py() for name in ("_region", "_position", "_generation")
+    )
+    known = places if isinstance(places, dict) else {}
+    return {**known, region: [position, generation]}
+
+
+def _save(file: Path, places: dict[str, Any]) -> None:
+    """Replace the file as a whole: a reader or a crash never sees half of it."""
+    beside = file.with_name(f"{file.name}.{os.getpid()}")
+    beside.write_text(json.dumps(places), encoding="utf-8")
+    beside.replace(file)
+
+
+def _print(batch: pa.RecordBatch, output: Output) -> None:
+    for row in batch.to_pylist():
+        if output is Output.JSON:
+            show_json(row)
+            continue
+        change, region, position, generation = (row.pop(name) for name in _OWN)
+        shown = {k: v for k, v in row.items() if change != DELETE or v is not None}
+        values = " ".join(f"{name}={cell_text(value)}" for name, value in shown.items())
+        print_line(f"{region[:8]} {position}.{generation} {change} {values}")

@@ -1,0 +1,377 @@
+"""The command `memwal`: what it prints, in both forms, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import memwal_sql as mw
+from memwal_sql.cli import app as application
+from memwal_sql.cli import tail as tail_module
+from memwal_sql.cli.app import app
+from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
+from memwal_sql.storage import paths
+from memwal_sql.storage.older_format import OlderMemWal
+from tests.storage.older import entry_range, make_older, mem_wal
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
+
+
+def rows(*pairs: tuple[int, int]) -> pa.Table:
+    ids, numbers = zip(*pairs, strict=True)
+    return pa.table({"id": ids, "n": numbers}, schema=SCHEMA)
+
+
+def call(*arguments: object, code: int = 0) -> str:
+    """The standard output of a call that ends with `code`."""
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.stdout
+
+
+def failing(*arguments: object, code: int) -> str:
+    """The standard error of a call that ends with `code`."""
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return " ".join(result.stderr.split())
+
+
+def as_json(*arguments: object, code: int = 0) -> Any:
+    return json.loads(call(*arguments, "--output", "json", code=code))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    """Two regions; generation 1 flushed in both, two rows in the WAL."""
+    table = mw.create_table(
+        str(tmp_path / "table"), SCHEMA, primary_key="id", regions=[mw.bucket("id", 2)]
+    )
+    with table.writer() as writer:
+        writer.upsert(rows(*((i, i) for i in range(10))))
+        writer.flush()
+        writer.upsert(rows((1, 100)))
+        writer.delete(pa.table({"id": [2]}))
+    return table
+
+
+def test_info_draws_the_tree_and_tells_machines_the_same(table: Any) -> None:
+    text = call("info", table.uri)
+    assert table.uri in text and "id_bucket=0" in text and "flushed generation 1" in text
+    found = as_json("info", table.uri)
+    assert found["primary_key"] == ["id"] and found["rows"] == 0
+    assert sum(g["rows"] for r in found["regions"] for g in r["generations"]) == 12
+
+
+def test_lists_of_regions_generations_and_wal_entries(table: Any) -> None:
+    regions = as_json("regions", table.uri)
+    assert [one["region"] for one in regions] == ["id_bucket=0", "id_bucket=1"]
+    assert {one["state"] for one in as_json("generations", table.uri)} == {"flushed", "memtable"}
+    entries = as_json("wal", table.uri)
+    assert sum(one["num_rows"] for one in entries) == 12
+    assert as_json("wal", table.uri, "--limit", 1) == entries[-1:]
+    for command in ("regions", "generations", "wal"):
+        lines = call(command, table.uri).splitlines()
+        assert "region_id" in lines[0] and len(lines) > 2
+
+
+def test_an_empty_table_has_empty_lists(tmp_path: Path) -> None:
+    uri = mw.create_table(str(tmp_path / "t"), SCHEMA, primary_key="id").uri
+    for command in ("regions", "generations", "wal", "gc", "checkpoint"):
+        assert as_json(command, uri) == []
+        assert call(command, uri) == ""
+
+
+def test_sql_prints_rows(table: Any) -> None:
+    query = "SELECT id, n FROM t WHERE n >= 9 ORDER BY id"
+    assert call("sql", table.uri, query).split() == ["id", "n", "1", "100", "9", "9"]
+    assert as_json("sql", table.uri, query) == [{"id": 1, "n": 100}, {"id": 9, "n": 9}]
+    result = CliRunner().invoke(app, ["sql", table.uri, "SELECT * FROM t", "--max-rows", "2"])
+    assert len(result.stdout.splitlines()) == 3 and "7 more rows" in result.stderr
+    assert as_json("sql", table.uri, "SELECT count(*) AS c FROM t$regions") == [{"c": 2}]
+    assert as_json(
+        "sql", table.uri, "SELECT count(*) AS c FROM t", "--consistency", "manifest"
+    ) == [{"c": 10}]
+    assert call("sql", table.uri, "INSERT INTO t VALUES (77, 7)").split() == ["count", "1"]
+    assert table.get(77).num_rows == 1
+
+
+def test_sql_reads_the_past(table: Any) -> None:
+    as_json("checkpoint", table.uri, "before")
+    version = as_json("snapshot", table.uri)["version"]
+    with table.writer() as writer:
+        writer.upsert(rows((500, 1)))
+        writer.flush()
+    count = "SELECT count(*) AS c FROM t"
+    assert as_json("sql", table.uri, count) == [{"c": 10}]
+    assert as_json("sql", table.uri, count, "--version", version) == [{"c": 10}]
+    assert as_json("sql", table.uri, count, "--checkpoint", "before") == [{"c": 9}]
+    assert as_json("info", table.uri, "--version", version)["version"] == version
+
+
+def test_values_that_json_has_no_word_for(table: Any) -> None:
+    query = (
+        "SELECT arrow_cast('2026-01-02', 'Date32') AS d, x'0a0b' AS b, 'NaN'::double AS f,"
+        " [1, 2] AS l, NULL AS n"
+    )
+    assert as_json("sql", table.uri, query) == [
+        {"d": "2026-01-02", "b": "0a0b", "f": None, "l": [1, 2], "n": None}
+    ]
+    assert "2026-01-02 0a0b nan [1, 2]" in " ".join(call("sql", table.uri, query).split())
+
+
+def test_a_wrong_query_is_a_wrong_call(table: Any) -> None:
+    text = failing("sql", table.uri, "SELECT nothing FROM t", code=ExitCode.CALL)
+    assert "nothing" in text and "Traceback" not in text
+    failing("sql", table.uri, "SELEC", code=ExitCode.CALL)
+    text = failing("sql", table.uri, "INSERT INTO t VALUES (NULL, 1)", code=ExitCode.CALL)
+    assert "primary key" in text
+
+
+def test_explain_shows_the_plan(table: Any) -> None:
+    assert "ScanExec" in call("explain", table.uri, "SELECT * FROM t")
+    assert "output_rows" in call("explain", table.uri, "SELECT * FROM t", "--analyze")
+    plans = as_json("explain", table.uri, "SELECT * FROM t WHERE id = 1")
+    assert any("TakeLastExec" in one["plan"] for one in plans)
+
+
+def test_jobs_do_their_work_and_say_what(table: Any) -> None:
+    assert as_json("merge", table.uri) == {"generations_merged": 2}
+    assert call("merge", table.uri) == "0 generations merged\n"
+    assert "id_idx" in as_json("index", table.uri)["indexes"]
+    assert call("index", table.uri) == "all indexes are up to date\n"
+    assert call("snapshot", table.uri).startswith("recorded in version ")
+    assert mw.open_table(table.uri).overview().rows == 10
+
+
+def test_a_merge_of_one_region(table: Any) -> None:
+    assert as_json("merge", table.uri, "--region", "id_bucket=1") == {"generations_merged": 1}
+    text = failing("merge", table.uri, "--region", "x", code=ExitCode.CALL)
+    assert "no regions ['x']" in text
+    failing("index", table.uri, "--name", "x", code=ExitCode.CALL)
+
+
+def test_garbage_is_only_listed_without_delete(table: Any) -> None:
+    call("merge", table.uri)
+    call("index", table.uri)
+    arguments = ("gc", table.uri, "--older-than", "0s")
+    listed = as_json(*arguments)
+    assert listed and as_json(*arguments) == listed
+    text = CliRunner().invoke(app, list(arguments))
+    assert "to be deleted: --delete does it" in text.stderr
+    deleted = as_json(*arguments, "--delete")
+    assert {one["path"] for one in deleted} >= {one["path"] for one in listed}
+    assert len(as_json(*arguments)) < len(listed)
+    assert mw.open_table(table.uri).scan().read_all().num_rows == 9
+
+
+@pytest.mark.parametrize("text", ["1", "h", "1x", "-1h", "1h 2m", ""])
+def test_a_time_that_is_none_is_refused(table: Any, text: str) -> None:
+    message = failing("gc", table.uri, f"--older-than={text}", code=ExitCode.CALL)
+    assert "write a time as 90s, 15m" in message
+
+
+def test_checkpoints_are_made_listed_and_dropped(table: Any) -> None:
+    assert as_json("checkpoint", table.uri, "a")["name"] == "a"
+    assert call("checkpoint", table.uri, "b", "--expires", "1d12h").startswith("b holds version")
+    listed = as_json("checkpoint", table.uri)
+    assert [one["name"] for one in listed] == ["a", "b"]
+    assert listed[0]["expires"] is None and listed[1]["expires"] is not None
+    call("checkpoint", table.uri, "a", "--drop")
+    assert [one["name"] for one in as_json("checkpoint", table.uri)] == ["b"]
+    assert "name the checkpoint" in failing("checkpoint", table.uri, "--drop", code=ExitCode.CALL)
+
+
+def test_check_has_an_exit_code_for_what_it_finds(table: Any) -> None:
+    assert as_json("check", table.uri)["ok"] is True
+    assert "checks" in call("check", table.uri)
+    folder = sorted(Path(table.uri).glob("_mem_wal/*/*_gen_1/_versions"))[0]
+    for file in folder.iterdir():
+        file.unlink()
+    found = as_json("check", table.uri, code=ExitCode.FINDINGS)
+    assert found["ok"] is False
+    assert any(one["severity"] == "error" for one in found["findings"])
+    assert "ERROR" in call("check", table.uri, code=ExitCode.FINDINGS)
+
+
+def test_the_loop_runs_all_jobs(table: Any) -> None:
+    lines = call("run", table.uri, "--once", "--output", "json").splitlines()
+    assert [json.loads(one)["job"] for one in lines] == ["merge", "index", "snapshot", "gc"]
+    text = call("run", table.uri, "--rounds", 2, "--interval", 0, "--merge-generations", 1)
+    assert "index: " in text and "gc: " in text
+
+
+def test_the_tail_prints_changes_and_goes_on(table: Any, tmp_path: Path) -> None:
+    places = tmp_path / "places.json"
+    lines = call("tail", table.uri, "--offsets", places).splitlines()
+    assert len(lines) == 12
+    assert any(re.fullmatch(r"[0-9a-f]{8} \d+\.2 upsert id=1 n=100", line) for line in lines)
+    assert any(re.fullmatch(r"[0-9a-f]{8} \d+\.2 delete id=2", line) for line in lines)
+    with table.writer() as writer:
+        writer.upsert(rows((7, 8)))
+    new = call("tail", table.uri, "--offsets", places, "--output", "json").splitlines()
+    assert [json.loads(one)["id"] for one in new] == [7]
+    assert call("tail", table.uri, "--offsets", places) == ""
+    ends = json.dumps(table.change_offsets())
+    assert call("tail", table.uri, "--after", ends) == ""
+    one = call("tail", table.uri, "--region", "id_bucket=0", "--column", "id", "--after", 0)
+    assert 0 < len(one.splitlines()) < 13 and "n=" not in one
+
+
+def test_a_followed_tail_shows_what_comes_later(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = iter(range(100, 200))
+
+    def write_instead(seconds: float) -> None:
+        assert seconds == 1.0
+        with table.writer() as writer:
+            writer.upsert(rows((next(numbers), 1)))
+
+    monkeypatch.setattr(tail_module.time, "sleep", write_instead)
+    lines = call("tail", table.uri, "--follow", "--looks", 4).splitlines()
+    assert [line.split()[-2] for line in lines] == ["id=100", "id=101", "id=102"]
+
+
+def test_bad_places_are_wrong_calls_and_gaps_are_told(table: Any) -> None:
+    assert "is no JSON" in failing("tail", table.uri, "--after", "{", code=ExitCode.CALL)
+    failing("tail", table.uri, "--region", "x", code=ExitCode.CALL)
+    for file in Path(table.uri).glob("_mem_wal/*/wal/*"):
+        if paths.numbered(file.name, paths.WAL_SUFFIX) == 2:
+            file.unlink()
+    text = failing("tail", table.uri, code=ExitCode.REOPEN)
+    assert "ChangesCollectedError" in text
+
+
+MEM_WALS = [
+    mem_wal("r", 1, "MERGED", entry_range(0, 5)),
+    mem_wal("r", 2, "OPEN", entry_range(5, 1)),
+]
+
+
+def read_wal(one: OlderMemWal) -> list[pa.Table]:
+    """For `--read-wal`."""
+    return [rows((one.generation, 50))]
+
+
+def test_the_older_format_is_shown_and_upgraded(tmp_path: Path) -> None:
+    uri = str(tmp_path / "older")
+    make_older(uri, rows((1, 1)), MEM_WALS)
+    shown = as_json("info", uri)
+    assert shown["format"] == "older"
+    assert [(one["state"], one["wal_ranges"]) for one in shown["mem_wals"]] == [
+        ("merged", [[0, 4]]),
+        ("open", [[5, 5]]),
+    ]
+    assert "owner-of-r" in call("info", uri) and "0-4" in call("info", uri)
+    assert "memwal upgrade" in failing("regions", uri, code=ExitCode.CALL)
+    keys = ("--primary-key", "id")
+    text = failing("upgrade", uri, *keys, code=ExitCode.CALL)
+    assert "would lose" in text and "generation 2 (open): WAL entries 5" in text
+    for wrong in ("nothing:x", "json:nothing", "json", "sys:path"):
+        failing("upgrade", uri, *keys, "--read-wal", wrong, code=ExitCode.CALL)
+    reader = f"{__name__}:read_wal"
+    done = as_json("upgrade", uri, *keys, "--read-wal", reader, "--region-by", "bucket(id, 4)")
+    assert done["uri"] == uri
+    assert as_json("sql", uri, "SELECT * FROM t ORDER BY id") == [
+        {"id": 1, "n": 1},
+        {"id": 2, "n": 50},
+    ]
+    assert "bucket(id, 4)" in call("info", uri)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bucket(id", "write such as"),
+        ("bucket", "write such as"),
+        ("nothing(id)", "write such as"),
+        ("1 + 1", "it is no call"),
+        ("bucket(n, 4)", "primary key"),
+    ],
+)
+def test_bad_regions_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    uri = str(tmp_path / "older")
+    make_older(uri, rows((1, 1)), MEM_WALS[:1])
+    arguments = ("upgrade", uri, "--primary-key", "id", "--region-by", text)
+    assert message in failing(*arguments, code=ExitCode.CALL)
+
+
+def test_an_upgrade_to_regions_given_by_hand(tmp_path: Path) -> None:
+    uri = str(tmp_path / "older")
+    make_older(uri, rows((1, 1)), MEM_WALS[:1])
+    call("upgrade", uri, "--primary-key", "id", "--region-by", "manual")
+    assert mw.open_table(uri).overview().region_specs == ()
+
+
+def test_every_kind_of_error_has_its_code() -> None:
+    codes = {
+        mw.InvalidCallError: 2,
+        mw.UnsupportedError: 2,
+        mw.StoreUnavailableError: 3,
+        mw.FencedError: 4,
+        mw.CorruptFileError: 5,
+        mw.MemWalError: 70,
+    }
+    assert {kind: exit_code_of(kind("x")) for kind in codes} == codes
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (mw.RepairError("torn"), 5),
+        (KeyboardInterrupt(), 130),
+        (KeyError("bug"), 70),
+    ],
+)
+def test_what_a_command_raises_becomes_an_exit_code(
+    table: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def broken(self: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(mw.Table, "overview", broken)
+    text = failing("info", table.uri, code=code)
+    assert ("Traceback" in text) == (code == ExitCode.BUG)
+
+
+def test_a_place_without_a_table_and_bad_options(tmp_path: Path, table: Any) -> None:
+    assert "is not a Lance table" in failing("info", tmp_path / "nothing", code=ExitCode.CALL)
+    lance.write_dataset(rows((1, 1)), str(tmp_path / "plain"))
+    assert "memwal_sql.enable" in failing("info", tmp_path / "plain", code=ExitCode.CALL)
+    text = failing("info", table.uri, "-o", "secret", code=ExitCode.CALL)
+    assert "write it as KEY=VALUE" in text
+    failing("info", table.uri, "--output", "xml", code=2)
+    failing("nothing", code=2)
+
+
+def test_storage_options_reach_the_store(tmp_path: Path) -> None:
+    log = tmp_path / "log.sqlite"
+    options = {"memwal_commit_log": str(log)}
+    uri = mw.create_table(
+        str(tmp_path / "t"), SCHEMA, primary_key="id", storage_options=options
+    ).uri
+    assert "commit log" in failing("info", uri, code=ExitCode.CALL)
+    assert as_json("info", uri, "--storage-option", f"memwal_commit_log={log}")["rows"] == 0
+
+
+def test_help_names_every_command() -> None:
+    text = call("--help")
+    for command in application.app.registered_commands:
+        name = command.callback.__name__ if command.callback else ""
+        assert name in text
+        assert call(name, "--help")
+
+
+def test_the_command_is_a_process(table: Any) -> None:
+    command = [sys.executable, "-m", "memwal_sql", "sql", table.uri, "SELECT count(*) AS c FROM t"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (finished.returncode, finished.stdout.split(), finished.stderr) == (0, ["c", "9"], "")
