@@ -1,5 +1,5 @@
 """Full-text search over a tree of sources against one Lance index over the merged rows, and against
-Lance on each source by itself; upserts into MemTables that keep their texts indexed."""
+Lance on each source by itself, without replaced rows; upserts into MemTables with indexed texts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks.result import Reach, Result, at_most_ratio, beside, faster_than
 from benchmarks.texts import ANALYZER, documents, queries
 from benchmarks.timing import interleaved, seconds
 from benchmarks.workspace import Workspace
+from exec_nodes.vectors.blocklist import blocklist
 
 _K = 10
 _GENERATIONS = 3
@@ -41,10 +42,12 @@ def full_text_search(work: Workspace) -> Iterator[Result]:
     with _tree(work.folder / "texts", base, newer) as table:
         whole = _indexed(work.folder / "merged_texts", merged([base, *newer]))
         parts = [_indexed(work.folder / f"text_part_{i}", p) for i, p in enumerate([base, *newer])]
+        stale = np.isin(base["id"].to_numpy(), np.concatenate([part["id"] for part in newer]))
+        replaced = blocklist(np.flatnonzero(stale).astype(np.uint64))
         searches: dict[str, Search] = {
             "ours": lambda text: table.full_text_search("body", text, _K, columns=["id"]),
             "merged": lambda text: _lance(whole, text),
-            "local": lambda text: _local(parts, text),
+            "local": lambda text: _local(parts, replaced, text),
         }
         totals = dict.fromkeys(searches, 0.0)
         kinds = queries(_QUERIES, sizes.text_rows)
@@ -101,15 +104,21 @@ def _indexed(folder: Path, rows: pa.Table) -> Any:
     return lance.dataset(folder)
 
 
-def _lance(dataset: Any, text: str) -> pa.Table:
-    found: pa.Table = dataset.to_table(columns=["id", "_score"], full_text_query=text, limit=_K)
+def _lance(dataset: Any, text: str, without: bytes | None = None) -> pa.Table:
+    found: pa.Table = dataset.scanner(
+        columns=["id", "_score"], full_text_query=text, limit=_K, row_addr_blocklist=without
+    ).to_table()
     return found
 
 
-def _local(parts: list[Any], text: str) -> pa.Table:
-    """What the sources find by themselves, put together: stale rows, and scores that differ."""
-    found = pa.concat_tables([_lance(part, text) for part in parts])
-    return found.sort_by([("_score", "descending")]).slice(0, _K)
+def _local(parts: list[Any], replaced: bytes, text: str) -> pa.Table:
+    """What the sources find by themselves, put together: the scores of one are not the other's.
+
+    `replaced` are the rows of the first that the others have: they are live nowhere else.
+    """
+    masks = [replaced, *(None for _ in parts[1:])]
+    found = [_lance(part, text, mask) for part, mask in zip(parts, masks, strict=True)]
+    return pa.concat_tables(found).sort_by([("_score", "descending")]).slice(0, _K)
 
 
 def _times(searches: dict[str, Search], texts: list[str], rounds: int) -> dict[str, float]:

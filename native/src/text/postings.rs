@@ -61,7 +61,7 @@ impl Postings {
     }
 
     fn __len__(&self) -> usize {
-        self.blocks.len() * BLOCK + self.tail.len()
+        self.len()
     }
 
     /// Bytes held.
@@ -74,7 +74,7 @@ impl Postings {
     fn decode<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
         let (documents, frequencies) = py.detach(|| {
             let mut found = (Vec::new(), Vec::new());
-            self.each_run(0, |documents, frequencies| {
+            self.each_run(|documents, frequencies| {
                 found.0.extend_from_slice(documents);
                 found.1.extend_from_slice(frequencies);
                 true
@@ -112,7 +112,7 @@ impl Postings {
         }
         let end = bounds[full];
         let mut tail = Vec::new();
-        if length % BLOCK != 0 {
+        if !length.is_multiple_of(BLOCK) {
             let block = data.get(end..*bounds.last()?)?;
             tail = unpacked_tail(block.get(SCORE_BYTES..)?, length % BLOCK)?;
         }
@@ -122,7 +122,7 @@ impl Postings {
     fn is_ascending_below(&self, documents: usize) -> bool {
         let mut next = 0;
         let mut ascending = true;
-        self.each_run(0, |run, _| {
+        self.each_run(|run, _| {
             for &document in run {
                 ascending &= u64::from(document) >= next;
                 next = u64::from(document) + 1;
@@ -142,11 +142,10 @@ impl Postings {
         packer.decompress(&data[1..], often, data[0]);
     }
 
-    /// Calls `take` with each run of at most 128 documents and their frequencies, from the block on
-    /// that holds `from` or what follows it, until it returns false.
-    pub fn each_run(&self, from: u32, mut take: impl FnMut(&[u32], &[u32]) -> bool) {
+    /// Calls `take` with each run of at most 128 documents and their frequencies, until it returns
+    /// false.
+    fn each_run(&self, mut take: impl FnMut(&[u32], &[u32]) -> bool) {
         let mut cursor = Cursor::new(self);
-        cursor.skip_to(from);
         while cursor.load() {
             let (documents, frequencies) = cursor.rest();
             if !take(documents, frequencies) {
@@ -154,6 +153,10 @@ impl Postings {
             }
             cursor.advance(documents.len());
         }
+    }
+
+    pub fn len(&self) -> usize {
+        self.blocks.len() * BLOCK + self.tail.len()
     }
 
     fn common(&self, wanted: &[i32]) -> usize {
@@ -187,9 +190,25 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub fn new(postings: &'a Postings) -> Self {
+    fn new(postings: &'a Postings) -> Self {
         let empty = [0; BLOCK];
         Self { postings, documents: empty, frequencies: empty, next: 0, at: 0, end: 0 }
+    }
+
+    /// At the first document from `start` on.
+    pub fn from(postings: &'a Postings, start: u32) -> Self {
+        let mut cursor = Self::new(postings);
+        cursor.skip_to(start);
+        while cursor.load() {
+            let (documents, _) = cursor.rest();
+            let before = documents.partition_point(|&document| document < start);
+            let here = before < documents.len();
+            cursor.advance(before);
+            if here {
+                break;
+            }
+        }
+        cursor
     }
 
     /// Load the next run if all of the current one is taken; false at the end of the list.

@@ -86,6 +86,19 @@ def test_the_best_documents_are_those_of_a_full_sort(
         assert np.frombuffer(scores, np.float32).tolist() == expected[1]
 
 
+def test_of_equal_documents_the_lower_numbers_stay() -> None:
+    tens = np.arange(0, SIZE, 10_000, dtype=np.int32)
+    ones, lengths = np.ones(4, np.int32), np.full(SIZE, 9, np.int32)
+    lists = [Postings.plain(tens + np.int32(7 - shift), ones, SIZE) for shift in range(4)]
+    allowed = np.ones(SIZE, np.uint8)
+    for k in (1, 3, 5):
+        documents, _ = top_k(
+            lists, [1.0] * 4, lengths, allowed, k=k, required=1, fixed=1.0, per_token=1.0
+        )
+        expected = [4, 5, 6, 7, 10_004][:k]
+        assert np.frombuffer(documents, np.int32).tolist() == expected
+
+
 def test_blocks_of_another_form_are_refused() -> None:
     documents = np.arange(200, dtype=np.int32)
     data, offsets = twin.packed(documents, documents + np.int32(1))
