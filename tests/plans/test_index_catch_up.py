@@ -1,0 +1,161 @@
+"""Specification 2, appendix 4: generations 1 to 3 are merged and indexed, generation 4 is merged
+but not indexed, generation 5 is flushed, generation 6 is in memory (protocol rule 17)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from tests.plans.golden import Case, physical_plan, read_cases, write_cases
+
+WIDTH = 4
+VECTOR = pa.list_(pa.float32(), WIDTH)
+SCHEMA = pa.schema([("id", pa.int64()), ("v", VECTOR), ("body", pa.string())])
+KEYS = {1: range(500), 2: range(400, 700), 3: range(650, 900), 4: range(850, 1100),
+        5: range(1050, 1200), 6: range(0, 1300, 13)}  # fmt: skip
+GOLDEN = Path(__file__).parent / "catch_up" / "appendix_4.plan"
+
+
+def _rows(generation: int) -> pa.Table:
+    keys = KEYS[generation]
+    values = np.random.default_rng(generation).random(len(keys) * WIDTH, np.float32) * 5
+    return pa.table(
+        {
+            "id": list(keys),
+            "v": pa.FixedSizeListArray.from_arrays(values, WIDTH).cast(VECTOR),
+            "body": [f"generation {generation} number {n % 5}" for n in keys],
+        },
+        schema=SCHEMA,
+    )
+
+
+class Example:
+    """The table of the appendix. `between` is what somebody does between the merges of 3 and 4."""
+
+    def __init__(self, folder: Path, between: Callable[[Any], None] = lambda dataset: None) -> None:
+        self.table = mw.create_table(folder / "t", SCHEMA, "id")
+        self.live: dict[int, tuple[list[float], str]] = {}
+        for generation in range(1, 6):
+            if generation == 2:
+                self.table.create_index("v", "IVF_FLAT", num_partitions=2)
+                self.table.create_index("body", "FTS")
+            with self.table.writer(durable=False) as writer:
+                self._write(writer, generation)
+                writer.flush()
+            if generation < 5:
+                self.table.merge()
+            if generation == 3:
+                self.table.build_indexes()
+                between(lance.dataset(self.table.uri))
+        self.writer = self.table.writer()
+        self._write(self.writer, 6)
+
+    def _write(self, writer: Any, generation: int) -> None:
+        rows = _rows(generation)
+        writer.upsert(rows)
+        for key, vector, body in zip(*rows.to_pydict().values(), strict=True):
+            self.live[key] = (vector, body)
+        gone = generation * 100
+        writer.delete([gone])
+        self.live.pop(gone, None)
+
+    def plan(self, sql: str) -> str:
+        context = datafusion.SessionContext()
+        mw.register(context, "t", self.table)
+        return physical_plan(context, sql)
+
+    def nearest(self, query: list[float], k: int) -> list[int]:
+        def distance(key: int) -> float:
+            difference = np.float32(self.live[key][0]) - np.float32(query)
+            return float((difference * difference).sum())
+
+        return sorted(self.live, key=lambda key: (distance(key), key))[:k]
+
+    def check(self) -> None:
+        """Both searches give what they should."""
+        for seed in range(5):
+            query = (np.random.default_rng(seed).random(WIDTH) * 5).tolist()
+            found = self.table.vector_search("v", query, 20, nprobes=2)["id"].to_pylist()
+            assert found == self.nearest(query, 20)
+        for generation in range(1, 7):
+            word = f"generation {generation}"
+            found = self.table.full_text_search("body", str(generation), 2000)["id"].to_pylist()
+            assert sorted(found) == sorted(
+                key for key, (_, body) in self.live.items() if str(generation) in body.split()
+            ), word
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Example:
+    return Example(tmp_path)
+
+
+def test_the_gap_is_searched_through_its_generation(example: Example) -> None:
+    plans = [Case(case.sql, example.plan(case.sql)) for case in read_cases(GOLDEN)]
+    if os.environ.get("MEMWAL_UPDATE_PLANS") == "1":
+        write_cases(GOLDEN, plans)
+    assert plans == read_cases(GOLDEN)
+    gap = example.table.snapshot().gaps["v_idx"]
+    assert gap.covered.rows < example.table.snapshot().base.rows  # type: ignore[union-attr]
+    example.check()
+    example.writer.close()
+
+
+def test_texts_are_counted_once(example: Example) -> None:
+    """Scores are those of the live rows, wherever they are read."""
+    before = example.table.full_text_search("body", "number 3", 50)
+    example.table.build_indexes()
+    assert len(example.table.snapshot().gaps) == 0
+    after = example.table.full_text_search("body", "number 3", 50)
+    assert after["_score"].to_pylist() == before["_score"].to_pylist()
+    example.check()
+    assert "[gen=4]" not in example.plan(read_cases(GOLDEN)[0].sql)
+    example.writer.close()
+
+
+def test_scans_and_lookups_ignore_the_gap(example: Example) -> None:
+    found = example.table.scan(["id"]).read_all()["id"].to_pylist()
+    assert sorted(found) == sorted(example.live)
+    for sql in ("SELECT * FROM t", "SELECT * FROM t WHERE id = 900"):
+        assert "[gen=4]" not in example.plan(sql)
+    example.writer.close()
+
+
+def _append(dataset: Any) -> None:
+    row = {"id": 5000, "v": [1.0, 2.0, 3.0, 4.0], "body": "appended"}
+    rows = pa.Table.from_pylist([row], SCHEMA).cast(dataset.schema)
+    lance.write_dataset(rows, dataset.uri, mode="append")
+
+
+def test_what_others_appended_is_scanned(tmp_path: Path) -> None:
+    """Protocol rule 17: no generation has it."""
+    example = Example(tmp_path, _append)
+    example.live[5000] = ([1.0, 2.0, 3.0, 4.0], "appended")
+    assert len(example.table.snapshot().gaps) == 0
+    example.check()
+    example.writer.close()
+
+
+def test_what_others_deleted_before_the_merge_is_no_matter(tmp_path: Path) -> None:
+    example = Example(tmp_path, lambda dataset: dataset.delete("id = 3"))
+    example.live.pop(3)
+    assert len(example.table.snapshot().gaps) == 2
+    example.check()
+    example.writer.close()
+
+
+def test_what_others_deleted_after_the_merge_stays_deleted(example: Example) -> None:
+    lance.dataset(example.table.uri).delete("id = 1000")  # generation 4 wrote it
+    example.live.pop(1000)
+    assert len(example.table.snapshot().gaps) == 0
+    example.check()
+    example.writer.close()
