@@ -31,6 +31,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.maintain.findings import CheckReport, Finding
+from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.maintain.upgrade import older_mem_wals, upgrade
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister, register
@@ -62,6 +63,7 @@ __all__ = [
     "FencedError",
     "Finding",
     "InvalidCallError",
+    "JobRun",
     "MaintenanceLostError",
     "ManifestConflictError",
     "MemWalError",
@@ -77,6 +79,7 @@ __all__ = [
     "TableReplacedError",
     "TableWriter",
     "TornEntryError",
+    "Triggers",
     "UnknownFormatError",
     "UnrecordedVersionWarning",
     "UnsupportedError",
@@ -99,6 +102,8 @@ __all__ = [
     "open_table",
     "register",
     "register_commit_log",
+    "run_all_jobs",
+    "run_jobs",
     "truncate",
     "unsharded",
     "upgrade",

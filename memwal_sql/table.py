@@ -475,7 +475,9 @@ class Table:
         """The rows written after a place, region by region in the order of writing, as the table's
         columns and `_change` (`upsert` or `delete`), `_region` (id), `_position` (in the region's
         WAL) and `_generation`. Deletes have their key only. What is durable is here, and nothing
-        else; the stream ends with what was there when it came to the region.
+        else; the stream ends with what was there when it came to the region. What others change
+        in the base table itself is not here: rows from before `enable`, Lance's own writes, a
+        replacement of all rows.
 
         Args:
             region: its id or name; all regions by default.

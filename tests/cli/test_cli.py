@@ -133,7 +133,7 @@ def test_a_wrong_query_is_a_wrong_call(table: Any) -> None:
     assert "nothing" in text and "Traceback" not in text
     failing("sql", table.uri, "SELEC", code=ExitCode.CALL)
     text = failing("sql", table.uri, "INSERT INTO t VALUES (NULL, 1)", code=ExitCode.CALL)
-    assert "primary key" in text
+    assert "non-nullable" in text
 
 
 def test_explain_shows_the_plan(table: Any) -> None:
@@ -200,6 +200,8 @@ def test_check_has_an_exit_code_for_what_it_finds(table: Any) -> None:
     assert found["ok"] is False
     assert any(one["severity"] == "error" for one in found["findings"])
     assert "ERROR" in call("check", table.uri, code=ExitCode.FINDINGS)
+    text = failing("sql", table.uri, "SELECT * FROM t", code=ExitCode.RETRY)
+    assert "SourceGoneError" in text
 
 
 def test_the_loop_runs_all_jobs(table: Any) -> None:

@@ -18,7 +18,10 @@ from memwal_sql.storage.generation import write_generation
 from memwal_sql.storage.region_manifest import RegionManifests
 from memwal_sql.storage.store import open_store
 from memwal_sql.storage.wal import Wal, encode_entry, encode_fence
+from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.memtable import memtable_schema
+from memwal_sql.write.staged_region import PublishLimits
+from memwal_sql.write.staged_rows import RowForm
 from tests.model.process import as_another_process, forget_writers
 
 SCHEMA = pa.schema(
@@ -327,6 +330,33 @@ def test_a_published_generation_at_the_end_is_read_once(table: Any) -> None:
     (place,) = places(table.changes(after=start))
     assert [place] == list(table.change_offsets().values())
     assert read(table.changes(after=place)) == []
+
+
+def test_batches_that_spark_publishes_are_in_the_feed(table: Any) -> None:
+    """Protocol rule 24: few rows as a WAL entry, many as a generation, and both once."""
+    stream = table.publisher()
+
+    def publish(number: int, data: pa.Table, most_in_wal: int) -> None:
+        for publisher in (stream, table.publisher()):  # the second is a replay elsewhere
+            publisher._limits = PublishLimits(rows=most_in_wal)
+            task = table.stager("job", RowForm()).stage(data.to_batches())
+            publisher.publish([task], BatchMark("query", number))
+
+    expected: list[Change] = []
+    seen: list[Change] = []
+    offsets: dict[str, list[int]] = {}
+    for number, most_in_wal in enumerate([10, 1, 1, 10, 10, 1], start=1):
+        publish(number, rows((number, number), (100 + number, number)), most_in_wal)
+        expected += [("upsert", number, number), ("upsert", 100 + number, number)]
+        assert sorted(read(table.changes())) == sorted(expected)
+        if number % 2:
+            seen += read(table.changes(after=offsets))
+            offsets = table.change_offsets()
+    seen += read(table.changes(after=offsets))
+    assert sorted(seen) == sorted(expected)
+    assert [place[1] for place in places(table.changes())] == sorted(
+        place[1] for place in places(table.changes())
+    )
 
 
 def test_stopping_within_a_published_generation_repeats_it(table: Any) -> None:
