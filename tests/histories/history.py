@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ import memwal_sql as mw
 from memwal_sql.errors import MemWalError, ReopenError
 from tests.model import merging
 from tests.model.kinds import KeyKind, RegionKind
-from tests.model.oracle import Oracle, Row, schema_of, table_of
+from tests.model.oracle import Oracle, Row, Rows, schema_of, table_of
 from tests.model.predicates import TEXTS
 from tests.model.process import Process, ProcessKilledError, as_another_process
 from tests.model.queries import Reader, as_dict, ask, random_row
@@ -44,6 +45,7 @@ class History:
         self._writers: dict[str | None, Any] = {}
         self._claimed: set[int] = set()
         self._durable = True
+        self._checkpoints: dict[str, Rows] = {}
 
     def run(self, steps: int, questions: int) -> None:
         """Play `steps` steps, asking `questions` random query shapes after each and all at last."""
@@ -119,6 +121,9 @@ class History:
             (2, self._take_over),
             (4, self._merge),
             (1, self._crash_in_merge),
+            (2, self._collect),
+            (1, self._crash_in_collection),
+            (1, self._checkpoint),
             (2, self._append),
         ]
         weights = [weight for weight, _ in steps]
@@ -274,6 +279,41 @@ class History:
         base = merging.keys_in_base(self.uri, self.kind.names)
         self.oracle.base = set(self.kind.numbers(base))
 
+    def _collect(self) -> None:
+        """The process collects garbage without grace, and cleans up old base versions or not."""
+        options = {} if self.rng.random() < 0.5 else {"versions_older_than": timedelta(0)}
+        report = self._process.table.collect_garbage(older_than=timedelta(0), **options)
+        self.log.append(f"collect {report.num_rows} things, {options}")
+
+    def _crash_in_collection(self) -> None:
+        """The process dies at a random change of the store inside a collection."""
+        change, before = self.rng.randint(1, 9), self.rng.random() < 0.5
+        self.log.append(f"crash {'before' if before else 'after'} change {change} of a collection")
+        self._process.switch.kill_at(change, before=before)
+        with suppress(MemWalError, ProcessKilledError):
+            self._process.table.collect_garbage(
+                older_than=timedelta(0), versions_older_than=timedelta(0)
+            )
+        self._process.kill()
+        self._after_crash()
+
+    def _checkpoint(self) -> None:
+        """Hold what is read now; one of the older checkpoints may be dropped."""
+        if self._checkpoints and self.rng.random() < 0.3:
+            name = self.rng.choice(sorted(self._checkpoints))
+            self.log.append(f"drop the checkpoint {name}")
+            self._process.table.drop_checkpoint(name)
+            del self._checkpoints[name]
+        name = f"after-step-{len(self.log)}"
+        self.log.append(f"make the checkpoint {name}")
+        self._process.table.checkpoint(name)
+        self._checkpoints[name] = dict(self.oracle.rows)
+
+    def _compare_checkpoint(self, name: str) -> None:
+        with as_another_process():
+            held = mw.open_table(self.uri, checkpoint=name).scan().read_all()
+        assert as_dict(self.kind, held, name) == self._checkpoints[name]
+
     def _append(self) -> None:
         """Somebody appends rows to the base table, of keys that nobody has written."""
         # A tombstone in a generation hides a row of the base table, whenever that was appended.
@@ -298,6 +338,8 @@ class History:
         ask(self.rng, self._reader(self._process.table, self._context), rows, questions)
         if questions is None or self.rng.random() < 0.3:
             self._compare_fresh_handle()
+        if self._checkpoints and self.rng.random() < 0.3:
+            self._compare_checkpoint(self.rng.choice(sorted(self._checkpoints)))
         if not self.oracle.durable and (questions is None or self.rng.random() < 0.3):
             with as_another_process():
                 self._compare_fresh_handle()
@@ -320,3 +362,7 @@ class History:
             found = mw.open_table(self.uri).scan().read_all()
         rows = as_dict(self.kind, found, "scan at the end")
         assert rows == self.oracle.rows, f"at the end: {rows}, expected {self.oracle.rows}"
+        for name in self._checkpoints:
+            self._compare_checkpoint(name)
+        report = mw.open_table(self.uri).check()
+        assert report.ok, str(report)
