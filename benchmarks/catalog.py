@@ -11,6 +11,7 @@ from benchmarks.merging import merging
 from benchmarks.opening import opening
 from benchmarks.result import Result
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
+from benchmarks.vector_search import vector_search
 from benchmarks.workspace import Workspace
 from benchmarks.writes import durable_upserts, sustained_upserts
 
@@ -31,4 +32,5 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "merging": merging,
     "full-text-search": full_text_search,
     "indexed-upserts": indexed_upserts,
+    "vector-search": vector_search,
 }

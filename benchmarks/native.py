@@ -22,12 +22,14 @@ _FASTEST = {"max_wal_flush_interval_ms": 1}
 class NativeTable:
     """A base table and one shard written by pylance."""
 
-    def __init__(self, folder: Path, base: pa.Table) -> None:
+    def __init__(self, folder: Path, base: pa.Table | None = None, **options: Any) -> None:
+        """Over these rows, or over the Lance table that is there; `options` are those of
+        `initialize_mem_wal`."""
         self._folder = folder
-        dataset = lance.write_dataset(base.cast(NATIVE_SCHEMA), folder)
-        dataset.create_scalar_index("id", "BTREE")
-        dataset = lance.dataset(folder)
-        dataset.initialize_mem_wal(unsharded=True)
+        if base is not None:
+            dataset = lance.write_dataset(base.cast(NATIVE_SCHEMA), folder)
+            dataset.create_scalar_index("id", "BTREE")
+        lance.dataset(folder).initialize_mem_wal(unsharded=True, **options)
         self.dataset = lance.dataset(folder)
         self.shard = str(uuid4())
 
@@ -65,9 +67,10 @@ class NativeTable:
 
 
 def put_all(writer: Any, batches: Iterable[pa.RecordBatch]) -> None:
-    """Put each batch on its own."""
+    """Put each batch on its own; those of the shared tables get their key marked."""
     for batch in batches:
-        writer.put(batch.cast(NATIVE_SCHEMA))
+        own = batch.schema.names == NATIVE_SCHEMA.names
+        writer.put(batch.cast(NATIVE_SCHEMA) if own else batch)
 
 
 def native_scan(writer: Any, columns: Sequence[str], where: str | None = None) -> pa.Table:

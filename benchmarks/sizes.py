@@ -25,6 +25,7 @@ class Sizes:
         merges: how often they are merged.
         text_rows: documents of the base table that is searched.
         text_upserts: rows of a MemTable with text and vectors.
+        vector_rows: vectors of the base table that is searched.
     """
 
     base_rows: int = 1_000_000
@@ -43,6 +44,7 @@ class Sizes:
     merges: int = 4
     text_rows: int = 1_000_000
     text_upserts: int = 80_000
+    vector_rows: int = 200_000
 
 
 FULL = Sizes()
@@ -63,4 +65,5 @@ SMALL = Sizes(
     merges=1,
     text_rows=3_000,
     text_upserts=2_000,
+    vector_rows=4_000,
 )

@@ -1,0 +1,152 @@
+"""Vector search over a base table and four generations that replace 12% of it, against one Lance
+index over the merged rows and against the peer's search of the same sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance.mem_wal import LsmVectorSearchPlanner
+
+import memwal_sql as mw
+from benchmarks.data import KEY, Ids, batches, merged, shuffled
+from benchmarks.native import NativeTable
+from benchmarks.result import Result, at_most_ratio, beside, faster_than
+from benchmarks.timing import interleaved
+from benchmarks.workspace import Workspace
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.vectors import held
+
+_K = 10
+_DIMENSIONS = 64
+_GENERATIONS = 4
+_BATCH = 1_000
+_QUERIES = 40
+_CLUSTER_ROWS = 400
+# With so many candidates measured exactly, the index over the merged rows has a recall of 0.99.
+_PROBES, _REFINE = 20, 10
+
+Vectors = npt.NDArray[np.float32]
+Search = Callable[[Vectors], pa.Table]
+
+
+def vector_search(work: Workspace) -> Iterator[Result]:
+    """The ten nearest of 200,000 vectors."""
+    count, share = work.sizes.vector_rows, work.sizes.vector_rows * 3 // 100
+    random = np.random.default_rng(6)
+    centres = random.normal(size=(max(1, count // _CLUSTER_ROWS), _DIMENSIONS))
+    ids = shuffled(count)
+    base = _rows(np.arange(count, dtype=np.int64), centres, random)
+    newer = [
+        _rows(ids[at * share : (at + 1) * share], centres, random) for at in range(_GENERATIONS)
+    ]
+    live = merged([base, *newer])
+    queries = [_noisy(centres[[i % len(centres)]], random)[0] for i in range(_QUERIES)]
+    whole = _indexed(work.folder / "merged_vectors", live)
+    native = _native(work.folder / "native_vectors", base, newer)
+    with _tree(work.folder / "vectors", base, newer) as table:
+
+        def ours(query: Vectors) -> pa.Table:
+            return table.vector_search("v", query, _K)
+
+        searches: dict[str, Search] = {
+            "ours": ours,
+            "merged": lambda query: _lance(whole, query),
+            "native": native,
+        }
+        recall = {name: _recall(search, live, queries) for name, search in searches.items()}
+        times = _times(searches, queries, work.sizes.rounds)
+        with patch.object(held, "VECTORS", ByteCache(4 * count)):
+            searches = {"ours": ours, "merged": searches["merged"]}
+            indexed_recall = _recall(ours, live, queries)
+            indexed = _times(searches, queries, work.sizes.rounds)
+    name = f"vector top {_K} of {count:,} x {_DIMENSIONS}, recall"
+    whole_name = f"Lance, merged rows ({recall['merged']:.3f})"
+    work_name = f"{name} {recall['ours']:.3f}"
+    yield at_most_ratio(work_name, times["ours"], times["merged"], whole_name, 1.5)
+    native_name = f"native ({recall['native']:.3f})"
+    yield faster_than(work_name, times["ours"], times["native"], native_name, 10)
+    work_name = f"{name} {indexed_recall:.3f}, too many for memory"
+    yield beside(work_name, indexed["ours"], indexed["merged"], whole_name)
+
+
+def _rows(ids: Ids, centres: npt.NDArray[Any], random: np.random.Generator) -> pa.Table:
+    vectors = _noisy(centres[random.integers(0, len(centres), len(ids))], random)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), _DIMENSIONS)
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", column.type)])
+    return pa.table([pa.array(ids), column], schema=schema)
+
+
+def _noisy(centres: npt.NDArray[Any], random: np.random.Generator) -> Vectors:
+    return (centres + random.normal(scale=0.5, size=centres.shape)).astype(np.float32)
+
+
+@contextmanager
+def _tree(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Iterator[mw.Table]:
+    _indexed(folder, base)
+    table = mw.enable(folder, primary_key="id")
+    with table.writer(durable=False) as writer:
+        for part in newer:
+            for batch in batches(part, _BATCH):
+                writer.upsert(batch)
+            writer.flush()
+        yield table
+
+
+def _native(folder: Path, base: pa.Table, newer: list[pa.Table]) -> Search:
+    keyed = base.schema.set(0, base.schema.field(0).with_metadata(KEY))
+    _indexed(folder, base.cast(keyed), "id")
+    table = NativeTable(folder, maintained_indexes=["v_idx"])
+    for part in newer:
+        table.write_generation(batch.cast(keyed) for batch in batches(part, _BATCH))
+    planner = LsmVectorSearchPlanner(table.dataset, [table.snapshot()], "v")
+
+    def search(query: Vectors) -> pa.Table:
+        return planner.plan_search(
+            pa.array(query), _K, _PROBES, refine_base_table=True, overfetch_factor=_REFINE
+        ).to_table()
+
+    return search
+
+
+def _indexed(folder: Path, rows: pa.Table, *scalar: str) -> Any:
+    dataset = lance.write_dataset(rows, folder)
+    partitions = max(1, min(256, rows.num_rows // 400))
+    dataset.create_index("v", "IVF_PQ", name="v_idx", num_partitions=partitions, num_sub_vectors=16)
+    for column in scalar:
+        dataset.create_scalar_index(column, "BTREE")
+    return lance.dataset(folder)
+
+
+def _lance(dataset: Any, query: Vectors) -> pa.Table:
+    nearest = {"column": "v", "q": query, "k": _K, "nprobes": _PROBES, "refine_factor": _REFINE}
+    return dataset.scanner(nearest=nearest).to_table()
+
+
+def _recall(search: Search, live: pa.Table, queries: list[Vectors]) -> float:
+    """The share of the truly nearest live rows that are found."""
+    vectors = live["v"].combine_chunks().flatten().to_numpy().reshape(-1, _DIMENSIONS)
+    ids, found = live["id"].to_numpy(), 0
+    for query in queries:
+        nearest = ids[np.argsort(((vectors - query) ** 2).sum(axis=1))[:_K]]
+        found += len(np.intersect1d(nearest, search(query)["id"].to_numpy()))
+    return found / (_K * len(queries))
+
+
+def _times(searches: dict[str, Search], queries: list[Vectors], rounds: int) -> dict[str, float]:
+    """Seconds of one search of each kind; each takes the next query every time."""
+
+    def endless(search: Search) -> Callable[[], Any]:
+        following = cycle(queries)
+        return lambda: search(next(following))
+
+    works = {name: endless(search) for name, search in searches.items()}
+    return interleaved(works, 2 * rounds)
