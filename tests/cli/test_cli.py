@@ -365,6 +365,19 @@ def test_storage_options_reach_the_store(tmp_path: Path) -> None:
     assert as_json("info", uri, "--storage-option", f"memwal_commit_log={log}")["rows"] == 0
 
 
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_has_every_exit_code_and_every_command() -> None:
+    (codes,) = re.findall(r"\| exit code \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", README)
+    named = {int(n) for row in codes.splitlines() for n in re.findall(r"\d+", row.split("|")[1])}
+    assert named == {code.value for code in ExitCode}
+    (commands,) = re.findall(r"\| command \| what it does \|\n\|---\|---\|\n((?:\|.*\n)+)", README)
+    listed = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in commands.splitlines()))
+    known = [one.callback.__name__ for one in application.app.registered_commands if one.callback]
+    assert sorted(listed) == sorted(known)
+
+
 def test_help_names_every_command() -> None:
     text = call("--help")
     for command in application.app.registered_commands:

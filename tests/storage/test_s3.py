@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import boto3
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
+import memwal_sql as mw
 from memwal_sql.errors import ManifestConflictError, NotFoundError, OutcomeUnknownError
 from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
@@ -149,3 +151,18 @@ def test_a_server_that_is_gone_leaves_the_outcome_of_a_put_unknown(
     with pytest.raises(OutcomeUnknownError) as caught:
         open_store(f"s3://{BUCKET}/t", gone).put_if_absent("a", b"")
     assert "hunter2secret" not in str(caught.value)
+
+
+def test_a_commit_log_decides_on_s3_too(uri: str, options: dict[str, str], tmp_path: Path) -> None:
+    """Lance passes over the option that is ours (specification 4)."""
+    with_log = {**options, "memwal_commit_log": str(tmp_path / "log.sqlite")}
+    schema = pa.schema([pa.field("id", pa.int64(), False)])
+    table = mw.create_table(uri, schema, primary_key="id", storage_options=with_log)
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2]})
+        writer.flush()
+        writer.delete({"id": [2]})
+    again = mw.open_table(uri, storage_options=with_log)
+    assert again.scan().read_all()["id"].to_pylist() == [1]
+    listed = open_store(uri, options).list("_mem_wal")
+    assert [meta.path for meta in listed if meta.path.count(".") > 1] == []
