@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result, Statistics};
@@ -44,20 +44,29 @@ impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
     /// `metrics` and `execute(partition)`.
     pub fn mount(node: &Bound<'_, PyAny>) -> PyResult<Arc<Self>> {
+        let schema = schema_from_python(&node.getattr("schema")?)?;
+        let partitions = node.getattr("partitions")?.extract()?;
+        // Nobody asks the nodes below the root for rows: they are there to be seen. So they share
+        // properties that cost nothing to hand over.
+        let unused = properties(Arc::new(Schema::empty()), 1);
+        Self::with_properties(node, &properties(schema, partitions), &unused)
+    }
+
+    fn with_properties(
+        node: &Bound<'_, PyAny>,
+        own: &Arc<PlanProperties>,
+        below: &Arc<PlanProperties>,
+    ) -> PyResult<Arc<Self>> {
         let children = node.getattr("children")?.try_iter()?;
         let children = children
-            .map(|child| Ok(Self::mount(&child?)? as Arc<dyn ExecutionPlan>))
+            .map(
+                |child| Ok(Self::with_properties(&child?, below, below)? as Arc<dyn ExecutionPlan>),
+            )
             .collect::<PyResult<Vec<_>>>()?;
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema_from_python(&node.getattr("schema")?)?),
-            Partitioning::UnknownPartitioning(node.getattr("partitions")?.extract()?),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
         Ok(Arc::new(Self {
             node: node.clone().unbind(),
             label: node.call_method0("label")?.extract()?,
-            properties: Arc::new(properties),
+            properties: Arc::clone(own),
             children,
             statistics: OnceLock::new(),
         }))
@@ -81,6 +90,15 @@ impl MountedExec {
         statistics.total_byte_size = bytes.map_or(Precision::Absent, Precision::Inexact);
         Ok(statistics)
     }
+}
+
+fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(partitions),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    ))
 }
 
 impl fmt::Debug for MountedExec {

@@ -10,6 +10,7 @@ mod predicate;
 mod provider;
 mod runtime;
 mod sealed;
+mod sealed_table;
 mod text;
 
 use pyo3::prelude::*;

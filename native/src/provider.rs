@@ -23,6 +23,7 @@ use crate::insert::UpsertExec;
 use crate::predicate::Predicate;
 use crate::runtime::runtime;
 use crate::sealed::sealed;
+use crate::sealed_table::sealed_table;
 
 /// What `SessionContext.register_table` takes: a Python provider with
 ///
@@ -61,13 +62,30 @@ impl MountedTable {
         let runtime = runtime().map_err(python_error)?.clone();
         let table =
             FFI_TableProvider::new_with_ffi_codec(Arc::new(table), true, Some(runtime), codec);
-        PyCapsule::new_with_value(py, table, c"datafusion_table_provider")
+        PyCapsule::new_with_value(py, sealed_table(table), c"datafusion_table_provider")
     }
 }
 
-struct PythonTable {
+pub struct PythonTable {
     provider: Arc<Py<PyAny>>,
     schema: SchemaRef,
+}
+
+impl PythonTable {
+    /// The plan of a scan.
+    pub fn plan(
+        &self,
+        projection: Option<Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let predicates = filters.iter().map(Predicate::new).collect::<Result<Vec<_>>>()?;
+        let plan = with_python(|py| {
+            let arguments = (projection, predicates, limit);
+            MountedExec::mount(&self.provider.bind(py).call_method1("scan", arguments)?)
+        })?;
+        sealed(plan, runtime()?.clone())
+    }
 }
 
 impl fmt::Debug for PythonTable {
@@ -110,12 +128,7 @@ impl TableProvider for PythonTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let predicates = filters.iter().map(Predicate::new).collect::<Result<Vec<_>>>()?;
-        let plan = with_python(|py| {
-            let arguments = (projection.cloned(), predicates, limit);
-            MountedExec::mount(&self.provider.bind(py).call_method1("scan", arguments)?)
-        })?;
-        sealed(plan, runtime()?.clone())
+        self.plan(projection.cloned(), filters, limit)
     }
 
     async fn insert_into(

@@ -1,0 +1,174 @@
+//! A mounted table as the host sees it: quick to ask when a query's filters are plain.
+//!
+//! `FFI_TableProvider` answers each offer of filters and each scan by rebuilding the host's session
+//! on this side, with all its functions and its whole configuration: about 1.3 ms a query. Only
+//! filters that call functions need that. So the table of functions gets two shorter ones, which
+//! hand over to the ones they replace when a filter can't be read without the host's functions.
+//!
+//! The fields in question, and the session, are private to `datafusion-ffi`. It is pinned to one
+//! version, whose layouts are repeated here.
+
+use std::ffi::c_void;
+use std::sync::{Arc, OnceLock};
+
+use async_ffi::{FfiFuture, FutureExt};
+use datafusion_catalog::TableProvider;
+use datafusion_execution::TaskContext;
+use datafusion_expr::Expr;
+use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
+use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
+use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
+use datafusion_ffi::table_provider::FFI_TableProvider;
+use datafusion_ffi::table_source::FFI_TableProviderFilterPushDown;
+use datafusion_ffi::util::{FFI_Option, FFI_Result};
+use datafusion_proto::logical_plan::DefaultLogicalExtensionCodec;
+use datafusion_proto::logical_plan::from_proto::parse_exprs;
+use datafusion_proto::protobuf::LogicalExprList;
+use prost::Message;
+use stabby::vec::Vec as FfiVec;
+
+use crate::provider::PythonTable;
+use crate::runtime::runtime;
+
+type Offer = unsafe extern "C" fn(
+    &FFI_TableProvider,
+    FfiVec<u8>,
+) -> FFI_Result<FfiVec<FFI_TableProviderFilterPushDown>>;
+type Scan = unsafe extern "C" fn(
+    &FFI_TableProvider,
+    Session,
+    FFI_Option<FfiVec<usize>>,
+    FfiVec<u8>,
+    FFI_Option<usize>,
+) -> FfiFuture<FFI_Result<FFI_ExecutionPlan>>;
+type Clone = unsafe extern "C" fn(&FFI_TableProvider) -> FFI_TableProvider;
+
+/// The fields of `FFI_TableProvider` in their order.
+#[repr(C)]
+struct Layout {
+    schema: *const c_void,
+    scan: Scan,
+    table_type: *const c_void,
+    offer: Option<Offer>,
+    insert_into: *const c_void,
+    statistics: *const c_void,
+    codec: FFI_LogicalExtensionCodec,
+    clone: Clone,
+    release: *const c_void,
+    version: *const c_void,
+    private_data: *mut c_void,
+    library_marker_id: *const c_void,
+}
+
+/// The fields of the session that a scan is given: the fourteen functions that a plain scan never
+/// calls, the codecs, and what a value of it needs to be handed on or dropped.
+#[repr(C)]
+struct Session {
+    functions: [*const c_void; 14],
+    logical_codec: FFI_LogicalExtensionCodec,
+    physical_codec: FFI_PhysicalExtensionCodec,
+    clone: *const c_void,
+    release: unsafe extern "C" fn(&mut Session),
+    version: *const c_void,
+    private_data: *mut c_void,
+    library_marker_id: *const c_void,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: the host's own function, called once.
+        unsafe { (self.release)(self) }
+    }
+}
+
+const _: () = assert!(size_of::<Layout>() == size_of::<FFI_TableProvider>());
+const _: () = assert!(
+    std::mem::offset_of!(Layout, codec) == std::mem::offset_of!(FFI_TableProvider, logical_codec)
+);
+
+/// The functions of `datafusion-ffi`, the same for every table.
+struct Replaced {
+    scan: Scan,
+    offer: Offer,
+    clone: Clone,
+}
+
+static REPLACED: OnceLock<Replaced> = OnceLock::new();
+
+/// `table`, which wraps a `PythonTable`, with the quick functions.
+pub fn sealed_table(mut table: FFI_TableProvider) -> FFI_TableProvider {
+    // SAFETY: the two types have the same layout, see above.
+    let layout = unsafe { &mut *(&raw mut table).cast::<Layout>() };
+    if let Some(theirs) = layout.offer {
+        REPLACED.get_or_init(|| Replaced { scan: layout.scan, offer: theirs, clone: layout.clone });
+        layout.scan = scan;
+        layout.offer = Some(offer);
+        layout.clone = clone;
+    }
+    table
+}
+
+#[expect(clippy::expect_used, reason = "a table has these functions only after they were set")]
+fn replaced() -> &'static Replaced {
+    REPLACED.get().expect("set by sealed_table")
+}
+
+unsafe extern "C" fn clone(table: &FFI_TableProvider) -> FFI_TableProvider {
+    // SAFETY: the function that `datafusion-ffi` made this table with.
+    sealed_table(unsafe { (replaced().clone)(table) })
+}
+
+unsafe extern "C" fn offer(
+    table: &FFI_TableProvider,
+    filters: FfiVec<u8>,
+) -> FFI_Result<FfiVec<FFI_TableProviderFilterPushDown>> {
+    let inner = <Arc<dyn TableProvider>>::from(table);
+    let Some(plain) = plain(&filters) else {
+        // SAFETY: as above.
+        return unsafe { (replaced().offer)(table, filters) };
+    };
+    match inner.supports_filters_pushdown(&plain.iter().collect::<Vec<_>>()) {
+        Ok(answers) => FFI_Result::Ok(answers.iter().map(Into::into).collect()),
+        Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
+    }
+}
+
+unsafe extern "C" fn scan(
+    table: &FFI_TableProvider,
+    session: Session,
+    projection: FFI_Option<FfiVec<usize>>,
+    filters: FfiVec<u8>,
+    limit: FFI_Option<usize>,
+) -> FfiFuture<FFI_Result<FFI_ExecutionPlan>> {
+    let inner = <Arc<dyn TableProvider>>::from(table);
+    let (Some(plain), true) = (plain(&filters), inner.is::<PythonTable>()) else {
+        // SAFETY: as above.
+        return unsafe { (replaced().scan)(table, session, projection, filters, limit) };
+    };
+    async move {
+        let projection: Option<Vec<usize>> =
+            projection.into_option().map(|columns| columns.into_iter().collect());
+        let planned = inner
+            .downcast_ref::<PythonTable>()
+            .map(|table| table.plan(projection, &plain, limit.into()))
+            .transpose()
+            .and_then(|plan| Ok((plan, runtime()?.clone())));
+        match planned {
+            Ok((Some(plan), runtime)) => {
+                FFI_Result::Ok(FFI_ExecutionPlan::new(plan, Some(runtime)))
+            }
+            Ok((None, _)) => FFI_Result::Err("not a table of memwal_native".into()),
+            Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
+        }
+    }
+    .into_ffi()
+}
+
+/// The filters, if they can be read without any function of the host.
+fn plain(filters: &[u8]) -> Option<Vec<Expr>> {
+    if filters.is_empty() {
+        return Some(vec![]);
+    }
+    let list = LogicalExprList::decode(filters).ok()?;
+    parse_exprs(list.expr.iter(), &TaskContext::default(), &DefaultLogicalExtensionCodec {}).ok()
+}
