@@ -23,6 +23,7 @@ from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.parameters import Handover
 from exec_nodes.text.query import TextExpression, columns_of
 from exec_nodes.union_exec import UnionExec
+from planner.index_gap import bridged
 from planner.model import Snapshot
 from planner.search_sources import searched
 
@@ -57,6 +58,8 @@ def plan_full_text_search(
     columns = sorted(columns_of(query.query))
     _check(query, columns, snapshot.info.schema)
     indexes = {column: _index_of(column, snapshot) for column in columns}
+    if len(columns) == 1:
+        snapshot = bridged(snapshot, indexes[columns[0]])
     regions = tuple(region.sources for region in snapshot.regions)
     stale = PlanStale(snapshot.base, regions, stale_sets, tuple(columns), snapshot.masks)
     handover = Handover()

@@ -53,6 +53,8 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     several query vectors, for weights that are negative or all 0, and as the two searches do.
     """
     _check(query)
+    # The two sides' rows are matched by source, so both have to read the same sources.
+    snapshot = replace(snapshot, gaps={})
     known = _CANDIDATES_PER_ROW * query.k if query.candidates is None else query.candidates
     k = max(query.k, known)
     vector = plan_vector_search(

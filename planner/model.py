@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -50,6 +50,20 @@ class RegionSources:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexGap:
+    """Merged generations that an index of the base table does not cover yet (Specification 2,
+    appendix 4), where nothing else has written what it lacks.
+
+    Attributes:
+        covered: the base table without the fragments that the index lacks.
+        merged: the generations that these fragments came from, by region, newest first.
+    """
+
+    covered: Source
+    merged: Mapping[UUID, tuple[Source, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One consistent state of a table (protocol rule 14). Every query runs on exactly one.
 
@@ -60,6 +74,7 @@ class Snapshot:
         indexes: the base table's vector and full-text indexes at that version.
         masks: sources whose rows somebody else reads: here they only make rows of the base table
             stale. A distributed scan shares out the base table that way; no other query has them.
+        gaps: by index name, what it has not caught up with; scans and lookups ignore them.
     """
 
     info: TableInfo
@@ -68,6 +83,7 @@ class Snapshot:
     regions_pruned: int = 0
     indexes: tuple[IndexInfo, ...] = ()
     masks: tuple[Source, ...] = ()
+    gaps: Mapping[str, IndexGap] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.sources.stale import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.union_exec import UnionExec
+from planner.index_gap import bridged
 from planner.model import Snapshot
 from planner.search_sources import searched
 from planner.vector_query import VectorQuery, nearest_query, output_schema
@@ -39,6 +40,7 @@ def plan_vector_search(
     asked = nearest_query(query, schema, None if index is None else index.metric)
     if query.exact or query.lower_bound is not None:
         index = None
+    snapshot = bridged(snapshot, index)
     output = output_schema(query, schema)
     filters = tuple(
         f if f.columns is not None else replace(f, columns=tuple(schema.names))

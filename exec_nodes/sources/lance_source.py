@@ -158,6 +158,13 @@ class LanceSource:
         )
 
     @property
+    def fragments(self) -> list[Any] | None:
+        """Lance's fragments that are read; None for all."""
+        if self._fragments is None:
+            return None
+        return [fragment for group in self._groups for fragment in group]
+
+    @property
     def name(self) -> str:
         """As plans print it."""
         if self.generation == BASE_GENERATION:

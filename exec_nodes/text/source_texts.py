@@ -74,7 +74,8 @@ class SourceTexts:
         segments = self._segments(source, column)
         if not segments or segments[0].analyzer != analyzer:
             segments = ()
-        fragments = {one.fragment_id: one for one in source.dataset.get_fragments()}
+        read = source.dataset.get_fragments() if source.fragments is None else source.fragments
+        fragments = {one.fragment_id: one for one in read}
         rows = RowsOf(source)
         parts: list[TextPart] = []
         for segment in segments:

@@ -55,7 +55,8 @@ class IndexSearch:
         """Rows that are likely to hold the `most` nearest of each query, those of one query after
         those of the other; `thorough` probes every partition.
 
-        Rows that the index does not cover are searched too. Fewer than `most` rows may come for
+        Rows that the index does not cover are searched too, unless the source is a share of its
+        table: those fragments are covered. Fewer than `most` rows may come for
         a query though more count.
         """
         query, dataset = self.query, self.source.dataset
@@ -76,6 +77,7 @@ class IndexSearch:
                 filter=self.condition,
                 row_addr_blocklist=self._blocked if len(self.mask) else None,
                 with_row_address=True,
+                fast_search=self.source.fragments is not None,
                 **self._chosen(dataset),
             ).to_table()
         addresses = found[ROW_ADDRESS].to_numpy()
@@ -106,6 +108,8 @@ class IndexSearch:
         if len(on_column) < 2:
             return {}
         segments = [s.uuid for i in on_column if i.name == self.index.name for s in i.segments]
+        if self.source.fragments is not None:
+            return {"index_segments": segments}
         # Fragments are named too, as only then those are searched that the index does not cover.
         return {"index_segments": segments, "fragments": dataset.get_fragments()}
 
@@ -127,7 +131,11 @@ def few_rows(
         return share if share * rows > most else _without(source.matching(()), mask)
     with gone_is_typed(source.name):
         scanner = source.dataset.scanner(
-            columns=[], filter=condition, limit=most + 1, with_row_address=True
+            columns=[],
+            filter=condition,
+            limit=most + 1,
+            with_row_address=True,
+            fragments=source.fragments,
         )
         found = scanner.to_table()[ROW_ADDRESS].to_numpy()
     if len(found) <= most:

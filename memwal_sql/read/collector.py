@@ -12,6 +12,7 @@ from uuid import UUID
 from memwal_sql.errors import InvalidCallError, NotFoundError
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext
+from memwal_sql.read.index_gaps import IndexGaps
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
@@ -165,7 +166,9 @@ class SnapshotCollector:
             )
 
         collected = tuple(self._parallel(sources, kept))
-        return Snapshot(base.info, base.source, collected, len(regions) - len(kept))
+        gaps = IndexGaps(self._context, base, kept)
+        pruned = len(regions) - len(kept)
+        return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
 
     def _recorded(self, base: BaseTable, filters: Sequence[str]) -> Snapshot:
         if self._held is not None:

@@ -142,6 +142,16 @@ class RegionReader:
         unflushed = self.unflushed()
         return self.sources(base, unflushed.manifest, unflushed.memtables)
 
+    def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
+        """The merged generations above `after` up to `through`, newest first; None where one is
+        not listed any more."""
+        listed = {one.generation: one for one in self._manifest.flushed_generations}
+        found = [listed.get(number) for number in range(through, after, -1)]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            return None
+        return tuple(self._generation(base, one) for one in known)
+
     def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
         if base.field_ids != self._field_ids:  # the base table's schema has changed
             self._generations, self._field_ids = {}, base.field_ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import UUID
 
 import lance
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.mem_wal import CompactedSsTable
 
+from memwal_sql.errors import NotFoundError
 from memwal_sql.storage.index_details import read_details
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
@@ -21,9 +23,8 @@ def manifests(uri: str) -> dict[UUID, RegionManifest]:
     found = {}
     for folder in store.list_folders("_mem_wal/"):
         region_id = UUID(folder.rstrip("/").rpartition("/")[2])
-        latest = RegionManifests(store, region_id).latest()
-        if latest is not None:
-            found[region_id] = latest
+        with suppress(NotFoundError):  # the folder of a region that is just being created
+            found[region_id] = RegionManifests(store, region_id).latest()
     return found
 
 
