@@ -127,8 +127,19 @@ class SnapshotCollector:
     def manifest_of(
         self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
     ) -> RegionManifest | None:
-        """The manifest of the region with these values, if there is one."""
+        """The manifest of the region with these values, if there is one; what writers ask.
+
+        Raises InvalidCallError where a region's values are not known: it may be the one, and
+        a second region for the same keys would hide rows (protocol rules 10 and 11).
+        """
         region = self.region_of(base, spec_id, tuple(values.values()))
+        if self._without_values:
+            unknown = sorted(str(one.region_id) for one in self._without_values)
+            raise InvalidCallError(
+                f"{self._context.uri} has regions whose values native code has not written down: "
+                f"{unknown}. Rows can't be routed beside them: go on writing with native code, or "
+                "merge them all, remove their folders, and write with this package only"
+            )
         return None if region is None else region.refresh()
 
     def regions_without_values(self, base: BaseTable) -> list[RegionReader]:

@@ -124,6 +124,22 @@ def test_our_writer_takes_over_a_native_region_with_its_tail(tmp_path: Path) -> 
     assert _rows(native_scan(uri)) == rows
 
 
+@pytest.mark.parametrize("mode", ["bucket", "identity"])
+def test_our_writer_refuses_beside_native_regions_without_values(mode: str, tmp_path: Path) -> None:
+    """Protocol rules 1 and 11: native code may leave a region's values out, and a second region
+    of the same values would hide rows of the first."""
+    uri = folder_of(tmp_path)
+    _, rows = _written_natively(uri, mode)
+    table = mw.open_table(uri)
+    regions = set(manifests(uri))
+    with table.writer() as writer:
+        for _ in range(2):
+            with pytest.raises(mw.InvalidCallError, match="values native code has not written"):
+                writer.upsert(_table([(1, 0.5, "ours")]))
+    assert set(manifests(uri)) == regions
+    assert _rows(table.scan().read_all()) == rows
+
+
 @pytest.mark.parametrize(
     "type_", [pa.int64(), pa.int32(), pa.string(), pa.bool_(), pa.uint64()], ids=str
 )
