@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.full_text_search import full_text_search, indexed_upserts
+from benchmarks.index_gap import index_gap
 from benchmarks.lookups import get_many, get_one, sql_lookup
 from benchmarks.memory import streaming_memory
 from benchmarks.merging import merging
@@ -30,6 +31,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "streaming-memory": streaming_memory,
     "opening": opening,
     "merging": merging,
+    "index-gap": index_gap,
     "full-text-search": full_text_search,
     "indexed-upserts": indexed_upserts,
     "vector-search": vector_search,

@@ -71,7 +71,7 @@ def _make(folder: Path, base_rows: int, rows: int) -> Path:
     """The table with its generations, and where the newest row of each of their keys is."""
     steps = [range(at, min(at + _STEP, base_rows)) for at in range(0, base_rows, _STEP)]
     for seed, step in enumerate(steps):
-        lance.write_dataset(_rows(np.array(step), seed), folder / "table", mode="append")
+        lance.write_dataset(vector_rows(np.array(step), seed), folder / "table", mode="append")
     table = mw.enable(folder / "table", primary_key="id")
     random = np.random.default_rng(7)
     parts = []
@@ -79,7 +79,9 @@ def _make(folder: Path, base_rows: int, rows: int) -> Path:
         for number in range(GENERATIONS):
             old = random.choice(base_rows, rows // 2, replace=False)
             fresh = np.arange(rows - rows // 2) + base_rows + number * rows
-            parts.append(_rows(random.permutation(np.concatenate([old, fresh])), 100 + number))
+            parts.append(
+                vector_rows(random.permutation(np.concatenate([old, fresh])), 100 + number)
+            )
             writer.upsert(parts[-1])
             writer.flush()
     every = pa.concat_tables(parts)
@@ -88,7 +90,8 @@ def _make(folder: Path, base_rows: int, rows: int) -> Path:
     return folder / "newest"
 
 
-def _rows(ids: Ids, seed: int) -> pa.Table:
+def vector_rows(ids: Ids, seed: int) -> pa.Table:
+    """One row an id: a vector and a text, both drawn by `seed`."""
     random = np.random.default_rng(seed)
     values = random.random(len(ids) * WIDTH, dtype=np.float32)
     words = _VOCABULARY[random.integers(0, len(_VOCABULARY), (len(ids), _WORDS))]

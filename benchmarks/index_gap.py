@@ -1,0 +1,64 @@
+"""Vector search while an index has not caught up with one merged generation."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import lance
+import numpy as np
+
+import memwal_sql as mw
+from benchmarks.data import WrongResultError
+from benchmarks.merging import WIDTH, vector_rows
+from benchmarks.result import Result, at_most_ratio
+from benchmarks.timing import interleaved
+from benchmarks.workspace import Workspace
+
+_PART = 4  # of the rows of the merge benchmark: an index over them is trained here
+_PARTITIONS = 64
+_K = 10
+
+
+def index_gap(work: Workspace) -> Iterator[Result]:
+    """The same table twice, of which one was indexed after its last merge."""
+    folder = work.folder / "index-gap"
+    base, rows = work.sizes.base_rows // _PART, work.sizes.merge_rows // _PART
+    lance.write_dataset(vector_rows(np.arange(base), 0), folder / "behind")
+    behind = mw.enable(folder / "behind", primary_key="id")
+    behind.create_index("vec", "IVF_FLAT", num_partitions=_PARTITIONS)
+    with behind.writer(durable=False, memtable_rows=rows + 1) as writer:
+        writer.upsert(vector_rows(np.arange(base - rows // 2, base + rows - rows // 2), 1))
+        writer.flush()
+    behind.merge()
+    shutil.copytree(folder / "behind", folder / "caught-up")
+    caught_up = mw.open_table(folder / "caught-up")
+    caught_up.build_indexes()
+    queries = np.random.default_rng(3).random((64, WIDTH), dtype=np.float32)
+    for query in queries[:8]:
+        found = [_search(table, query, exact=True) for table in (behind, caught_up)]
+        if found[0] != found[1]:
+            raise WrongResultError(f"index gap: {found}")
+    turns = {"behind": iter(_forever(queries)), "caught up": iter(_forever(queries))}
+    times = interleaved(
+        {
+            "behind": lambda: _search(behind, next(turns["behind"])),
+            "caught up": lambda: _search(caught_up, next(turns["caught up"])),
+        },
+        work.sizes.rounds,
+        warm_up=5,
+    )
+    name = f"vector search, index behind by {rows:,} of {base:,} rows"
+    yield at_most_ratio(name, times["behind"], times["caught up"], "caught up", 1.5)
+
+
+def _search(table: mw.Table, query: np.ndarray, *, exact: bool = False) -> list[int]:
+    found: list[int] = table.vector_search("vec", query, _K, columns=["id"], exact=exact)[
+        "id"
+    ].to_pylist()
+    return found
+
+
+def _forever(queries: np.ndarray) -> Iterator[np.ndarray]:
+    while True:
+        yield from queries
