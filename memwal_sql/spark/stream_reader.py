@@ -119,7 +119,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = 0
             for batch in _changes(self._options, one, list(table.primary_key)):
                 last = batch.slice(batch.num_rows - 1).to_pylist()[0]
-                if seen and seen + batch.num_rows > share:
+                # Parts of a published generation have the place before it: it is read whole.
+                if limited[region] not in (end, after) and seen + batch.num_rows > share:
                     break
                 seen += batch.num_rows
                 limited[region] = [last["_position"], last["_generation"]]
