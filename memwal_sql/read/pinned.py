@@ -26,6 +26,8 @@ from memwal_sql.write.memtable import MemTable
 from memwal_sql.write.replay import Replay, read_ahead
 from planner.model import RegionSources, Snapshot
 
+_ROWS_OF_AN_ENTRY = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class PinnedRegion:
@@ -37,10 +39,12 @@ class PinnedRegion:
     manifest: RegionManifest
     wal_end: int
 
-    @property
-    def rows(self) -> int:
-        """About how many rows it holds, for sharing out work: those in its WAL are not counted."""
-        return sum(flushed.rows or 0 for flushed in self.manifest.flushed_generations)
+    def rows(self, merged: int) -> int:
+        """About how many rows it holds above the generation `merged`, for sharing out work; 0 if
+        there are none. Those in its WAL are guessed."""
+        unmerged = [g.rows or 1 for g in self.manifest.flushed_generations if g.generation > merged]
+        entries = self.wal_end - 1 - self.manifest.replay_after_wal_entry_position
+        return sum(unmerged) + entries * _ROWS_OF_AN_ENTRY
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,15 @@ class BatchReader(DataSourceReader):
         keys = key_equalities(self._conditions, table.primary_key, table.schema)
         if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
             return [Share(pinned)]
-        dataset = pinned_table_of(self._options).base(pinned.version).dataset
-        rows = {f.fragment_id: f.metadata.num_rows for f in dataset.get_fragments()}
+        base = pinned_table_of(self._options).base(pinned.version)
+        rows = {f.fragment_id: f.metadata.num_rows for f in base.dataset.get_fragments()}
         target = self._options.partition_rows
         shares = [Share(pinned, fragments=frozenset(g)) for g in _groups(rows, target)]
-        by_region = {number: region.rows for number, region in enumerate(pinned.regions)}
+        by_region = {}
+        for number, region in enumerate(pinned.regions):
+            merged = base.details.merged_generations.get(region.manifest.region_id, 0)
+            if count := region.rows(merged):
+                by_region[number] = count
         shares += [Share(pinned, regions=tuple(g)) for g in _groups(by_region, target)]
         return shares
 
@@ -76,6 +80,9 @@ class BatchReader(DataSourceReader):
             return  # a table without rows and regions
         target = arrow_schema(self._schema)
         rows = ShareTable(self._options, partition, self._table_schema)
+        share = rows.snapshot()
+        if share.base is None and not any(region.sources for region in share.regions):
+            return  # what was in these regions' WALs were fences
         names = tuple(self._schema.names)
         if self._conditions:
             condition = " AND ".join(f"({one})" for one in self._conditions)

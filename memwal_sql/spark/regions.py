@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
@@ -43,14 +42,18 @@ def repartition_by_region(
     columns = [name for name in spec.source_columns if name in frame.columns]
     if not columns:
         return frame.coalesce(1)
-    number = arrow_udf(partial(_numbers, spec, tuple(columns)), "bigint")
-    marked = frame.withColumn(_REGION, number(*[col(f"`{name}`") for name in columns]))
+
+    def number(*arrays: pa.Array) -> pa.Array:
+        return _numbers(spec, columns, arrays)
+
+    udf = arrow_udf(number, "bigint")  # type: ignore[call-overload]  # its stub lacks this form
+    marked = frame.withColumn(_REGION, udf(*[col(f"`{name}`") for name in columns]))
     if partitions is None:
         return marked.repartition(_REGION).drop(_REGION)
     return marked.repartition(partitions, _REGION).drop(_REGION)
 
 
-def _numbers(spec: RegionSpec, columns: tuple[str, ...], *arrays: pa.Array) -> pa.Array:
+def _numbers(spec: RegionSpec, columns: Sequence[str], arrays: Sequence[pa.Array]) -> pa.Array:
     """A number for each row that rows of one region have in common."""
     distinct, index = spec.assign(pa.Table.from_arrays(list(arrays), names=list(columns)))
     values = spec.values_of(distinct)

@@ -6,10 +6,25 @@ cast to the next wider one it has. Reading never loses a value; what would is re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    GeographyType,
+    GeometryType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
@@ -21,6 +36,16 @@ _WIDER = {
     pa.float16(): pa.float32(),
     pa.date64(): pa.timestamp("us"),
 }
+# Arrow or Lance has no such type, or one that would come back as another.
+_NOT_HELD = (
+    CalendarIntervalType,
+    GeographyType,
+    GeometryType,
+    NullType,
+    UserDefinedType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -45,18 +70,36 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     that have none."""
     fields, bad = [], {}
     for one in schema.fields:
+        unknown = [part for part in _parts(one.dataType) if isinstance(part, _NOT_HELD)]
+        if unknown:
+            bad[one.name] = unknown[0].simpleString()
+            continue
         try:
             (field,) = to_arrow_schema(StructType([one]), timezone="UTC")
         except Exception as error:  # Spark's, of several kinds
             bad[one.name] = f"{one.dataType.simpleString()} ({_first_line(error)})"
             continue
-        if pa.types.is_null(field.type):
-            bad[one.name] = "void: cast it to a type"
-            continue
         fields.append(field.remove_metadata())
     if bad:
-        raise UnsupportedError(f"a memwal table can't hold the columns {bad}")
+        raise UnsupportedError(
+            f"a memwal table can't hold the columns {bad}: cast them, to a number or text for "
+            "instance, or leave them out"
+        )
     return pa.schema(fields)
+
+
+def _parts(kind: DataType) -> Iterator[DataType]:
+    """The type and all types within it."""
+    yield kind
+    inner: list[DataType] = []
+    if isinstance(kind, ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    elif isinstance(kind, StructType):
+        inner = [field.dataType for field in kind.fields]
+    for one in inner:
+        yield from _parts(one)
 
 
 def as_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,59 @@
+"""One Spark for all tests: a master and two executors, each a process with workers of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # of newer pandas versions
+    from pyspark.sql import SparkSession
+
+from memwal_sql.spark import register
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parent.parent.parent), os.environ.get("PYTHONPATH", "")]
+    )
+    settings = {
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.task.maxFailures": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    builder = SparkSession.builder.master("local-cluster[2,1,512]").appName("tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    work = Path.cwd()
+    os.chdir(folder)  # the executors' folders are made here
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Lance's of forks: the child only becomes Java
+            session = builder.getOrCreate()
+    finally:
+        os.chdir(work)
+    session.sparkContext.setLogLevel("OFF")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "table")

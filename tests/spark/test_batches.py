@@ -1,0 +1,185 @@
+"""Batch writes and reads: rows equal a plain dict, whatever tasks do."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+import memwal_sql as mw
+from memwal_sql.spark import repartition_by_region
+from tests.spark.frames import frame, load, refusal, rows, save, twice
+
+pytestmark = pytest.mark.xdist_group("spark")
+SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
+
+
+def test_a_frame_becomes_a_table_and_comes_back(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 1000, "a"), uri, primaryKey="id", regions="bucket(id, 4)")
+    save(frame(spark, 990, 1010, "b"), uri)
+    expected = dict.fromkeys(range(990), "a") | dict.fromkeys(range(990, 1010), "b")
+    assert rows(load(spark, uri)) == expected
+    table = mw.open_table(uri)
+    assert table.primary_key == ("id",)
+    assert {row["id"]: row["val"] for row in table.scan().read_all().to_pylist()} == expected
+
+
+def test_rows_of_a_plain_writer_that_are_not_flushed_are_read(
+    spark: SparkSession, uri: str
+) -> None:
+    table = mw.create_table(uri, SCHEMA, "id", [mw.bucket("id", 2)])
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2, 3], "val": ["a", "a", "a"]})
+        writer.flush()
+        writer.upsert({"id": [2], "val": ["b"]})
+        writer.delete([3])
+        assert rows(load(spark, uri)) == {1: "a", 2: "b"}
+        assert rows(load(spark, uri, consistency="manifest")) == {1: "a", 2: "a", 3: "a"}
+
+
+def test_every_share_of_a_snapshot_masks_what_is_newer(spark: SparkSession, uri: str) -> None:
+    """Base fragments and regions are read by different tasks, and every key once."""
+    table = mw.create_table(uri, SCHEMA, "id", [mw.bucket("id", 3)])
+    oracle: dict[int, str] = {}
+    with table.writer() as writer:
+        for number, val in enumerate("abcd"):
+            keys = list(range(number * 100, number * 100 + 300))
+            writer.upsert({"id": keys, "val": [val] * len(keys)})
+            gone = keys[::7]
+            writer.delete(gone)
+            writer.flush()
+            oracle |= dict.fromkeys(keys, val)
+            for key in gone:
+                del oracle[key]
+            if number < 3:
+                table.merge()
+        read = load(spark, uri, rowsPerPartition=50)
+        assert read.rdd.getNumPartitions() > 5
+        assert rows(read) == oracle
+        assert rows(read.where("id >= 100 AND val = 'b'")) == {
+            key: val for key, val in oracle.items() if key >= 100 and val == "b"
+        }
+
+
+def test_a_merge_between_planning_and_reading_changes_nothing(
+    spark: SparkSession, uri: str
+) -> None:
+    table = mw.create_table(uri, SCHEMA, "id", [mw.bucket("id", 2)])
+    with table.writer() as writer:
+        writer.upsert({"id": list(range(50)), "val": ["a"] * 50})
+        writer.flush()
+        read = load(spark, uri)
+        assert read.rdd.getNumPartitions() >= 1  # planned
+        writer.upsert({"id": [0], "val": ["later"]})
+        writer.flush()
+        table.merge()
+        assert len(rows(read)) == 50
+
+
+def test_filters_columns_and_lookups_by_key(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 500, "x"), uri, primaryKey="id", regions="bucket(id, 4)")
+    one = load(spark, uri).where("id = 77")
+    assert one.rdd.getNumPartitions() == 1
+    assert rows(one) == {77: "x"}
+    assert rows(load(spark, uri).where("id IN (1, 2, 1000)")) == {1: "x", 2: "x"}
+    assert rows(load(spark, uri, pushdown="false").where("id = 77")) == {77: "x"}
+    assert load(spark, uri, columns="val").columns == ["val"]
+    assert load(spark, uri, columns="val").distinct().collect() == [("x",)]
+
+
+def test_a_version_is_read_as_it_was_recorded(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 10, "a"), uri, primaryKey="id")
+    version = mw.open_table(uri).snapshot_regions()
+    table = mw.open_table(uri)
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "val": ["b"]})
+        writer.flush()
+    table.merge()
+    assert rows(load(spark, uri))[1] == "b"
+    assert version < table.version
+    assert load(spark, uri, version=version).count() in (0, 10)
+
+
+def test_spark_sql_joins_and_aggregates_a_view(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 100, "a"), uri, primaryKey="id", regions="bucket(id, 2)")
+    load(spark, uri).createOrReplaceTempView("events")
+    spark.range(50, 60).createOrReplaceTempView("wanted")
+    (found,) = spark.sql(
+        "SELECT count(*) AS n, max(e.id) AS top FROM events e JOIN wanted w ON e.id = w.id"
+    ).collect()
+    assert (found["n"], found["top"]) == (10, 59)
+
+
+def test_a_query_runs_in_datafusion_and_its_result_in_spark(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 100, "a"), uri, primaryKey="id")
+    found = load(
+        spark, uri, query="SELECT val, count(*) AS n FROM t WHERE id >= 90 GROUP BY val", name="t"
+    )
+    assert found.collect() == [("a", 10)]
+    assert "can't be planned" in refusal(lambda: load(spark, uri, query="SELECT nothing FROM t"))
+
+
+def test_deletes_by_operation_and_by_column(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 20, "a"), uri, primaryKey="id", regions="bucket(id, 2)")
+    save(spark.range(5), uri, operation="delete")
+    assert sorted(rows(load(spark, uri))) == list(range(5, 20))
+    changes = spark.createDataFrame(
+        [(5, "b", False), (6, None, True), (7, "b", None)], "id long, val string, gone boolean"
+    )
+    save(changes.coalesce(1), uri, deleteColumn="gone")
+    assert rows(load(spark, uri)) == {5: "b", 7: "b"} | dict.fromkeys(range(8, 20), "a")
+
+
+def test_the_same_key_from_two_tasks_needs_an_order(spark: SparkSession, uri: str) -> None:
+    """Protocol rule 24."""
+    save(frame(spark, 0, 10, "old"), uri, primaryKey="id", regions="bucket(id, 2)")
+    both = twice(spark, 5)
+    message = refusal(lambda: save(both, uri))
+    assert "two tasks have a row of the key {'id': 0}" in message
+    assert set(rows(load(spark, uri)).values()) == {"old"}
+    ordered = both.withColumn("at", sf.when(sf.col("val") == "x", 2).otherwise(1))
+    save(ordered, uri, orderBy="at")
+    expected = dict.fromkeys(range(5), "x") | dict.fromkeys(range(5, 10), "old")
+    assert rows(load(spark, uri)) == expected
+
+
+def test_repartitioning_by_region_brings_keys_together(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 10, "old"), uri, primaryKey="id", regions="bucket(id, 4)")
+    save(repartition_by_region(twice(spark, 50), uri), uri)
+    assert sorted(rows(load(spark, uri))) == list(range(50))
+
+
+def test_overwrite_replaces_what_regions_hold_too(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 100, "a"), uri, primaryKey="id", regions="bucket(id, 3)")
+    table = mw.open_table(uri)
+    with table.writer() as writer:
+        writer.upsert({"id": [1000], "val": ["in the WAL"]})
+        save(frame(spark, 50, 60, "b"), uri, "overwrite")
+        assert rows(load(spark, uri)) == dict.fromkeys(range(50, 60), "b")
+        with pytest.raises(mw.FencedError):
+            writer.upsert({"id": [1000], "val": ["by the fenced writer"]})
+    assert table.scan().read_all().num_rows == 10
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "val": ["c"]})
+    assert rows(load(spark, uri)) == dict.fromkeys(range(50, 60), "b") | {1: "c"}
+
+
+def test_if_exists_says_what_to_do_with_a_table(spark: SparkSession, uri: str) -> None:
+    save(frame(spark, 0, 10, "a"), uri, primaryKey="id", ifExists="error")
+    message = refusal(lambda: save(frame(spark, 0, 10, "b"), uri, ifExists="error"))
+    assert "is there already" in message
+    save(frame(spark, 0, 10, "b"), uri, ifExists="ignore")
+    assert set(rows(load(spark, uri)).values()) == {"a"}
+
+
+def test_a_batch_with_an_id_is_written_once(spark: SparkSession, uri: str) -> None:
+    """Protocol rule 24: also when another writer has written since."""
+    save(frame(spark, 0, 10, "a"), uri, primaryKey="id", queryId="load", batchId=0)
+    table = mw.open_table(uri)
+    with table.writer() as writer:
+        writer.upsert({"id": [3], "val": ["newer"]})
+    save(frame(spark, 0, 10, "a"), uri, queryId="load", batchId=0)
+    assert rows(load(spark, uri))[3] == "newer"
+    save(frame(spark, 0, 10, "b"), uri, queryId="load", batchId=1)
+    assert rows(load(spark, uri))[3] == "b"

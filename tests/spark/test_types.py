@@ -1,0 +1,85 @@
+"""Every Spark type that a table can hold comes back as it went; the others are refused in time."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import memwal_sql as mw
+from tests.spark.frames import load, refusal, save
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+HELD = """
+    SELECT cast(1 AS bigint) AS id, true AS a, cast(1 AS tinyint) AS b, cast(2 AS smallint) AS c,
+        cast(3 AS int) AS d, cast(1.5 AS float) AS e, cast(2.5 AS double) AS f,
+        cast('1.50' AS decimal(38, 18)) AS g, 'text' AS h, cast('bytes' AS binary) AS i,
+        date'2020-02-29' AS j, timestamp'2020-02-29 12:34:56.123456' AS k,
+        timestamp_ntz'2020-02-29 12:34:56.123456' AS l, interval '1 02:03:04.5' day to second AS m,
+        array(1, null, 3) AS o, array(array('a'), null) AS p,
+        named_struct('x', 1, 'y', array('z')) AS q, map('k', 1.5D, 'n', null) AS r
+    UNION ALL
+    SELECT 2, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+        null, null, null
+"""
+REFUSED = {
+    "interval year to month": "interval '1-2' year to month",
+    "variant": "parse_json('{\"a\": 1}')",
+    "void": "null",
+    "array<void>": "array(null)",
+}
+
+
+def test_every_type_comes_back_as_it_went(spark: SparkSession, uri: str) -> None:
+    frame = spark.sql(HELD)
+    save(frame, uri, primaryKey="id", regions="bucket(id, 2)")
+    before = load(spark, uri)
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    assert {field.name: field.dataType for field in before.schema.fields} == kinds
+    assert sorted(before.collect()) == sorted(frame.collect())
+    table = mw.open_table(uri)
+    with table.writer() as writer:
+        writer.flush()
+    table.merge()
+    assert sorted(load(spark, uri).collect()) == sorted(frame.collect())
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_type_that_no_table_holds_is_refused_on_the_driver(
+    spark: SparkSession, uri: str, kind: str
+) -> None:
+    frame = spark.sql(f"SELECT 1 AS id, {REFUSED[kind]} AS odd")
+    message = refusal(lambda: save(frame, uri, primaryKey="id"))
+    assert "can't hold the columns {'odd'" in message
+    assert "InvalidCallError" in message or "UnsupportedError" in message
+
+
+def test_arrow_types_that_spark_lacks_are_read_as_wider_ones(spark: SparkSession, uri: str) -> None:
+    schema = pa.schema(
+        {
+            "id": pa.int64(),
+            "small": pa.uint8(),
+            "large": pa.uint64(),
+            "half": pa.float16(),
+            "word": pa.dictionary(pa.int32(), pa.string()),
+            "long": pa.large_string(),
+            "vector": pa.list_(pa.float32(), 2),
+            "clock": pa.time64("us"),
+        }
+    )
+    table = mw.create_table(uri, schema, "id")
+    row = {
+        "id": 1,
+        "small": 255,
+        "large": 2**64 - 1,
+        "half": 0.5,
+        "word": "w",
+        "long": "l",
+        "vector": [1.0, 2.0],
+        "clock": None,
+    }
+    with table.writer() as writer:
+        writer.upsert(pa.Table.from_pylist([row], schema))
+    (found,) = load(spark, uri).drop("clock").collect()
+    assert found.asDict() == {name: value for name, value in row.items() if name != "clock"}
