@@ -25,6 +25,7 @@ class Sizes:
         merges: how often they are merged.
         text_rows: documents of the base table that is searched.
         text_upserts: rows of a MemTable with text and vectors.
+        flush_rows: rows of one that is flushed.
         vector_rows: vectors of the base table that is searched.
     """
 
@@ -44,6 +45,7 @@ class Sizes:
     merges: int = 4
     text_rows: int = 1_000_000
     text_upserts: int = 80_000
+    flush_rows: int = 100_000
     vector_rows: int = 200_000
 
 
@@ -65,5 +67,6 @@ SMALL = Sizes(
     merges=1,
     text_rows=3_000,
     text_upserts=2_000,
+    flush_rows=2_000,
     vector_rows=4_000,
 )
