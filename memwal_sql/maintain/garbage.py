@@ -31,9 +31,10 @@ from memwal_sql.maintain.catch_up import CatchUp
 from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints, held_by_checkpoints
 from memwal_sql.maintain.garbage_rules import Garbage, Kind, RegionState, region_garbage
 from memwal_sql.maintain.holds import Holds, held_by_versions
+from memwal_sql.maintain.loose_garbage import loose_garbage
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.maintain.records_garbage import checkpoint_garbage, remove_checkpoints
-from memwal_sql.maintain.survey import RegionFiles, Survey, survey_regions
+from memwal_sql.maintain.survey import RegionFiles, survey_regions
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.base_versions import BaseVersion, base_versions
@@ -48,8 +49,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_GRACE = timedelta(hours=1)
-# Whatever grace was asked for: a put that is under way looks like one that died.
-_TEMPORARY_SECONDS = 3600.0
 _BATCH_FILES = 1000  # of one bulk request of S3
 _COMMIT_ATTEMPTS = 100
 
@@ -167,8 +166,7 @@ class _Collector:
         files = [survey.regions[region_id] for region_id in sorted(survey.regions)]
         decided = [one for one in self._each(decide, files) if one is not None]
         garbage = [one for _, found in decided for one in found]
-        garbage += self._snapshots(retained)
-        garbage += self._temporary(survey)
+        garbage += loose_garbage(self._store, survey, retained, self._now, self._grace)
         garbage += checkpoint_garbage(checkpoints, self._now - self._grace)
         return GarbagePlan(
             tuple(garbage), {manifest.region_id: manifest for manifest, _ in decided}, checkpoints
@@ -229,35 +227,6 @@ class _Collector:
             return manifests.read(max(files.manifests))
         except NotFoundError:
             return manifests.latest()  # another collector was quicker
-
-    def _snapshots(self, versions: Sequence[BaseVersion]) -> list[Garbage]:
-        """External region snapshots of no version (protocol rule 23)."""
-        used = {f"_indices/{one.details.index_uuid}" for one in versions if one.details is not None}
-        limit = self._now - max(self._grace, _TEMPORARY_SECONDS)
-        return [
-            Garbage(
-                Kind.REGION_SNAPSHOT,
-                None,
-                meta.path,
-                meta.size,
-                "of no version of the base table",
-                (meta.path,),
-            )
-            for meta in self._store.list("_indices")
-            if meta.path.endswith("/index.lance")
-            and meta.path.rpartition("/")[0] not in used
-            and meta.modified is not None
-            and meta.modified <= limit
-        ]
-
-    def _temporary(self, survey: Survey) -> list[Garbage]:
-        limit = self._now - max(self._grace, _TEMPORARY_SECONDS)
-        reason = "left behind by a process that died"
-        return [
-            Garbage(Kind.TEMPORARY, None, meta.path, meta.size, reason, (meta.path,))
-            for meta in survey.temporary
-            if meta.modified is not None and meta.modified <= limit
-        ]
 
     def _shrink(self, plan: GarbagePlan, manifest: RegionManifest) -> None:
         """Take the generations that go out of the region's manifest."""

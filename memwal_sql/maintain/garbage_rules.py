@@ -33,6 +33,7 @@ class Kind(StrEnum):
     WAL_ENTRY = "wal entry"
     MANIFEST = "manifest"
     REGION_SNAPSHOT = "region snapshot"
+    STAGED = "staged rows"
     TEMPORARY = "temporary file"
 
 

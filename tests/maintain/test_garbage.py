@@ -323,6 +323,19 @@ def test_temporary_files_go_when_no_put_can_be_that_slow(tmp_path: Path) -> None
     assert not list(wal.glob(".tmp*")) and not list(wal.glob("*#3"))
 
 
+def test_rows_that_a_dead_job_staged_go_after_a_week(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    job = tmp_path / "t" / "_memwal_sql" / "staging" / "job"
+    (job / "attempt").mkdir(parents=True)
+    (job / "attempt" / "0.arrow").write_bytes(b"rows")
+    (job / "attempt" / "1.arrow").write_bytes(b"more")
+    assert collect(table, after=6 * 24 * HOUR).num_rows == 0
+    report = collect(table, after=7 * 24 * HOUR + 1)
+    assert (kinds(report), report["files"].to_pylist()) == ({"staged rows": 1}, [2])
+    assert not job.exists()
+
+
 def test_region_snapshots_of_no_version_go(tmp_path: Path) -> None:
     """Protocol rule 23: progress marks leave them behind; base indexes are not touched."""
     table = create(tmp_path)

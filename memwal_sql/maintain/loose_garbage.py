@@ -1,0 +1,67 @@
+"""Garbage outside of what regions list: snapshots of no version, temporary files, staged rows.
+
+Nothing says of such files that nobody will come back to them but their age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from memwal_sql.maintain.garbage_rules import Garbage, Kind
+from memwal_sql.maintain.survey import Survey
+from memwal_sql.storage.base_versions import BaseVersion
+from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
+from memwal_sql.storage.paths import RECORD_FOLDER
+from memwal_sql.write.staged import STAGING_FOLDER
+
+# Whatever grace was asked for: what is under way looks the same.
+_TEMPORARY_SECONDS = 3600.0
+_STAGED_SECONDS = 7 * 24 * 3600.0
+
+
+def loose_garbage(
+    store: ObjectStore, survey: Survey, versions: Sequence[BaseVersion], now: float, grace: float
+) -> Iterator[Garbage]:
+    """All of it; `versions` are the base versions that are kept, times are in seconds."""
+    before = now - max(grace, _TEMPORARY_SECONDS)
+    yield from _snapshots(store, versions, before)
+    temporary = [*survey.temporary, *store.leftovers(RECORD_FOLDER)]
+    for meta in temporary:
+        if _is_older(before, (meta,)):
+            reason = "left behind by a process that died"
+            yield Garbage(Kind.TEMPORARY, None, meta.path, meta.size, reason, (meta.path,))
+    yield from _staged(store, now - max(grace, _STAGED_SECONDS))
+
+
+def _snapshots(
+    store: ObjectStore, versions: Sequence[BaseVersion], before: float
+) -> Iterator[Garbage]:
+    """External region snapshots that progress marks have left behind (protocol rule 23)."""
+    used = {f"_indices/{one.details.index_uuid}" for one in versions if one.details is not None}
+    for meta in store.list("_indices"):
+        folder, _, name = meta.path.rpartition("/")
+        if name == "index.lance" and folder not in used and _is_older(before, (meta,)):
+            reason = "of no version of the base table"
+            yield Garbage(Kind.REGION_SNAPSHOT, None, meta.path, meta.size, reason, (meta.path,))
+
+
+def _staged(store: ObjectStore, before: float) -> Iterator[Garbage]:
+    """What jobs staged that neither published nor discarded it."""
+    jobs: dict[str, list[ObjectMeta]] = {}
+    for meta in store.list(STAGING_FOLDER):
+        job = meta.path[len(STAGING_FOLDER) + 1 :].partition("/")[0]
+        jobs.setdefault(job, []).append(meta)
+    for job, files in sorted(jobs.items()):
+        if _is_older(before, files):
+            yield Garbage(
+                Kind.STAGED,
+                None,
+                f"{STAGING_FOLDER}/{job}",
+                sum(meta.size for meta in files),
+                "staged by a job that died",
+                tuple(meta.path for meta in files),
+            )
+
+
+def _is_older(before: float, files: Iterable[ObjectMeta]) -> bool:
+    return all(meta.modified is not None and meta.modified <= before for meta in files)
