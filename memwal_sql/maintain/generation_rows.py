@@ -89,10 +89,10 @@ def open_rows(
         options = dict(storage_options) if storage_options else None
         dataset = lance.dataset(uri, storage_options=options)
         names = _columns_of(uri, dataset, base, primary_key)
-        keys = dataset.to_table(columns=[*(str(names[name]) for name in primary_key), TOMBSTONE])
+        keys = dataset.to_table(columns=[*primary_key, TOMBSTONE])
     deleted = keys[TOMBSTONE].to_numpy()
     fields = [base.schema.field(name) for name in primary_key]
-    columns = [_cast(uri, keys[str(names[field.name])], field) for field in fields]
+    columns = [_cast(uri, keys[field.name], field) for field in fields]
     table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     newest = _newest(table)
     deletes = table.filter(pa.array(deleted & newest))
@@ -118,7 +118,7 @@ def _columns_of(
     own = {name: field_id for name, field_id in field_ids(dataset).items() if name != TOMBSTONE}
     by_id = {field_id: name for name, field_id in own.items()}
     names = {name: by_id.get(field_id) for name, field_id in field_ids(base).items()}
-    missing = [name for name in primary_key if names[name] is None]
+    missing = [name for name in primary_key if names[name] != name]  # Lance never renames a key
     if missing or TOMBSTONE not in dataset.schema.names:
         raise RepairError(
             f"{uri} has the columns {dataset.schema.names}, which are not those of a generation of "

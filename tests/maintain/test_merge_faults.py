@@ -1,0 +1,177 @@
+"""Merging what is damaged, missing or of another shape, and on a full disk (issue "Bad input and
+faults"): a clear error and a table that still reads, or the right result."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain.details import change_details
+from memwal_sql.storage.paths import generation_folder
+from memwal_sql.storage.region_manifest import RegionManifests
+from memwal_sql.storage.store import open_store
+from tests.maintain.merging_tables import (
+    GENERATIONS,
+    expected,
+    in_base,
+    make_table,
+    progress_of,
+    rows_of,
+    write_generations,
+)
+from tests.model.merging import manifests
+
+
+def _folder(table: mw.Table, generation: int) -> Path:
+    ((region_id, manifest),) = manifests(table.uri).items()
+    flushed = next(one for one in manifest.flushed_generations if one.generation == generation)
+    return Path(table.uri) / generation_folder(region_id, flushed.path)
+
+
+def _fails_at_2(table: mw.Table, kind: type[Exception], message: str) -> None:
+    """Generation 1 is merged, generation 2 is named by the error, and the base holds its state."""
+    with pytest.raises(kind, match=message):
+        mw.open_table(table.uri).merge()
+    (region,) = manifests(table.uri)
+    assert progress_of(table.uri) == {str(region): 1}
+    assert in_base(table.uri) == expected(GENERATIONS[:1])
+
+
+def _spoil_and_restore(table: mw.Table, spoil: Any) -> None:
+    folder = _folder(table, 2)
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    spoil(folder)
+    _fails_at_2(table, mw.RepairError, folder.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.move(copy, folder)
+    assert table.merge() == 2
+    assert in_base(table.uri) == expected()
+
+
+def test_a_missing_folder_is_named_and_nothing_is_skipped(tmp_path: Path) -> None:
+    _spoil_and_restore(make_table(tmp_path), shutil.rmtree)
+
+
+def test_a_truncated_data_file_is_named(tmp_path: Path) -> None:
+    def truncate(folder: Path) -> None:
+        for file in (folder / "data").iterdir():
+            file.write_bytes(file.read_bytes()[:40])
+
+    _spoil_and_restore(make_table(tmp_path), truncate)
+
+
+def test_a_truncated_manifest_is_named(tmp_path: Path) -> None:
+    def truncate(folder: Path) -> None:
+        for file in (folder / "_versions").glob("*.manifest"):
+            file.write_bytes(file.read_bytes()[:10])
+
+    _spoil_and_restore(make_table(tmp_path), truncate)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"other": [1], "val": [2], "_tombstone": [False]},
+        {"id": ["x"], "val": [2], "_tombstone": [False]},
+        {"id": [1], "val": [2]},
+        {"id": [1], "val": [[1, 2]], "_tombstone": [False]},
+    ],
+    ids=["key missing", "other key type", "no tombstones", "other value type"],
+)
+def test_a_folder_of_another_schema_is_named(tmp_path: Path, columns: dict[str, Any]) -> None:
+    def put_another(folder: Path) -> None:
+        shutil.rmtree(folder)
+        lance.write_dataset(pa.table(columns), folder)
+
+    _spoil_and_restore(make_table(tmp_path), put_another)
+
+
+_MERGE_WITHOUT_ROOM = """
+import resource, signal, sys
+import memwal_sql as mw
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+table = mw.open_table(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    print("merged", table.merge())
+except mw.MemWalError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_full_disk_is_an_error_and_the_table_goes_on(tmp_path: Path) -> None:
+    """Files that may not grow fail as a full disk does: in the middle of the rows."""
+    rows = {n: n * 7919 for n in range(40_000)}
+    table = make_table(tmp_path, [*GENERATIONS, (rows, [])])
+    command = [sys.executable, "-c", _MERGE_WITHOUT_ROOM, table.uri, "65536"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("StoreUnavailableError"), said
+    assert table.uri in said
+    (region,) = manifests(table.uri)
+    assert progress_of(table.uri) == {str(region): 3}
+    assert in_base(table.uri) == expected()
+    assert rows_of(mw.open_table(table.uri)) == rows
+    assert table.merge() == 1
+    assert in_base(table.uri) == rows
+
+
+def test_an_unknown_maintained_index_holds_up_nothing(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    change_details(
+        table._context,
+        "test",
+        lambda rewrite: replace(rewrite.details, maintained_indexes=("no_such_index",)),
+    )
+    assert table.merge() == 3
+    assert table.build_indexes() == ["id_idx"]
+    assert in_base(table.uri) == rows_of(table) == expected()
+
+
+def test_a_base_that_was_compacted_by_others_is_merged_into(tmp_path: Path) -> None:
+    table = make_table(tmp_path, GENERATIONS[:1])
+    table.merge()
+    write_generations(table, GENERATIONS[1:2])
+    table.merge()
+    lance.dataset(table.uri).optimize.compact_files()
+    write_generations(table, GENERATIONS[2:])
+    assert table.merge() == 1
+    assert in_base(table.uri) == rows_of(mw.open_table(table.uri)) == expected()
+
+
+def test_a_key_index_that_is_behind_or_remapped_loses_no_update(tmp_path: Path) -> None:
+    """lance-format/lance 7596: an indexed merge_insert updates nothing."""
+    schema = pa.schema([("val", pa.int64()), ("id", pa.int64())])
+    table = make_table(tmp_path, GENERATIONS[:1], schema=schema)
+    table.merge()
+    for step in (table.build_indexes, _compact(table), table.build_indexes):
+        write_generations(table, GENERATIONS[1:])
+        table.merge()
+        step()
+        assert in_base(table.uri) == rows_of(table) == expected()
+
+
+def _compact(table: mw.Table) -> Any:
+    return lambda: lance.dataset(table.uri).optimize.compact_files()
+
+
+def test_a_gap_in_the_generations_is_an_error(tmp_path: Path) -> None:
+    """Protocol rule 20: generation = merged + 1 only."""
+    table = make_table(tmp_path)
+    (region,) = manifests(table.uri)
+    latest = RegionManifests(open_store(table.uri), region)
+    manifest = latest.latest()
+    latest.commit(manifest, flushed_generations=manifest.flushed_generations[1:])
+    with pytest.raises(mw.RepairError, match=r"does not list generation 1"):
+        mw.open_table(table.uri).merge()
+    assert progress_of(table.uri) == {}
+    assert in_base(table.uri) == {}
