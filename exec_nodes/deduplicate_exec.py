@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.kernels.take import take_rows
 from exec_nodes.node import Node, Statistics
-from exec_nodes.sources.live_rows import live_rows
+from exec_nodes.sources.live_rows import live_rows, other_rows
 from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
 from exec_nodes.sources.stale import PlanStale
 
@@ -76,7 +76,10 @@ class DeduplicateExec(Node):
             addresses = batch.column(ROW_ADDRESS).to_numpy()
             ordinal = batch.column(SOURCE)[0].as_py()
             learned = learner is not None and self.stale.sources[ordinal] is self.stale.base
-            live = live_rows(addresses, self.stale.found(addresses) if learned else sets[ordinal])
+            if learned:
+                live = other_rows(len(addresses), self.stale.found(addresses))
+            else:
+                live = live_rows(addresses, sets[ordinal])
             rows = batch.select(names)
             if live is not None:
                 self.metrics.add(stale_rows=batch.num_rows - len(live))

@@ -39,9 +39,9 @@ class KeyCodes:
                 self._first = low
                 self.size = slots
                 self.codes: Codes = (values - low).astype(np.int64, copy=False)
-                # One slot more, for everything out of range.
-                self._present = np.zeros(slots + 1, np.bool_)
-                self._present[self.codes] = True
+                # One slot more at either end, for everything out of range.
+                self._present = np.zeros(slots + 2, np.bool_)
+                self._present[1:][self.codes] = True
                 return
         encoded = array.dictionary_encode()
         self._distinct = encoded.dictionary
@@ -63,11 +63,10 @@ class KeyCodes:
         values = _integers(one_array(column))
         if values is None:
             raise TypeError(f"keys of type {column.type} can't be found among integers")
-        # Unsigned, what lies below the range wraps to far above it.
-        offsets = values.view(np.uint64) - self._first.view(np.uint64)
-        slots = np.minimum(offsets, np.uint64(self.size)).view(np.int64)
-        rows = np.flatnonzero(self._present[slots])
-        return rows, slots[rows]
+        # What lies far out of range may wrap around; it lands on the other end then.
+        slots = values.view(np.int64) - (self._first.view(np.int64) - 1)
+        rows = np.flatnonzero(self._present.take(slots, mode="clip"))
+        return rows, slots[rows] - 1
 
 
 def repeated_later(column: KeyColumn) -> npt.NDArray[np.bool_]:

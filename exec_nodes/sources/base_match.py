@@ -25,6 +25,7 @@ _CACHED_ROWS = 1 << 16
 _OWNERS = 8  # sources that one byte tells apart
 
 Owners = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.int64]
 
 
 class Superseded:
@@ -87,8 +88,8 @@ class BaseMatch:
         """Whether the keys are so few that the base's btree finds them faster than a scan."""
         return len(self._numbers.codes) * _ROWS_PER_INDEXED_KEY < base.rows
 
-    def add(self, keys: KeyColumn, addresses: RowAddresses) -> RowAddresses:
-        """The addresses, of those given and in their order, of rows that a newer source supersedes.
+    def add(self, keys: KeyColumn, addresses: RowAddresses) -> Rows:
+        """The positions, ascending, of the rows that a newer source supersedes.
 
         `keys[i]` is the key of the base's row at `addresses[i]`. Every row is to be given once.
         """
@@ -98,7 +99,7 @@ class BaseMatch:
         with self._lock:
             self._addresses.append(found)
             self._held.append(held)
-        return found
+        return rows
 
     def result(self) -> Superseded:
         """What was found in all pieces."""

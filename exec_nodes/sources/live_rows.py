@@ -36,6 +36,15 @@ def live_rows(addresses: RowAddresses, stale: RowAddresses) -> npt.NDArray[np.in
     return None if len(live) == count else live
 
 
+def other_rows(count: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    """The positions below `count` that are not among `rows`, ascending; None if all are."""
+    if not len(rows):
+        return None
+    keep = np.ones(count, np.bool_)
+    keep[rows] = False
+    return np.flatnonzero(keep)
+
+
 def _offsets(addresses: RowAddresses, low: np.uint64) -> npt.NDArray[np.int64]:
     # As int64, which numpy indexes with twice as fast as with uint64.
     return (addresses - low).view(np.int64)

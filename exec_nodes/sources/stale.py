@@ -18,7 +18,7 @@ import numpy as np
 from exec_nodes.kernels.key_codes import KeyCodes, concat, repeated_later_codes
 from exec_nodes.kernels.keys import KeyColumn
 from exec_nodes.sources.at_once import at_once
-from exec_nodes.sources.base_match import BaseMatch, keys_of, tail_of
+from exec_nodes.sources.base_match import BaseMatch, Rows, keys_of, tail_of
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.source import RowAddresses, Source
 
@@ -152,7 +152,7 @@ class _Learning:
         self.decided = False
         self.match: BaseMatch | None = None
         self.parts = 0
-        self.found: dict[int, RowAddresses] = {}
+        self.found: dict[int, Rows] = {}
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,8 @@ class PlanStale:
         if done and self.base is not None:
             self.sets.remember(self.base, self._newer, match)
 
-    def found(self, addresses: RowAddresses) -> RowAddresses:
-        """The stale rows, sorted, of the batch that was learned with these addresses; once."""
+    def found(self, addresses: RowAddresses) -> Rows:
+        """The positions of the stale rows in the batch that was learned with these addresses."""
         return self._learning.found.pop(int(addresses[0]))
 
     def compute(self) -> list[RowAddresses]:
