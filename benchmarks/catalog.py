@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from benchmarks.collecting import collecting
 from benchmarks.full_text_search import full_text_search, indexed_upserts
 from benchmarks.index_gap import index_gap
 from benchmarks.lookups import get_many, get_one, sql_lookup
@@ -31,6 +32,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "streaming-memory": streaming_memory,
     "opening": opening,
     "merging": merging,
+    "collecting": collecting,
     "index-gap": index_gap,
     "full-text-search": full_text_search,
     "indexed-upserts": indexed_upserts,

@@ -21,6 +21,7 @@ class Sizes:
         generation_counts: into how many generations the same upserts are divided.
         memory_rows: rows of the table whose streaming is watched.
         regions: regions of the table that is opened.
+        garbage_files: files that are collected.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
         text_rows: documents of the base table that is searched.
@@ -41,6 +42,7 @@ class Sizes:
     generation_counts: tuple[int, ...] = (1, 4, 16, 64)
     memory_rows: int = 10_000_000
     regions: int = 1_000
+    garbage_files: int = 10_000
     merge_rows: int = 100_000
     merges: int = 4
     text_rows: int = 1_000_000
@@ -63,6 +65,7 @@ SMALL = Sizes(
     generation_counts=(1, 4),
     memory_rows=20_000,
     regions=8,
+    garbage_files=300,
     merge_rows=300,
     merges=1,
     text_rows=3_000,
