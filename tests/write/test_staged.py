@@ -1,0 +1,244 @@
+"""Staged writes without Spark: whatever fails, a batch is there once (protocol rule 24)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql import create
+from memwal_sql.errors import FencedError, InvalidCallError, MemWalError
+from memwal_sql.storage import settle
+from memwal_sql.table import Table
+from memwal_sql.write.batch_marks import BatchMark
+from memwal_sql.write.staged import StagedTask, StageLimits
+from memwal_sql.write.staged_region import PublishLimits
+from memwal_sql.write.staged_rows import RowForm
+from tests.faults import Fault, FaultyStore, Kind
+
+SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
+PLAIN = RowForm()
+# As if everything were large, or small.
+LARGE = StageLimits(generation=1)
+SMALL = StageLimits(generation=1 << 40)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    with patch.dict(settle.settle_put.__kwdefaults__, sleep=lambda seconds: None):
+        yield
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return mw.create_table(tmp_path / "table", SCHEMA, "id", [mw.bucket("id", 3)])
+
+
+def stage(
+    table: Table, rows: dict[str, Any], limits: StageLimits = SMALL, form: RowForm = PLAIN
+) -> StagedTask:
+    """What a task would send to the driver."""
+    stager = table.stager("job", form)
+    stager._limits = limits
+    return pickle.loads(pickle.dumps(stager.stage(pa.table(rows).to_batches(max_chunksize=7))))
+
+
+def values(table: Table) -> dict[int, str]:
+    rows = mw.open_table(table.uri).scan().read_all()
+    found = dict(zip(rows["id"].to_pylist(), rows["val"].to_pylist(), strict=True))
+    assert len(found) == rows.num_rows, "a key came twice"
+    return found
+
+
+def keys(first: int, last: int, val: str) -> dict[str, Any]:
+    return {"id": list(range(first, last)), "val": [val] * (last - first)}
+
+
+@pytest.mark.parametrize("limits", [SMALL, LARGE, StageLimits(buffered=200, generation=100)])
+def test_what_tasks_staged_is_published_once(table: Table, limits: StageLimits) -> None:
+    publisher = table.publisher()
+    first = [stage(table, keys(0, 60, "a"), limits), stage(table, keys(60, 100, "a"), limits)]
+    assert values(table) == {}
+    assert publisher.publish(first, BatchMark("q", 0)).rows >= 100
+    assert values(table) == dict.fromkeys(range(100), "a")
+    with table.writer() as writer:
+        writer.upsert({"id": [5], "val": ["newer"]})
+    again = [stage(table, keys(0, 100, "a"), limits)]
+    for one in (publisher, mw.open_table(table.uri).publisher()):
+        assert one.publish(again, BatchMark("q", 0)).regions == 0
+    assert values(table) == dict.fromkeys(range(100), "a") | {5: "newer"}
+    publisher.publish([stage(table, keys(0, 10, "b"), limits)], BatchMark("q", 1))
+    expected = dict.fromkeys(range(10), "b") | dict.fromkeys(range(10, 100), "a")
+    assert values(table) == expected
+    table.merge()
+    assert values(table) == expected
+
+
+@pytest.mark.parametrize("limits", [SMALL, LARGE])
+@pytest.mark.parametrize("nth", range(1, 9))
+@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY])
+def test_a_batch_cut_through_anywhere_is_completed_by_its_replay(
+    table: Table, limits: StageLimits, nth: int, kind: Kind
+) -> None:
+    """Other writers may write, flush and merge between the attempts, and what they wrote stays."""
+    with table.writer() as writer:
+        writer.upsert(keys(0, 30, "before"))
+    fault = Fault("put_if_absent", kind, nth, "_mem_wal")
+    opened = create.open_store
+    with patch.object(create, "open_store", lambda *a, **k: FaultyStore(opened(*a, **k), [fault])):
+        faulty = mw.open_table(table.uri)
+    mark = BatchMark("q", 0)
+    done: set[int] = set()
+    try:
+        faulty.publisher().publish([stage(table, keys(10, 40, "batch"), limits)], mark)
+    except MemWalError:
+        done = {key for key, val in values(table).items() if val == "batch"}
+    overwritten = sorted(done)[:3]
+    with table.writer() as writer:
+        writer.upsert({"id": [100, *overwritten], "val": ["after"] * (len(overwritten) + 1)})
+        writer.flush()
+    table.merge()
+    table.publisher().publish([stage(table, keys(10, 40, "batch"), limits)], mark)
+    expected = dict.fromkeys(range(10), "before") | dict.fromkeys(range(10, 40), "batch")
+    assert values(table) == expected | dict.fromkeys([100, *overwritten], "after")
+
+
+def test_a_fence_in_the_middle_is_reported_and_nothing_claims_again(table: Table) -> None:
+    publisher = table.publisher()
+    publisher.publish([stage(table, keys(1, 2, "a"))], BatchMark("q", 0))
+    (region,) = publisher._regions.values()
+    claimed = region._claimed
+
+    def overtaken() -> Any:
+        found = claimed()
+        with table.writer() as writer:
+            writer.upsert(keys(1, 2, "by the plain writer"))
+        return found
+
+    with patch.object(region, "_claimed", overtaken), pytest.raises(FencedError):
+        publisher.publish([stage(table, keys(1, 2, "b"))], BatchMark("q", 1))
+    assert values(table) == {1: "by the plain writer"}
+    publisher.publish([stage(table, keys(1, 2, "b"))], BatchMark("q", 1))
+    assert values(table) == {1: "b"}
+
+
+def test_batches_leave_one_fence_and_not_one_each(table: Table) -> None:
+    publisher = table.publisher()
+    for batch in range(5):
+        publisher.publish([stage(table, keys(0, 30, str(batch)))], BatchMark("q", batch))
+    entries = table.wal().to_pylist()
+    assert table.regions()["writer_epoch"].to_pylist() == [1, 1, 1]
+    assert len(entries) == 3 * (1 + 5)
+    assert values(table) == dict.fromkeys(range(30), "4")
+
+
+def test_a_full_wal_is_flushed_and_its_marks_survive(table: Table) -> None:
+    """The entries that carry the marks may be collected after a flush."""
+    publisher = table.publisher()
+    publisher._limits = PublishLimits(rows=25)
+    for batch in range(6):
+        rows = keys(batch * 20, batch * 20 + 40, str(batch))
+        publisher.publish([stage(table, rows)], BatchMark("q", batch))
+    assert min(table.regions()["current_generation"].to_pylist()) > 2
+    expected = values(table)
+    for entry in Path(table.uri).glob("_memwal_sql/batches/q/*"):
+        entry.unlink()  # as if the driver had died before it noted that the batch is complete
+    assert table.publisher().publish([stage(table, keys(0, 90, "x"))], BatchMark("q", 5)).rows == 0
+    assert values(table) == expected
+
+
+def test_plain_writers_carry_the_marks_of_what_they_flush(table: Table) -> None:
+    table.publisher().publish([stage(table, keys(0, 30, "a"))], BatchMark("q", 0))
+    with table.writer() as writer:
+        writer.upsert(keys(0, 30, "b"))
+        writer.flush()
+    for note in Path(table.uri).glob("_memwal_sql/batches/q/*"):
+        note.unlink()
+    table.publisher().publish([stage(table, keys(0, 30, "a"))], BatchMark("q", 0))
+    assert values(table) == dict.fromkeys(range(30), "b")
+
+
+@pytest.mark.parametrize("limits", [SMALL, LARGE])
+def test_the_same_key_from_two_tasks(table: Table, limits: StageLimits) -> None:
+    publisher = table.publisher()
+    x, y = keys(0, 5, "x"), keys(4, 9, "y")
+    with pytest.raises(InvalidCallError, match=r"two tasks have a row of the key {'id': 4}"):
+        publisher.publish([stage(table, x, limits), stage(table, y, limits)])
+    assert values(table) == {}
+    form = RowForm(order_by="at")
+
+    def ordered(rows: dict[str, Any], at: int) -> StagedTask:
+        return stage(table, {**rows, "at": [at] * len(rows["id"])}, limits, form)
+
+    with pytest.raises(InvalidCallError, match="same value in the orderBy column"):
+        publisher.publish([ordered(x, 1), ordered(y, 1)])
+    publisher.publish([ordered(x, 2), ordered(y, 1)])
+    assert values(table) == dict.fromkeys(range(5), "x") | dict.fromkeys(range(5, 9), "y")
+    with pytest.raises(InvalidCallError, match="1 rows have a null"):
+        stage(table, {"id": [1], "val": ["x"], "at": pa.nulls(1, pa.int64())}, limits, form)
+
+
+def test_within_one_task_the_last_row_wins_or_the_highest_in_order(table: Table) -> None:
+    rows = {"id": [1, 1, 2], "val": ["a", "b", "c"]}
+    table.publisher().publish([stage(table, rows)])
+    assert values(table) == {1: "b", 2: "c"}
+    form = RowForm(order_by="at", delete_column="gone")
+    more = {**rows, "at": [5, 4, 1], "gone": [False, False, True]}
+    table.publisher().publish([stage(table, more, form=form)])
+    assert values(table) == {1: "a"}
+
+
+def test_a_killed_task_leaves_nothing_that_counts(table: Table) -> None:
+    stager = table.stager("job", PLAIN)
+    stager._limits = StageLimits(buffered=1, generation=1)
+
+    def dies() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch(keys(0, 200_000, "a"))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stager.stage(dies())
+    assert list(Path(table.uri).glob("_memwal_sql/staging/job/*"))
+    assert values(table) == {}
+    table.discard_staged("job")
+    assert not [f for f in Path(table.uri).glob("_memwal_sql/staging/**/*") if f.is_file()]
+
+
+@pytest.mark.parametrize("limits", [SMALL, LARGE])
+def test_replacing_all_rows_is_one_step(table: Table, limits: StageLimits) -> None:
+    with table.writer() as writer:
+        writer.upsert(keys(0, 50, "old"))
+        writer.flush()
+        writer.upsert(keys(40, 60, "old, in the WAL"))
+    before = mw.open_table(table.uri).pin()
+    version = table.replace_staged([stage(table, keys(10, 20, "new"), limits)])
+    assert values(table) == dict.fromkeys(range(10, 20), "new")
+    assert version <= mw.open_table(table.uri).version
+    assert table.get([5, 15]).to_pylist() == [{"id": 15, "val": "new"}]
+    assert len(before.regions) == 3
+    with table.writer() as writer:
+        writer.upsert({"id": [5], "val": ["again"]})
+        writer.flush()
+    table.merge()
+    assert values(table) == dict.fromkeys(range(10, 20), "new") | {5: "again"}
+    table.replace_staged([])
+    assert values(table) == {}
+
+
+def test_a_replacement_that_fails_changes_nothing(table: Table) -> None:
+    with table.writer() as writer:
+        writer.upsert(keys(0, 50, "old"))
+    with pytest.raises(InvalidCallError, match="two tasks"):
+        table.replace_staged([stage(table, keys(0, 3, "x")), stage(table, keys(2, 5, "y"))])
+    with (
+        patch("lance.LanceDataset.commit", side_effect=OSError("conflict")),
+        pytest.raises(mw.RetryError),
+    ):
+        table.replace_staged([stage(table, keys(0, 3, "x"))])
+    assert values(table) == dict.fromkeys(range(50), "old")
