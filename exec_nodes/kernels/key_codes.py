@@ -64,7 +64,8 @@ class KeyCodes:
         if values is None:
             raise TypeError(f"keys of type {column.type} can't be found among integers")
         # What lies far out of range may wrap around; it lands on the other end then.
-        slots = values.view(np.int64) - (self._first.view(np.int64) - 1)
+        below = np.array([self._first]).view(np.int64) - 1
+        slots = values.view(np.int64) - below
         rows = np.flatnonzero(self._present.take(slots, mode="clip"))
         return rows, slots[rows] - 1
 
