@@ -40,6 +40,7 @@ from exec_nodes.sources.source import (
     KEY_POSITION,
     KEY_POSITION_FIELD,
     ROW_ADDRESS,
+    ROW_ADDRESS_FIELD,
     TOMBSTONE,
     TOMBSTONE_FIELD,
     Filter,
@@ -47,6 +48,7 @@ from exec_nodes.sources.source import (
     SourceKeys,
     merged_addresses,
 )
+from exec_nodes.sources.warm_columns import WarmColumns
 
 # A generation is kept decoded while the columns asked for are at most this large: below it, the
 # fixed cost of a Lance scan outweighs the reading.
@@ -291,7 +293,17 @@ class LanceSource:
             if self._is_small(columns):
                 table, held = self._decoded(columns)
                 return table.take(pa.array(held.searchsorted(addresses)))
-            return take_rows(self.dataset, self._schema_of(columns), self.row_ids(addresses))
+            schema = self._schema_of(columns)
+            found = self._warm.take(addresses, schema)
+            if found is None:
+                found = take_rows(self.dataset, schema, self.row_ids(addresses))
+                self._warm.fetched(found, self.rows)
+            return found
+
+    def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:
+        """See `Source.column`."""
+        found, addresses = self._warm.column(name)
+        return pa.chunked_array([found]), addresses
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         """See `Source.matching`."""
@@ -331,6 +343,15 @@ class LanceSource:
             lambda: KeyRows(self.dataset, names[0]),
             lambda found: found.nbytes,
         )
+
+    @cached_property
+    def _warm(self) -> WarmColumns:
+        return WarmColumns(self.identity, self._cache, self._read_columns)
+
+    def _read_columns(self, names: Sequence[str]) -> pa.Table:
+        parts = range(self.parts)
+        batches = [b for part in parts for b in self.scan(names, (), None, part)]
+        return pa.Table.from_batches(batches, self._schema_of(names).append(ROW_ADDRESS_FIELD))
 
     @cached_property
     def _tombstone(self) -> tuple[str, ...]:

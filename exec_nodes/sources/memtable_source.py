@@ -118,9 +118,9 @@ class MemTableSource:
         """See `Source.matching`."""
         return merged_addresses(self.scan((), filters, None)) if filters else self._addresses
 
-    def column(self, name: str) -> pa.ChunkedArray:
-        """One column of all rows, in append order; not copied."""
-        return self._table[name]
+    def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:
+        """See `Source.column`; not copied."""
+        return self._table[name], self._addresses
 
     def text(self, column: str, analyzer: Analyzer) -> TextView:
         """The postings of a column of strings; the documents are the rows, in append order."""

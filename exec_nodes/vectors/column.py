@@ -18,6 +18,9 @@ Squares = npt.NDArray[np.float64]
 
 # Shorter vectors are measured exactly only: float32 has no such numbers.
 _TINY = 1e-30
+# Vectors are about equally long if no square is so many times the mean, and none near the largest
+# float32.
+_EVEN, _LARGEST = 16.0, 1e30
 # Rows whose squares are summed at once, so that their copy in float64 stays in the caches.
 _SQUARED_AT_ONCE = 4096
 
@@ -66,12 +69,42 @@ class VectorColumn:
     @property
     def nbytes(self) -> int:
         """Bytes held once `squares` are known."""
-        return sum(chunk.nbytes for chunk in self.chunks) + 3 * self.addresses.nbytes
+        return sum(chunk.nbytes for chunk in self.chunks) + 4 * self.addresses.nbytes
 
     @cached_property
     def squares(self) -> Squares:
         """By position: the sum of the squares of a vector's elements."""
         return self.squares_from(0) if self._squares is None else self._squares(self)
+
+    @cached_property
+    def narrow_squares(self) -> Matrix:
+        """`squares` in the column's type."""
+        narrow: Matrix = self.squares.astype(self.kind, copy=False)
+        return narrow
+
+    @cached_property
+    def longest(self) -> float | None:
+        """The largest of `squares`, if one bound on rounding errors does for all rows: no square is
+        infinite, far above the others, or too small to divide by."""
+        squares = self.squares if self.valid is None else self.squares[self.valid]
+        squares = squares[squares != 0]
+        if not len(squares):
+            return 0.0
+        longest = float(squares.max())
+        even = longest <= _EVEN * float(squares.mean()) and longest < _LARGEST
+        return longest if even and float(squares.min()) > _TINY**2 else None
+
+    @cached_property
+    def invalid(self) -> Positions:
+        """The positions of rows without a vector."""
+        if self.valid is None:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(~self.valid)
+
+    @cached_property
+    def without_length(self) -> Positions:
+        """`invalid`, and the positions of zero vectors."""
+        return np.concatenate([self.invalid, np.flatnonzero(self.squares == 0)])
 
     @cached_property
     def lengths(self) -> Matrix:

@@ -7,11 +7,10 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses, Source
+from exec_nodes.sources.source import RowAddresses, Source
 from exec_nodes.vectors.column import Positions, Squares, VectorColumn
 
 # A search in memory beats one through an index as long as the vectors fit (200,000 x 64 float32
@@ -28,23 +27,22 @@ VECTORS = ByteCache()
 
 
 def held_vectors(
-    source: Source, column: str, row_bytes: int, *, eager: bool
+    source: Source, column: str, row_bytes: int, *, eager: Callable[[], bool]
 ) -> VectorColumn | None:
     """All vectors of a source, `row_bytes` each, if they are in memory or worth being kept there.
 
-    A MemTable's always are. `eager` reads them at the first call, otherwise after some; None if
-    they are too many for the cache.
+    A MemTable's always are. They are read at the first call if `eager` says so, otherwise after
+    some; None if they are too many for the cache.
     """
     if isinstance(source, MemTableSource):
         squares = partial(_growing_squares, source, column)
-        addresses = np.arange(source.rows, dtype=np.uint64)
-        return VectorColumn.decoded(source.column(column), addresses, squares)
+        return VectorColumn.decoded(*source.column(column), squares)
     key = (source.identity, "vectors", column)
     found: VectorColumn | None = VECTORS.get(key)
     if found is not None:
         return found
     size = source.rows * (row_bytes + _BYTES_PER_ROW)
-    if size > VECTORS.largest or not (eager or _worth(source, column, size)):
+    if size > VECTORS.largest or not (eager() or _worth(source, column, size)):
         return None
     return VECTORS.compute(key, lambda: _read(source, column), lambda read: read.nbytes)
 
@@ -83,16 +81,7 @@ def _worth(source: Source, column: str, size: int) -> bool:
 
 
 def _read(source: Source, column: str) -> VectorColumn:
-    parts = range(source.parts)
-    batches = [b for part in parts for b in source.scan([column], (), None, part)]
-    if not batches:
-        return VectorColumn([], np.empty(0, np.uint64))
-    rows = pa.Table.from_batches(batches)
-    addresses = rows[ROW_ADDRESS].to_numpy()
-    if not (addresses[1:] > addresses[:-1]).all():  # fragments after a compaction
-        order = np.argsort(addresses)
-        rows, addresses = rows.take(pa.array(order)), addresses[order]
-    held = VectorColumn.decoded(pa.chunked_array([rows[column].combine_chunks()]), addresses)
+    held = VectorColumn.decoded(*source.column(column))
     _ = held.squares
     return held
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,14 @@ from exec_nodes.vectors.metrics import (
     distances,
 )
 
-Estimates = npt.NDArray[np.floating]
-Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.floating[Any]]
 
 # Queries whose products are held at once.
 _QUERIES_AT_ONCE = 16
+# Squares of queries below this overflow nowhere with vectors that are about equally long.
+_LARGEST = 1e30
+# Of so many values the least is taken at once.
+_RUN = 64
 # A part of the rows is copied out first if it is at most this share of all: else all are measured.
 _COPIED_SHARE = 8
 
@@ -91,91 +95,125 @@ def measured(
     """Of the rows at these positions, ascending, the `most` nearest within the bounds, by exact
     distance, the nearest first."""
     exact = distances(metric, column.rows(rows), query)
-    met = np.flatnonzero(
-        bounds.met(exact) if column.valid is None else bounds.met(exact) & column.valid[rows]
-    )
-    order = met[np.argsort(exact[met], kind="stable")][:most]
+    met = bounds.met(exact)
+    if column.valid is not None:
+        met &= column.valid[rows]
+    kept = np.flatnonzero(met)
+    order = kept[np.argsort(exact[kept], kind="stable")][:most]
     return column.addresses[rows[order]], exact[order]
 
 
 @dataclass(frozen=True, slots=True)
-class _Estimate:
-    """By position: a distance, and how far from the exact one it is at most."""
+class _Estimates:
+    """By position: `values` + `shift` is a distance, `margin` how far from the exact one at most.
 
-    values: Estimates
-    margin: Estimates | float
+    One margin for all rows, and all of them finite, where the vectors are about equally long.
+    """
+
+    values: Numbers
+    shift: float
+    margin: Numbers | float
 
 
 def _skipped(
     column: VectorColumn, metric: Metric, only: Positions | None, dead: Positions | None
-) -> Flags:
-    """By position: the rows that don't count."""
-    if only is None:
-        skipped = np.zeros(len(column), np.bool_)
-        if dead is not None:
-            skipped[dead] = True
-    else:
-        skipped = np.ones(len(column), np.bool_)
-        skipped[only] = False
-    if column.valid is not None:
-        skipped |= ~column.valid
-    if metric == "cosine":
-        skipped |= column.squares == 0
+) -> Positions:
+    """The positions that don't count, some perhaps twice."""
+    skipped = column.without_length if metric == "cosine" else column.invalid
+    if dead is not None:
+        skipped = np.concatenate([skipped, dead])
+    if only is not None:
+        counts = np.zeros(len(column), np.bool_)
+        counts[only] = True
+        skipped = np.concatenate([skipped, np.flatnonzero(~counts)])
     return skipped
 
 
-def _estimates(column: VectorColumn, queries: Matrix, metric: Metric) -> Iterator[_Estimate]:
-    """The estimates of each query."""
+def _estimates(column: VectorColumn, queries: Matrix, metric: Metric) -> Iterator[_Estimates]:
+    """The estimates for each query."""
     if metric == "hamming":
         for query in queries:
             bits = [different_bits(chunk, query) for chunk in column.chunks]
-            yield _Estimate(np.concatenate(bits).astype(np.float32), 0.0)
+            yield _Estimates(np.concatenate(bits).astype(np.float32), 0.0, 0.0)
         return
     kind = column.kind
     # Of a sum of products in some order, of the few operations after it, and of the distance, which
     # is float32.
     error = (queries.shape[1] + 8) * float(np.finfo(kind).eps) + float(np.finfo(np.float32).eps)
+    precise = queries.astype(np.float64)
+    squares = np.einsum("ij,ij->i", precise, precise)
+    if metric == "cosine":
+        factors = -1 / np.sqrt(squares)
+    else:
+        factors = np.full(len(queries), -2.0 if metric == "l2" else -1.0)
     with np.errstate(all="ignore"):  # infinities; their estimates are not trusted
-        precise = queries.astype(np.float64)
-        squares = np.einsum("ij,ij->i", precise, precise)
-        if metric == "cosine":
-            precise /= np.sqrt(squares)[:, None]
-        products = column.products(precise.astype(kind))
+        products = column.products((precise * factors[:, None]).astype(kind))
         for values, square in zip(products, squares.tolist(), strict=True):
+            longest = column.longest if square < _LARGEST else None
             if metric == "l2":
-                held = column.squares.astype(kind, copy=False)
-                values *= -2
-                values += held
-                values += square
-                yield _Estimate(values, held * error + square * error)
+                values += column.narrow_squares
+                held = column.narrow_squares if longest is None else longest
+                yield _Estimates(values, square, error * (held + square))
             elif metric == "dot":
-                np.subtract(1, values, out=values)
-                yield _Estimate(values, column.lengths * (error * square**0.5) + error)
+                held = column.lengths if longest is None else longest**0.5
+                yield _Estimates(values, 1.0, error * (held * square**0.5 + 1))
             else:
                 values /= column.lengths
-                np.subtract(1, values, out=values)
-                yield _Estimate(values, error)
+                margin = np.full(len(values), error) if longest is None else error
+                yield _Estimates(values, 1.0, margin)
 
 
-def _possible(estimate: _Estimate, skipped: Flags, most: int, bounds: Bounds) -> Positions:
+def _possible(found: _Estimates, skipped: Positions, most: int, bounds: Bounds) -> Positions:
     """The positions, ascending, that hold the `most` nearest within the bounds."""
-    values, margin = estimate.values, np.broadcast_to(estimate.margin, estimate.values.shape)
+    if not isinstance(found.margin, float):
+        return _possible_of_uneven(found, found.margin, skipped, most, bounds)
+    values, margin = found.values, found.margin
+    values[skipped] = np.inf
+    sure, farthest = values, np.inf
+    if bounds.lower is not None:
+        lower = bounds.lower - found.shift
+        values[values < lower - margin] = np.inf
+        # Those about as far as the bound may be nearer: they must not take the place of others.
+        sure = values[values >= lower + margin]
+    if bounds.upper is not None:
+        farthest = bounds.upper - found.shift + margin
+    if most < len(sure):
+        farthest = min(farthest, _about(sure, most) + 2 * margin)
+    rows = np.flatnonzero(values <= farthest)
+    return rows if np.isfinite(farthest) else rows[np.isfinite(values[rows])]
+
+
+def _about(values: Numbers, most: int) -> float:
+    """A value that at least `most` values do not exceed, and few more."""
+    columns = len(values) // _RUN
+    if columns < most * _RUN:
+        return float(np.partition(values, most - 1)[most - 1])
+    # The least of each column: so many different values. Taken elementwise, which is ten times as
+    # fast as finding a place among all values.
+    least = values[: columns * _RUN].reshape(_RUN, columns).min(axis=0)
+    return float(np.partition(least, most - 1)[most - 1])
+
+
+def _possible_of_uneven(
+    found: _Estimates, margin: Numbers, skipped: Positions, most: int, bounds: Bounds
+) -> Positions:
+    values = found.values + found.shift
+    counts = np.ones(len(values), np.bool_)
+    counts[skipped] = False
     with np.errstate(all="ignore"):
         low = values - margin
         unsure = ~np.isfinite(low)
-        if unsure.any():
-            low[unsure] = -np.inf
-            values = np.where(unsure, np.inf, values)
-        passed = ~skipped
+        low[unsure] = -np.inf
+        values[unsure] = np.inf
         if bounds.lower is not None:
-            passed &= unsure | (values + margin >= bounds.lower)
-            values = np.where(low >= bounds.lower, values, np.inf)
+            counts &= unsure | (values + margin >= bounds.lower)
+            values[low < bounds.lower] = np.inf
         if bounds.upper is not None:
-            passed &= low <= bounds.upper
+            counts &= low <= bounds.upper
         values[skipped] = np.inf
         if most < len(values):
             best = np.argpartition(values, most - 1)[:most]
             farthest = (values[best] + margin[best]).max()
             if np.isfinite(farthest):
-                passed &= low <= farthest
-    return np.flatnonzero(passed)
+                counts &= low <= farthest
+    return np.flatnonzero(counts)

@@ -42,12 +42,11 @@ class SourceSearch:
         query, source = self.query, self.source
         if not source.rows:
             return Candidates.of([])
-        index = self._usable_index
-        held = held_vectors(source, query.column, query.row_bytes, eager=index is None)
+        held = held_vectors(source, query.column, query.row_bytes, eager=self._unindexed)
         if held is not None:
             return self._in_memory(held, most, mask)
-        if isinstance(source, LanceSource) and index is not None:
-            return self._by_index(source, index, most, mask)
+        if isinstance(source, LanceSource) and self._usable_index is not None:
+            return self._by_index(source, self._usable_index, most, mask)
         return self._read_all(most, mask)
 
     def _in_memory(self, held: VectorColumn, most: int, mask: RowAddresses) -> Candidates:
@@ -153,6 +152,9 @@ class SourceSearch:
             if f.pushable and f.columns is not None and set(f.columns).issubset(stored)
         ]
         return inside, [f for f in self.filters if f not in inside]
+
+    def _unindexed(self) -> bool:
+        return self._usable_index is None
 
     @cached_property
     def _usable_index(self) -> IndexInfo | None:

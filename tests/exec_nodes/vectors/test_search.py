@@ -285,12 +285,12 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     source = indexed(tmp_path / "t")
     size = ROWS * (QUERY.row_bytes + 24)
     monkeypatch.setattr(held, "_BYTES_PER_SEARCH", size // 3 - 1)
-    tries = [held.held_vectors(source, "v", QUERY.row_bytes, eager=False) for _ in range(6)]
+    tries = [held.held_vectors(source, "v", QUERY.row_bytes, eager=lambda: False) for _ in range(6)]
     assert [one is not None for one in tries] == [False, False, False, True, True, True]
     other = indexed(tmp_path / "u")
-    assert held.held_vectors(other, "v", QUERY.row_bytes, eager=True) is not None
+    assert held.held_vectors(other, "v", QUERY.row_bytes, eager=lambda: True) is not None
     monkeypatch.setattr(held, "VECTORS", ByteCache(2 * size))
-    assert held.held_vectors(other, "v", QUERY.row_bytes, eager=True) is None
+    assert held.held_vectors(other, "v", QUERY.row_bytes, eager=lambda: True) is None
 
 
 def test_what_is_derived_from_a_mask_goes_with_it(source: LanceSource) -> None:
