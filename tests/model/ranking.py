@@ -20,7 +20,7 @@ B = 0.75
 Ranking = dict[int, float]  # score by row id, the best first
 
 # Exact lengths and positions, see `block_size` in the documentation of Lance's INVERTED index.
-EXACT = {"with_position": True, "block_size": 128, "format_version": 2}
+EXACT = {"with_position": True, "block_size": 128}
 
 
 class LanceRanking:
@@ -30,7 +30,10 @@ class LanceRanking:
         """`rows` has an `id` column; `parameters` are those of each text column's analyzer."""
         self._dataset = lance.write_dataset(rows, f"memory://{uuid4().hex}")
         for column, analyzer in parameters.items():
-            self._dataset.create_scalar_index(column, "INVERTED", **EXACT, **analyzer)
+            version = 3 if analyzer.get("analyzer") == "code" else 2
+            self._dataset.create_scalar_index(
+                column, "INVERTED", format_version=version, **EXACT, **analyzer
+            )
 
     def search(self, query: FullTextQuery, k: int | None = None) -> Ranking:
         """The best k rows, or all that match."""

@@ -20,6 +20,7 @@ ANALYZERS: dict[str, dict[str, Any]] = {
     "english": {"base_tokenizer": "simple", "stem": True, "remove_stop_words": True},
     "plain": {"base_tokenizer": "simple", "stem": False, "remove_stop_words": True},
     "icu": {"base_tokenizer": "icu", "stem": False, "remove_stop_words": True},
+    "code": {"analyzer": "code", "split_identifiers": True, "preserve_original": True},
 }
 
 
@@ -29,7 +30,7 @@ class Checked(TextHistory):
         self.check_statistics()
 
 
-@pytest.mark.parametrize("number", range(4 * SOAK))
+@pytest.mark.parametrize("number", range(3 * SOAK))
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_a_search_finds_what_one_index_over_the_live_rows_does(
     number: int, analyzer: str, tmp_path: Path

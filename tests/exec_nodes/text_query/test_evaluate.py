@@ -38,6 +38,8 @@ ANALYZERS = {
         "max_ngram_length": 3,
     },
     "icu": {**SIMPLE, "base_tokenizer": "icu"},
+    # Several tokens share a position: they are spellings of one word.
+    "code": {"analyzer": "code", "split_identifiers": True, "preserve_original": True},
 }
 
 

@@ -21,6 +21,7 @@ _WORDS = """
 write ahead log logs table tables lance lances region regio merge merges merged flush flash row
 rows raw key keys the of a und für über straße strasse schreiben лог логи запись записи таблица 日志
 写入 表 テーブル ログ سجل كتابة سجلات कुंजी लॉग 한국어 로그 café cafe naïve x xy xyz
+writeLog write_log ahead_log LogTable log2table
 """
 WORDS = _WORDS.split()
 COLUMNS = ("title", "body")
