@@ -13,7 +13,7 @@ export CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memwal_sql/tar
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 WORKERS ?= 2
-RUST_SOURCES := $(wildcard native/src/*.rs) native/Cargo.toml native/Cargo.lock
+RUST_SOURCES := $(shell find native/src -name "*.rs") native/Cargo.toml native/Cargo.lock
 
 REQUIREMENTS := import tomllib; \
   file = tomllib.load(open("pyproject.toml", "rb")); project = file["project"]; \
