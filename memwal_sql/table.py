@@ -556,6 +556,7 @@ class Table:
         Returns one row a thing deleted: kind, region_id, path, bytes, files, reason.
         """
         self._check_present("collect garbage")
+        self._tracker.latest()  # raises for a base table that was overwritten
         return collect_garbage(
             self._context,
             dry_run=dry_run,

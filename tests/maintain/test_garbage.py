@@ -276,6 +276,28 @@ def test_a_restore_below_what_was_collected_is_an_error_and_collects_nothing(
     assert values(mw.open_table(table.uri)) == dict.fromkeys(range(6), 2)
 
 
+def test_a_base_that_was_overwritten_is_an_error_and_collects_nothing(tmp_path: Path) -> None:
+    """Protocol rule 22."""
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1), rows(0, 5, 2))
+    merge_all(table)
+    lance.write_dataset(rows(0, 5, 9), table.uri, mode="overwrite")
+    before = folder_state(tmp_path / "t")
+    with pytest.raises(mw.TableReplacedError, match="overwritten"):
+        table.collect_garbage(older_than=NOW)
+    assert folder_state(tmp_path / "t") == before
+
+
+def test_a_compaction_of_the_base_changes_nothing(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    for n in range(4):
+        flush(table, rows(10 * n, 10 * n + 9, n))
+        merge_all(table)
+    lance.dataset(table.uri).optimize.compact_files()
+    assert kinds(collect(table))["generation"] == 4
+    assert values(table) == {n: n // 10 for n in range(40)}
+
+
 # Orphans
 
 
