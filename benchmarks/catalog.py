@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from benchmarks.collecting import collecting
 from benchmarks.full_text_search import full_text_search, indexed_upserts
 from benchmarks.index_gap import index_gap
+from benchmarks.indexed_flush import indexed_flush
 from benchmarks.lookups import get_many, get_one, sql_lookup
 from benchmarks.memory import streaming_memory
 from benchmarks.merging import merging
@@ -36,5 +37,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "index-gap": index_gap,
     "full-text-search": full_text_search,
     "indexed-upserts": indexed_upserts,
+    "indexed-flush": indexed_flush,
     "vector-search": vector_search,
 }
