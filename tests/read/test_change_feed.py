@@ -235,20 +235,47 @@ def test_a_collected_entry_is_a_gap_that_is_said(table: Any) -> None:
         read(table.changes(after=3))
 
 
-def test_the_end_is_not_a_gap_that_was_flushed_and_collected_meanwhile(table: Any) -> None:
+def test_what_is_flushed_and_collected_while_it_is_looked_for_is_a_gap(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Protocol rule 15: "not found at p" ends the feed only if a re-read manifest agrees."""
     with table.writer() as writer:
         writer.upsert(rows((1, 1)))
-        followed = table.changes(after=[2, 1])
-        handle = mw.open_table(table.uri)
-        follower = handle.changes(after=[2, 1])
+        exists = Wal.exists
+
+        def late(wal: Wal, position: int) -> bool:
+            monkeypatch.setattr(Wal, "exists", exists)
+            writer.upsert(rows((2, 2)))
+            writer.upsert(rows((3, 3)))
+            writer.flush()
+            Region(table).collect(position)
+            return wal.exists(position)
+
+        reader = mw.open_table(table.uri).changes(after=[2, 1])
+        monkeypatch.setattr(Wal, "exists", late)
+        with pytest.raises(mw.ChangesCollectedError, match="position 3 were collected"):
+            read(reader)
+
+
+def test_an_entry_that_vanishes_while_it_is_read_is_a_gap(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with table.writer() as writer:
+        writer.upsert(rows((1, 1)))
         writer.upsert(rows((2, 2)))
-        writer.upsert(rows((3, 3)))
-        writer.flush()
-        Region(table).collect(3)
-        for reader in (followed, follower):
-            with pytest.raises(mw.ChangesCollectedError, match="position 3 were collected"):
-                read(reader)
+        positions = Wal.positions
+
+        def then_collected(wal: Wal) -> list[int]:
+            found = positions(wal)
+            writer.upsert(rows((3, 3)))
+            writer.flush()
+            Region(table).collect(3)
+            return found
+
+        reader = mw.open_table(table.uri).changes()
+        monkeypatch.setattr(Wal, "positions", then_collected)
+        with pytest.raises(mw.ChangesCollectedError, match="position 3 were collected"):
+            read(reader)
 
 
 def test_a_missing_entry_that_was_not_flushed_is_damage(table: Any) -> None:
@@ -277,6 +304,18 @@ def test_a_torn_tail_is_not_there_and_passed_over_once_a_fence_says_so(table: An
     with mw.open_table(table.uri).writer() as writer:
         writer.upsert(rows((1, 2)))
     assert read(table.changes(after=2)) == [("upsert", 1, 2)]
+
+
+def test_rows_above_a_torn_entry_are_damage(table: Any) -> None:
+    """Protocol rule 9: whoever wrote them had been told that the torn entry was complete."""
+    with table.writer() as writer:
+        for number in range(3):  # positions 2 to 4
+            writer.upsert(rows((number, number)))
+    region = Region(table)
+    path = region.wal.path(3)
+    region.store.put(path, region.store.get(path)[:-20])
+    with pytest.raises(mw.TornEntryError, match="ends"):
+        read(table.changes())
 
 
 def test_rows_above_a_newer_fence_are_damage(table: Any) -> None:

@@ -299,6 +299,29 @@ def test_a_copy_that_comes_after_the_delete_takes_itself_back(log: SqliteCommitL
     assert log.read(PATH) is None
 
 
+def test_a_put_that_lost_finds_the_bytes_of_the_one_that_won(log: SqliteCommitLog) -> None:
+    """Protocol rule 3 reads back: whoever lost finishes first what the winner began."""
+    memory = RacyStore("memory://lost")
+
+    class Overtaken(SqliteCommitLog):
+        def swap(self, path: str, old: Commit | None, new: Commit | None) -> bool:
+            if not log.unfinished():
+                die_at(4, False, memory, log, lambda s: s.put_if_absent(PATH, b"first"))
+            return super().swap(path, old, new)
+
+    slow = TwoPhaseStore(memory, Overtaken(log._file, "table"))
+    assert not slow.put_if_absent(PATH, b"second")
+    assert contents(memory) == {PATH: b"first"}
+
+
+def test_deleting_an_object_deletes_what_its_put_left(log: SqliteCommitLog) -> None:
+    memory = RacyStore("memory://left")
+    die_at(7, False, memory, log, lambda s: s.put_if_absent(PATH, b"one"))
+    assert len(contents(memory)) == 2 and log.unfinished() == []
+    TwoPhaseStore(memory, log).delete([PATH])
+    assert contents(memory) == {}
+
+
 def test_two_deletes_at_once_leave_nothing(log: SqliteCommitLog) -> None:
     memory = RacyStore("memory://deletes")
     TwoPhaseStore(memory, log).put_if_absent(PATH, b"one")
