@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -508,6 +509,41 @@ def test_generations_that_were_flushed_before_an_index_was_made_are_named(tmp_pa
     (found,) = [one for one in table.check() if one.check == "generation indexes"]
     assert found.severity is INFO
     assert "generation 1 has no index 'body_idx'" in found.what
+
+
+def _searched(folder: Path) -> mw.Table:
+    """One generation with a vector and a full-text index."""
+    schema = pa.schema(
+        [("id", pa.int64()), ("body", pa.string()), ("vec", pa.list_(pa.float32(), 8))]
+    )
+    ids = list(range(300))
+    vectors = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.random.default_rng(1).normal(size=2400).astype(np.float32)), 8
+    )
+    batch = pa.table([ids, [f"word{n % 7} text" for n in ids], vectors], schema=schema)
+    lance.write_dataset(batch, folder / "t")
+    table = mw.enable(folder / "t", primary_key="id")
+    table.create_index("body", "FTS")
+    table.create_index("vec", "IVF_FLAT", num_partitions=2)
+    with table.writer() as writer:
+        writer.upsert(batch)
+        writer.flush()
+    return table
+
+
+def test_search_indexes_of_generations_are_sound(tmp_path: Path) -> None:
+    assert len(_searched(tmp_path).check()) == 0
+
+
+@pytest.mark.parametrize("name", ["body_idx", "vec_idx"])
+def test_a_damaged_search_index_is_named(name: str, tmp_path: Path) -> None:
+    table = _searched(tmp_path)
+    (folder,) = (tmp_path / "t" / "_mem_wal").glob("*/*_gen_1")
+    index = next(i for i in lance.dataset(str(folder)).describe_indices() if i.name == name)
+    shutil.rmtree(folder / "_indices" / index.segments[0].uuid)
+    (found,) = [one for one in table.check() if one.check == "generation indexes"]
+    assert found.severity is ERROR
+    assert f"the index '{name}' of generation 1 can't be read" in found.what
 
 
 def test_tables_of_native_code_are_sound(tmp_path: Path) -> None:

@@ -380,6 +380,24 @@ def test_the_manifest_shrinks_before_a_file_goes(tmp_path: Path) -> None:
     assert set(order[2:]) == {"delete_in_bulk _mem_wal"}
 
 
+def test_the_number_of_files_stays_flat_under_a_stream(tmp_path: Path) -> None:
+    """With merges, collections and old versions cleaned up, nothing is left behind."""
+    table = create(tmp_path, regions=2)
+    counts = []
+    with table.writer() as writer:
+        for n in range(24):
+            writer.upsert(rows(0, 9, n))
+            writer.flush()
+            table.merge()
+            if n % 4 == 3:
+                collect(table, after=1, versions_older_than=NOW)
+                counts.append(sum(path.is_file() for path in (tmp_path / "t").rglob("*")))
+    assert max(counts[2:]) <= counts[1] + 2 * KEPT_MANIFESTS, counts
+    assert counts[-1] == counts[-2] == counts[-3]
+    assert values(mw.open_table(table.uri)) == dict.fromkeys(range(10), 23)
+    assert table.check().ok
+
+
 # Stores
 
 
