@@ -7,7 +7,7 @@ built from the merged table).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Protocol
 
 import numpy as np
@@ -39,6 +39,10 @@ class TextIndex(Protocol):
     @property
     def lengths(self) -> Lengths:
         """By document id: the number of tokens; 0 if the text is null, empty or stop words only."""
+
+    @property
+    def analyzer(self) -> Hashable:
+        """What tokenizes the texts; equal ones give equal tokens."""
 
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
         """The documents that hold a token, ascending, and how often each does (at least once)."""
@@ -73,3 +77,9 @@ class CorpusStatistics(Protocol):
 
     def document_frequency(self, token: str) -> int:
         """How many of them hold a token."""
+
+
+def shortest(lengths: Lengths) -> int:
+    """The least length of a document with any token; 1 if there is none."""
+    held = lengths[lengths > 0]
+    return int(held.min()) if len(held) else 1

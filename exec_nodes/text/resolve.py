@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from exec_nodes.errors import InvalidCallError
 from exec_nodes.text.bm25 import inverse_document_frequency, length_norms, norms_of, token_weight
 from exec_nodes.text.fuzzy import automatic_distance, plain_tokens, vocabulary_of
 from exec_nodes.text.index import CorpusStatistics, TextIndex
@@ -186,6 +187,11 @@ def _sequences(query: Phrase, corpus: Corpus) -> Sequences:
 
 
 def _fields(query: CombinedFields, corpora: Sequence[Corpus]) -> Fields:
+    if len({corpus.indexes[0].analyzer for corpus in corpora if corpus.indexes}) > 1:
+        raise InvalidCallError(
+            f"The columns {list(query.columns)} can't be combined, as their analyzers differ: give "
+            f"their indexes the same parameters, or use multi_match."
+        )
     tokens = dict.fromkeys(corpora[0].indexes[0].tokenize(query.text)) if corpora[0].indexes else {}
     statistics = [corpus.statistics for corpus in corpora]
     weights = tuple(map(np.float32, query.weights or (1,) * len(corpora)))

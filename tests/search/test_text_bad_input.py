@@ -13,6 +13,7 @@ import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("body", pa.string())])
+TITLE_AND_BODY = [pa.field("title", pa.string()), pa.field("body", pa.string())]
 ANALYZER = {"base_tokenizer": "simple", "stem": False, "remove_stop_words": True}
 
 
@@ -189,3 +190,20 @@ def test_a_deleted_corpus_finds_nothing_and_divides_by_nothing(tmp_path: Path) -
         assert ids(table, "log") == []
         writer.upsert(pa.table([[1], ["log"]], schema=SCHEMA))
         assert ids(table, "log") == [1]
+
+
+def test_columns_with_different_analyzers_are_not_combined(tmp_path: Path) -> None:
+    """As in Lance: their tokens can't be compared."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *TITLE_AND_BODY])
+    table = mw.create_table(str(tmp_path / "table"), schema, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(pa.table([[1, 2], ["logs", "write"], ["ahead", "log"]], schema=schema))
+        query = {"combined_fields": {"query": "log ahead", "columns": ["title", "body"]}}
+        table.create_index("title", "FTS", stem=True)
+        table.create_index("body", "FTS", stem=True)
+        assert sorted(ids(table, query)) == [1, 2]
+        table.create_index("body", "FTS", stem=False, replace=True)
+        with pytest.raises(InvalidCallError, match="analyzers"):
+            ids(table, query)
+        best = {"multi_match": {"query": "log ahead", "columns": ["title", "body"]}}
+        assert sorted(ids(table, best)) == [1, 2]

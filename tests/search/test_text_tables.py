@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -199,3 +200,29 @@ def test_searches_join_with_tables(context: datafusion.SessionContext, library: 
     assert found.num_rows == 5
     assert ranking(found) == ranking(library.table.full_text_search("body", "log", 5))
     assert all(library.rows[row["id"]]["size"] == row["size"] for row in found.to_pylist())
+
+
+def test_a_search_reads_what_its_consistency_and_its_version_show(
+    tmp_path: Path,
+) -> None:
+    table = mw.create_table(str(tmp_path / "table"), SCHEMA, primary_key=["lang", "id"])
+    table.create_index("body", "FTS", **ANALYZER)
+
+    def found(handle: mw.Table, consistency: str) -> list[int]:
+        rows = handle.full_text_search("body", "log", consistency=consistency)
+        return sorted(rows["id"].to_pylist())
+
+    def row(number: int, body: str) -> pa.Table:
+        return pa.Table.from_pylist([{"lang": "en", "id": number, "body": body}], SCHEMA)
+
+    with table.writer() as writer:
+        writer.upsert(row(1, "log"))
+        writer.flush()
+        version = table.snapshot_regions()
+        writer.upsert(row(2, "log"))
+        writer.flush()
+        writer.upsert(row(1, "merge"))
+        expected = {"eventual": [1], "manifest": [1, 2], "strong": [2]}
+        assert {name: found(table, name) for name in expected} == expected
+        then = mw.open_table(table.uri, version=version)
+        assert found(then, "strong") == [1]

@@ -24,6 +24,7 @@ class MemoryTexts:
         self, texts: Texts, parameters: Mapping[str, Any], addresses: Sequence[int] | None = None
     ) -> None:
         self.parameters = dict(parameters)
+        self.analyzer = tuple(sorted(parameters.items()))
         numbers = range(len(texts)) if addresses is None else addresses
         pairs = [(n, text) for n, text in zip(numbers, texts, strict=True) if self._any(text)]
         self._texts = [text for _, text in pairs]

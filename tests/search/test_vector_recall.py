@@ -1,0 +1,105 @@
+"""IVF_PQ with its defaults, over a base table of which much is stale, finds what the merged table
+would (issue "What must be shown")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pytest
+
+from exec_nodes.knn_exec import KNNExec
+from exec_nodes.node import Node
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.vectors import held, index_search
+from tests.search.vector_tables import Vector, VectorTable, arrow, below, nodes, plan_of, run
+
+ROWS, DIMENSION, QUERIES, K = 12_000, 32, 40, 10
+GENERATIONS = 3
+
+
+def clustered(random: np.random.Generator, count: int, centres: Any) -> Any:
+    chosen = centres[random.integers(0, len(centres), count)]
+    return (chosen + random.normal(scale=0.5, size=chosen.shape)).astype(np.float32)
+
+
+def index(dataset: Any) -> None:
+    dataset.create_index("v", "IVF_PQ", num_partitions=32, num_sub_vectors=8, name="v_idx")
+
+
+def answers(plan: Node) -> list[set[int]]:
+    found: list[set[int]] = [set() for _ in range(QUERIES)]
+    for row in run(plan):
+        found[row["query_index"]].add(row["id"])
+    return found
+
+
+def recall(found: list[set[int]], truth: list[set[int]]) -> float:
+    return sum(len(f & t) for f, t in zip(found, truth, strict=True)) / (K * QUERIES)
+
+
+@pytest.mark.parametrize("kept", ["in memory", "too many for memory"])
+@pytest.mark.parametrize("share", [0.2, 0.99])
+def test_the_defaults_find_what_the_merged_table_would(
+    tmp_path: Path, share: float, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "VECTORS", ByteCache(0 if kept == "too many for memory" else 1 << 28))
+    random = np.random.default_rng(31)
+    centres = random.normal(size=(60, DIMENSION))
+    base: dict[int, tuple[int, Vector]] = {
+        i: (i % 100, v) for i, v in enumerate(clustered(random, ROWS, centres))
+    }
+    table = VectorTable.over(tmp_path / "t", base, index=index)
+    stale = random.permutation(ROWS)[: int(ROWS * share)].tolist()
+    for part in np.array_split(stale, GENERATIONS):
+        vectors = clustered(random, len(part), centres)
+        # Half of each generation replaces rows, the other half deletes them.
+        replaced = part[: len(part) // 2].tolist()
+        table.upsert({i: (i % 100, v) for i, v in zip(replaced, vectors, strict=False)})
+        table.delete(part[len(part) // 2 :].tolist())
+        table.flush()
+    queries = clustered(random, QUERIES, centres)
+    merged_rows = arrow(table.live, table.schema)
+    merged = lance.write_dataset(merged_rows, tmp_path / "merged")
+    index(merged)
+    for limit in (100, 30, 2):
+        ids = np.array([i for i, (n, _) in table.live.items() if n < limit])
+        matrix = np.stack([table.live[i][1] for i in ids.tolist()])  # type: ignore[arg-type]
+        truth = [
+            set(ids[np.argsort(((matrix - q) ** 2).sum(axis=1))[:K]].tolist()) for q in queries
+        ]
+        filters = () if limit == 100 else (below(limit),)
+        plan = plan_of(table.table.snapshot(), table.query(queries, K, filters=filters))
+        found = answers(plan)
+        assert [len(f) for f in found] == [min(K, len(ids))] * QUERIES
+        assert all(f <= set(ids.tolist()) for f in found)
+        assert recall(found, truth) >= 0.98
+    table.close()
+
+
+def test_the_index_is_what_gives_that_recall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: with one candidate for each row, as the index ranks them, recall is poor; and
+    the plan says which sources have the index."""
+    monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+    monkeypatch.setattr(index_search, "_FEWEST_REFINED", 0)
+    random = np.random.default_rng(32)
+    centres = random.normal(size=(60, DIMENSION))
+    base: dict[int, tuple[int, Vector]] = {
+        i: (0, v) for i, v in enumerate(clustered(random, ROWS, centres))
+    }
+    table = VectorTable.over(tmp_path / "t", base, index=index)
+    queries = clustered(random, QUERIES, centres)
+    snapshot = table.table.snapshot()
+    exact = answers(plan_of(snapshot, table.query(queries, K, exact=True)))
+    rough = plan_of(snapshot, table.query(queries, K, refine_factor=1))
+    labels = [node.label() for node in nodes(rough) if isinstance(node, KNNExec)]
+    assert labels == [
+        "KNNExec: base_table[gen=-1], column=v, k=10, metric=l2, index=v_idx(IVF_PQ), filter=[]"
+    ]
+    assert recall(answers(rough), exact) < 0.9
+    assert recall(answers(plan_of(snapshot, table.query(queries, K))), exact) >= 0.98
+    table.close()
