@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from memwal_sql.spark.java import use_bundled_java
 from memwal_sql.spark.maintenance import build_indexes, collect_garbage, merge, snapshot_regions
 from memwal_sql.spark.regions import repartition_by_region
 from memwal_sql.spark.source import MemWalDataSource
@@ -16,6 +17,7 @@ __all__ = [
     "register",
     "repartition_by_region",
     "snapshot_regions",
+    "use_bundled_java",
 ]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

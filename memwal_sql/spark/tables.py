@@ -11,33 +11,36 @@ from functools import lru_cache
 from memwal_sql.create import open_table
 from memwal_sql.read.pinned import PinnedTable
 from memwal_sql.spark.options import Options
+from memwal_sql.storage.store import open_store
+from memwal_sql.storage.table_record import read_record
 from memwal_sql.table import Table
 
 _KEPT = 16
+Storage = tuple[tuple[str, str], ...]
 
 
 def table_of(options: Options, version: int | None = None) -> Table:
     """The table of the options. Raises what `open_table` raises."""
-    return _table(options.uri, options.storage, version)
+    return _table(options.uri, options.storage, _incarnation(options), version)
 
 
 def pinned_table_of(options: Options) -> PinnedTable:
     """Rebuilds pinned snapshots of the options' table."""
-    return _pinned(options.uri, options.storage)
+    return _pinned(options.uri, options.storage, _incarnation(options))
+
+
+def _incarnation(options: Options) -> str:
+    """Tells a table from one that was at the same place before."""
+    record = read_record(open_store(options.uri, options.storage_options))
+    return "" if record is None else str(record.incarnation)
 
 
 @lru_cache(_KEPT)
-def _table(uri: str, storage: tuple[tuple[str, str], ...], version: int | None) -> Table:
-    return open_table(uri, version, dict(storage) or None)
+def _table(uri: str, storage: Storage, incarnation: str, version: int | None) -> Table:
+    del incarnation
+    return open_table(uri, version, storage_options=dict(storage) or None)
 
 
 @lru_cache(_KEPT)
-def _pinned(uri: str, storage: tuple[tuple[str, str], ...]) -> PinnedTable:
-    return _table(uri, storage, None).pinned_table()
-
-
-def forget(options: Options) -> None:
-    """Open the table anew the next time: it was created, replaced or removed."""
-    del options
-    _table.cache_clear()
-    _pinned.cache_clear()
+def _pinned(uri: str, storage: Storage, incarnation: str) -> PinnedTable:
+    return _table(uri, storage, incarnation, None).pinned_table()

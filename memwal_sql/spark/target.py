@@ -10,7 +10,7 @@ from memwal_sql.create import create_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
 from memwal_sql.spark.region_text import region_fields
-from memwal_sql.spark.tables import forget, table_of
+from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.table import Table
@@ -69,11 +69,8 @@ def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:
     columns = pa.schema([field for field in rows if field.name != form.delete_column])
     text = options.values.get("regions")
     regions = None if text is None else region_fields(text)
-    table = create_table(
-        options.uri, columns, key, regions, storage_options=options.storage_options
-    )
-    forget(options)
-    return table
+    create_table(options.uri, columns, key, regions, storage_options=options.storage_options)
+    return table_of(options)
 
 
 def _check_same(options: Options, table: Table) -> None:

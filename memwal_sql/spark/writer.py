@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from memwal_sql.spark.options import Options
 from memwal_sql.spark.queries import check_checkpoint, query_of
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.target import prepare, row_form
+from memwal_sql.table import Table
 from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.staged import StagedTask
 from memwal_sql.write.staged_publish import Publisher
@@ -120,9 +120,16 @@ def _mark(options: Options) -> BatchMark | None:
     return None if query is None or batch is None else BatchMark(query, batch)
 
 
-@lru_cache(_KEPT_PUBLISHERS)
+_publishers: dict[tuple[Options, str], tuple[Table, Publisher]] = {}
+
+
 def _publisher(options: Options, query: str) -> Publisher:
     """The publisher of a query: Spark commits its batches in one worker process, as a rule, and
     the publisher's claims are kept between them."""
-    del query
-    return table_of(options).publisher()
+    table = table_of(options)
+    kept = _publishers.get((options, query))
+    if kept is None or kept[0] is not table:
+        if len(_publishers) >= _KEPT_PUBLISHERS:
+            _publishers.clear()
+        kept = _publishers[(options, query)] = (table, table.publisher())
+    return kept[1]
