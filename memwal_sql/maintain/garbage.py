@@ -37,7 +37,7 @@ from memwal_sql.maintain.records_garbage import checkpoint_garbage, remove_check
 from memwal_sql.maintain.survey import RegionFiles, survey_regions
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage import paths
-from memwal_sql.storage.base_versions import BaseVersion, base_versions
+from memwal_sql.storage.base_versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.floors import Floor, Floors, check_floors, raise_floors, read_floors
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.index_details import Progress as IndexProgress
@@ -92,10 +92,8 @@ def collect_garbage(
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
     versions = base_versions(context.store)
     doomed = collector.old_versions(versions, versions_older_than)
-    if doomed and not dry_run:
-        collector.dataset.cleanup_old_versions(
-            versions=[one.number for one in doomed], error_if_tagged_old_versions=False
-        )
+    if not dry_run:
+        doomed = collector.clean_up(doomed)
     plan = collector.plan(versions, frozenset(one.number for one in doomed))
     if not dry_run:
         plan = collector.carry_out(plan)
@@ -118,13 +116,14 @@ class _Collector:
     def old_versions(
         self, versions: Sequence[BaseVersion], age: timedelta | None
     ) -> tuple[Garbage, ...]:
-        """The base versions older than `age`, and than the grace period, that no tag keeps; the
-        latest is never among them."""
+        """The base versions older than `age`, and than the grace period, that neither a tag nor
+        a branch keeps; the latest is never among them."""
         if age is None:
             return ()
         limit = self._now - max(self._grace, age.total_seconds())
-        tagged = {tag["version"] for tag in self.dataset.tags.list().values()}
-        reason = f"older than {age}, and not tagged"
+        kept = {tag["version"] for tag in self.dataset.tags.list().values()}
+        kept |= {branch["parent_version"] for branch in self.dataset.branches.list().values()}
+        reason = f"older than {age}, and no tag's or branch's"
         return tuple(
             Garbage(
                 Kind.BASE_VERSION,
@@ -136,9 +135,19 @@ class _Collector:
             )
             for one in versions[:-1]
             if one.timestamp <= limit
-            and one.version not in tagged
+            and one.version not in kept
             and one.version < self.dataset.version
         )
+
+    def clean_up(self, doomed: tuple[Garbage, ...]) -> tuple[Garbage, ...]:
+        """Let Lance remove base versions; those that it did remove."""
+        if not doomed:
+            return ()
+        self.dataset.cleanup_old_versions(
+            versions=[one.number for one in doomed], error_if_tagged_old_versions=False
+        )
+        left = set(version_numbers(self._store))
+        return tuple(one for one in doomed if one.number not in left)
 
     def plan(self, versions: Sequence[BaseVersion], gone: frozenset[int]) -> GarbagePlan:
         """Decide what is garbage, given all base versions and which of them are kept no more."""

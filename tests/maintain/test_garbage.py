@@ -214,6 +214,18 @@ def test_a_tagged_version_keeps_its_generations(tmp_path: Path) -> None:
     assert lance.dataset(table.uri, version="mine").count_rows() == 0
 
 
+def test_the_version_that_a_branch_began_at_keeps_its_generations(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 5, 1))
+    recorded = table.snapshot_regions()
+    lance.dataset(table.uri).create_branch("b", recorded)
+    merge_all(table)
+    said = collect(table, after=1, dry_run=True, versions_older_than=NOW)
+    assert collect(table, after=1, versions_older_than=NOW).equals(said)
+    assert "generation" not in kinds(said)
+    assert values(mw.open_table(table.uri, version=recorded)) == dict.fromkeys(range(6), 1)
+
+
 def test_a_dry_run_tells_what_cleaned_up_versions_would_free(tmp_path: Path) -> None:
     table = create(tmp_path)
     flush(table, rows(0, 5, 1))
