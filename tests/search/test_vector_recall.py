@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lance
 import numpy as np
 import pytest
 
@@ -14,7 +13,7 @@ from exec_nodes.knn_exec import KNNExec
 from exec_nodes.node import Node
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.vectors import held, index_search
-from tests.search.vector_tables import Vector, VectorTable, arrow, below, nodes, plan_of, run
+from tests.search.vector_tables import Vector, VectorTable, below, nodes, plan_of, run
 
 ROWS, DIMENSION, QUERIES, K = 12_000, 32, 40, 10
 GENERATIONS = 3
@@ -61,9 +60,6 @@ def test_the_defaults_find_what_the_merged_table_would(
         table.delete(part[len(part) // 2 :].tolist())
         table.flush()
     queries = clustered(random, QUERIES, centres)
-    merged_rows = arrow(table.live, table.schema)
-    merged = lance.write_dataset(merged_rows, tmp_path / "merged")
-    index(merged)
     for limit in (100, 30, 2):
         ids = np.array([i for i, (n, _) in table.live.items() if n < limit])
         matrix = np.stack([table.live[i][1] for i in ids.tolist()])  # type: ignore[arg-type]

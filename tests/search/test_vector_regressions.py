@@ -12,10 +12,8 @@ import pytest
 
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.knn_exec import KNNExec
 from exec_nodes.sources import masks
 from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.masks import Masks
 from exec_nodes.vectors import held, index_search
 from tests.search.vector_tables import Vector, VectorTable, below, nodes, plan_of, run
 
@@ -142,31 +140,6 @@ def test_a_source_is_asked_on_only_while_rows_are_missing(tmp_path: Path) -> Non
     assert [row["id"] for row in run(plan)] == list(range(100, 110))
     (filtered,) = (node for node in nodes(plan) if isinstance(node, FilterStaleExec))
     assert filtered.metrics["refills"] == 1
-    table.close()
-
-
-def test_liveness_does_not_rest_on_what_sources_mask(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """FilterStaleExec finds every stale row by itself; masks save candidates only."""
-    table = base_of(tmp_path)
-    table.delete([0, 1])
-    table.flush()
-    table.upsert({2: (2, at(70)), 3: (3, at(0)), 4: (4, at(80))})
-    table.upsert({3: (3, at(90))})
-    plan = plan_of(table.table.snapshot(), table.query(QUERY, 5))
-    nothing = np.empty(0, np.uint64)
-    for node in nodes(plan):
-        if isinstance(node, KNNExec):
-            blind = Masks(node.masks.stale)
-            monkeypatch.setattr(blind.__class__, "exact", lambda self, ordinal: nothing)
-            object.__setattr__(node, "masks", blind)
-            blind.__dict__["_masks"] = [
-                masks._Mask(nothing, node.masks.stale.sources) for _ in node.masks.stale.sources
-            ]
-    found = [row["id"] for row in run(plan)]
-    assert found == [5, 6, 7, 8, 9][: len(found)]
-    assert len(found) >= 3
     table.close()
 
 
