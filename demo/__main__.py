@@ -1,4 +1,5 @@
-"""`python -m demo`: replay a year of flights, ask SQL meanwhile, check every answer."""
+"""`python -m demo`: replay a year of flights, ask SQL meanwhile, search docstrings, check every
+answer."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import date
@@ -18,6 +19,7 @@ from rich.console import Console
 
 import memwal_sql as mw
 from demo.checks import Outcome, check_reopened, check_table, run_example
+from demo.documents import FEW_MODULES
 from demo.events import Events
 from demo.examples import load_examples
 from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
@@ -26,6 +28,13 @@ from demo.oracle import Oracle, register_ordinary
 from demo.progress import Progress
 from demo.replay import replay
 from demo.report import ReplayDisplay, make_console, print_example, print_outcome, print_summary
+from demo.searching import (
+    QUESTION,
+    Documents,
+    check_searches,
+    load_search_examples,
+    run_search_example,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,6 +79,7 @@ def run(console: Console, uri: str, until: date | None) -> int:
     console.print()
     outcomes.append(check_reopened(uri, oracle))
     print_outcome(console, outcomes[-1])
+    outcomes += _search(console, FEW_MODULES if until else None)
 
     wrong = [outcome for outcome in outcomes if outcome.problem is not None]
     console.print()
@@ -80,6 +90,27 @@ def run(console: Console, uri: str, until: date | None) -> int:
     for outcome in wrong:
         print_outcome(console, outcome)
     return 1 if wrong else 0
+
+
+def _search(console: Console, only: Collection[str] | None) -> list[Outcome]:
+    """Search a table of docstrings, of these modules only, while it is written to."""
+    outcomes = []
+    with TemporaryDirectory() as folder:
+        documents = Documents(Path(folder), only)
+        console.print()
+        console.print(
+            f"{documents.live.num_rows:,} docstrings, each with a vector; $q is the vector of: "
+            f"{QUESTION}"
+        )
+        with documents.writer:
+            for example in load_search_examples():
+                outcomes.append(run_search_example(documents, example))
+                print_example(console, example, outcomes[-1])
+            console.print()
+            for outcome in check_searches(documents, Path(folder)):
+                outcomes.append(outcome)
+                print_outcome(console, outcome)
+    return outcomes
 
 
 def _replay(

@@ -131,4 +131,4 @@ def test_a_file_without_two_lines_of_comment_is_refused(text: str, tmp_path: Pat
 
 
 def test_every_file_of_the_folder_is_an_example() -> None:
-    assert sorted(path.stem for path in FOLDER.iterdir()) == names(EXAMPLES)
+    assert sorted(path.stem for path in FOLDER.glob("*.*")) == names(EXAMPLES)
