@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -30,8 +31,9 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except BrokenPipeError:
-            # Python flushes once more at its end, into nothing.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            with contextlib.suppress(OSError, ValueError):
+                # Python flushes once more at its end, into nothing.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.PIPE_CLOSED) from None
         except Exception:
             traceback.print_exc()

@@ -54,6 +54,18 @@ def show_json(value: object) -> None:
     print_line(json.dumps(plain(value), ensure_ascii=False))
 
 
+def show_json_rows(batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows as one JSON array, as they come."""
+    before = "["
+    for batch in batches:
+        rows = (json.dumps(plain(row), ensure_ascii=False) for row in batch.to_pylist())
+        text = ",\n ".join(rows)
+        if text:
+            sys.stdout.write(before + text)
+            before = ",\n "
+    print_line("[]" if before == "[" else "]")
+
+
 def print_line(text: str) -> None:
     """Write a line as it is."""
     sys.stdout.write(text + "\n")

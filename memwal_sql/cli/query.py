@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import datafusion
 import pyarrow as pa
@@ -18,7 +19,7 @@ from memwal_sql.cli.options import (
     Version,
     opened,
 )
-from memwal_sql.cli.output import print_line, remark, show_json, show_rows
+from memwal_sql.cli.output import print_line, remark, show_json, show_json_rows, show_rows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.errors import original_error
 from memwal_sql.sql.register import register
@@ -47,12 +48,10 @@ def sql(
     """Run a SQL statement over the table, which is called t (and t$regions and so on)."""
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
         rows = _run(table, query, consistency)
-    if output is Output.JSON:
-        show_json(rows.to_pylist())
-        return
-    show_rows(rows.slice(0, max_rows), output, "no rows")
-    if rows.num_rows > max_rows:
-        remark(f"{rows.num_rows - max_rows} more rows: --max-rows shows them")
+        if output is Output.JSON:
+            show_json_rows(rows)
+        else:
+            _show_first(rows, max_rows)
 
 
 def explain(
@@ -71,19 +70,38 @@ def explain(
     """Show the plan of a SQL statement."""
     statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{query}"
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        plans = _run(table, statement, consistency)
+        plans = [row for batch in _run(table, statement, consistency) for row in batch.to_pylist()]
     if output is Output.JSON:
-        show_json(plans.to_pylist())
+        show_json(plans)
         return
-    for row in plans.to_pylist():
+    for row in plans:
         print_line(f"{row['plan_type']}\n{row['plan'].rstrip()}\n")
 
 
-def _run(table: Table, query: str, consistency: str) -> pa.Table:
+def _show_first(batches: Iterator[pa.RecordBatch], most: int) -> None:
+    """The first rows; no more are read than it takes to know that there are more."""
+    taken: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        taken.append(batch)
+        rows += batch.num_rows
+        if rows > most:
+            break
+    if not rows:
+        remark("no rows")
+        return
+    show_rows(pa.Table.from_batches(taken).slice(0, most), Output.TABLE)
+    if rows > most:
+        remark(f"only the first {most} rows: --max-rows shows more")
+
+
+def _run(table: Table, query: str, consistency: str) -> Iterator[pa.RecordBatch]:
+    """The batches of a result as they come."""
     context = datafusion.SessionContext()
     register(context, _NAME, table, consistency)
     try:
-        found: Any = context.sql(query).to_arrow_table()
+        for batch in context.sql(query).execute_stream():
+            yield batch.to_pyarrow()
     except Exception as error:
         original = original_error(error)
         if original is not None:
@@ -91,4 +109,3 @@ def _run(table: Table, query: str, consistency: str) -> pa.Table:
         if "FFI error" in str(error):  # something of ours failed that should not have
             raise
         raise InvalidCallError(str(error).removeprefix("DataFusion error: ")) from None
-    return found

@@ -32,9 +32,10 @@ def changes(
     taken = sorted(set(columns) & {field.name for field in FEED_FIELDS})
     if taken:
         raise InvalidCallError(f"the change feed has columns {taken} of its own: leave them out")
-    regions = _chosen(context, collector.regions(base), region)
-    starts = _places(context, regions, after, "after")
-    ends = _places(context, regions, until, "until")
+    known = collector.regions(base)
+    regions = _chosen(context, known, region)
+    starts = _places(context, known, regions, after, "after")
+    ends = _places(context, known, regions, until, "until")
     work = []
     for one in regions:
         feed = RegionChanges(context, one, base.info, columns)
@@ -87,12 +88,17 @@ def _is_named(context: TableContext, region: RegionReader, name: str | UUID) -> 
 
 
 def _places(
-    context: TableContext, regions: Sequence[RegionReader], given: Offsets | None, argument: str
+    context: TableContext,
+    known: Sequence[RegionReader],
+    regions: Sequence[RegionReader],
+    given: Offsets | None,
+    argument: str,
 ) -> dict[UUID, ChangeOffset]:
+    """Places by region id; a mapping may name regions that are not among those to be read."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
-        return dict(_named(context, regions, name, place) for name, place in given.items())
+        return dict(_named(context, known, name, place) for name, place in given.items())
     if len(regions) != 1:
         raise InvalidCallError(
             f"{argument}={given!r} is a place in one region, but there are {len(regions)}: "

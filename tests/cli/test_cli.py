@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import memwal_sql as mw
 from memwal_sql.cli import app as application
+from memwal_sql.cli import output as output_module
 from memwal_sql.cli import tail as tail_module
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
@@ -95,7 +100,10 @@ def test_sql_prints_rows(table: Any) -> None:
     assert call("sql", table.uri, query).split() == ["id", "n", "1", "100", "9", "9"]
     assert as_json("sql", table.uri, query) == [{"id": 1, "n": 100}, {"id": 9, "n": 9}]
     result = CliRunner().invoke(app, ["sql", table.uri, "SELECT * FROM t", "--max-rows", "2"])
-    assert len(result.stdout.splitlines()) == 3 and "7 more rows" in result.stderr
+    assert len(result.stdout.splitlines()) == 3
+    assert "only the first 2 rows: --max-rows shows more" in result.stderr
+    assert call("sql", table.uri, "SELECT * FROM t WHERE id < 0") == ""
+    assert as_json("sql", table.uri, "SELECT * FROM t WHERE id < 0") == []
     assert as_json("sql", table.uri, "SELECT count(*) AS c FROM t$regions") == [{"c": 2}]
     assert as_json(
         "sql", table.uri, "SELECT count(*) AS c FROM t", "--consistency", "manifest"
@@ -224,6 +232,8 @@ def test_the_tail_prints_changes_and_goes_on(table: Any, tmp_path: Path) -> None
     assert call("tail", table.uri, "--offsets", places) == ""
     ends = json.dumps(table.change_offsets())
     assert call("tail", table.uri, "--after", ends) == ""
+    region = ("--region", "id_bucket=0", "--offsets", places)
+    assert call("tail", table.uri, *region) == ""
     one = call("tail", table.uri, "--region", "id_bucket=0", "--column", "id", "--after", 0)
     assert 0 < len(one.splitlines()) < 13 and "n=" not in one
 
@@ -241,6 +251,16 @@ def test_a_followed_tail_shows_what_comes_later(
     monkeypatch.setattr(tail_module.time, "sleep", write_instead)
     lines = call("tail", table.uri, "--follow", "--looks", 4).splitlines()
     assert [line.split()[-2] for line in lines] == ["id=100", "id=101", "id=102"]
+
+
+def test_long_work_draws_bars_for_people_only(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.StringIO()
+    console = Console(file=drawn, force_terminal=True, width=100)
+    monkeypatch.setattr(output_module, "stderr", lambda: console)
+    call("merge", table.uri, "--region", "id_bucket=0", "--output", "json")
+    assert drawn.getvalue() == ""
+    assert call("merge", table.uri) == "1 generation merged\n"
+    assert "merge id_bucket=1" in drawn.getvalue() and "rows" in drawn.getvalue()
 
 
 def test_bad_places_are_wrong_calls_and_gaps_are_told(table: Any) -> None:
@@ -331,6 +351,7 @@ def test_every_kind_of_error_has_its_code() -> None:
     [
         (mw.RepairError("torn"), 5),
         (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 141),
         (KeyError("bug"), 70),
     ],
 )
@@ -384,6 +405,12 @@ def test_help_names_every_command() -> None:
         name = command.callback.__name__ if command.callback else ""
         assert name in text
         assert call(name, "--help")
+
+
+def test_the_script_of_the_package_is_the_application() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["memwal"].partition(":")
+    assert getattr(importlib.import_module(module), function) is application.main
 
 
 def test_the_command_is_a_process(table: Any) -> None:

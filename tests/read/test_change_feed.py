@@ -198,6 +198,7 @@ def test_regions_are_followed_together_or_alone(tmp_path: Path) -> None:
     name = found[0]["region"]
     part = read(table.changes(region=name, after=ends[found[0]["region_id"]]))
     assert part == [change for change in alone[0] if change[1] >= 30]
+    assert read(table.changes(region=name, after=ends, until=ends)) == []
     assert read(table.changes(until={name: ends[found[0]["region_id"]]})) == [
         change for change in alone[0] if change[1] < 30
     ]

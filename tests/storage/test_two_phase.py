@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -470,6 +471,39 @@ def test_a_table_lives_on_a_store_without_put_if_absent(
     assert _read(uri, options) == {2: 3}
     with pytest.raises(InvalidCallError, match="was made with a commit log"):
         mw.open_table(uri)
+
+
+def test_the_collector_takes_what_dead_puts_left_and_the_records_of_what_it_deletes(
+    tmp_path: Path, log_file: str
+) -> None:
+    uri, options = str(tmp_path / "table"), {"memwal_commit_log": log_file}
+    table = mw.create_table(uri, SCHEMA, primary_key="id", storage_options=options)
+    with table.writer() as writer:
+        for number in range(4):
+            writer.upsert(_rows((number, number)))
+            writer.flush()
+    (wal,) = Path(uri).glob("_mem_wal/*/wal")
+    path = f"{wal.relative_to(uri)}/{'1' * 64}.arrow"
+    log = SqliteCommitLog(log_file, uri)
+    die_at(3, False, LocalStore(uri), log, lambda s: s.put_if_absent(path, b"never"))
+    (left,) = wal.glob("1111*")
+    two_hours_ago = time.time() - 7200  # what is younger may still be under way
+    os.utime(left, (two_hours_ago, two_hours_ago))
+    table.merge()
+    recorded = len(_all_recorded(log))
+    entries = len(list(wal.iterdir()))
+    table.collect_garbage(older_than=timedelta(0))
+    assert not left.exists()
+    assert len(list(wal.iterdir())) < entries and len(_all_recorded(log)) < recorded
+    there = {str(file.relative_to(uri)) for file in Path(uri).rglob("*") if file.is_file()}
+    assert _all_recorded(log) <= there
+    assert table.check().ok
+    assert _read(uri, options) == {number: number for number in range(4)}
+
+
+def _all_recorded(log: SqliteCommitLog) -> set[str]:
+    with log._transaction() as connection:
+        return {row[0] for row in connection.execute("SELECT path FROM commits")}
 
 
 def test_a_table_made_without_a_log_is_not_opened_with_one(tmp_path: Path, log_file: str) -> None:
