@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.collecting import collecting
+from benchmarks.during_merge import during_merge
 from benchmarks.full_text_search import full_text_search, indexed_upserts
 from benchmarks.index_gap import index_gap
 from benchmarks.indexed_flush import indexed_flush
@@ -35,6 +36,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "merging": merging,
     "collecting": collecting,
     "index-gap": index_gap,
+    "during-merge": during_merge,
     "full-text-search": full_text_search,
     "indexed-upserts": indexed_upserts,
     "indexed-flush": indexed_flush,

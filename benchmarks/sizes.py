@@ -24,6 +24,7 @@ class Sizes:
         garbage_files: files that are collected.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
+        busy_seconds: how long reads are timed beside a process that merges.
         text_rows: documents of the base table that is searched.
         text_upserts: rows of a MemTable with text and vectors.
         flush_rows: rows of one that is flushed.
@@ -45,6 +46,7 @@ class Sizes:
     garbage_files: int = 10_000
     merge_rows: int = 100_000
     merges: int = 4
+    busy_seconds: float = 6.0
     text_rows: int = 1_000_000
     text_upserts: int = 80_000
     flush_rows: int = 100_000
@@ -68,6 +70,7 @@ SMALL = Sizes(
     garbage_files=300,
     merge_rows=300,
     merges=1,
+    busy_seconds=0.3,
     text_rows=3_000,
     text_upserts=2_000,
     flush_rows=2_000,
