@@ -90,7 +90,7 @@ def collect_garbage(
         if age is not None and (not isinstance(age, timedelta) or age < timedelta(0)):
             raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
-    versions = base_versions(context.store)
+    versions = base_versions(context.store, context.cache)
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
         doomed = collector.clean_up(doomed)
@@ -159,7 +159,8 @@ class _Collector:
             raise RetryError(f"version {latest.version} of {self._context.uri} has no MemWAL index")
         check_floors(self._store, latest.details.merged_generations)
         floors = read_floors(self._store)
-        holds = held_by_versions(self._store, retained) | self._held(checkpoints)
+        holds = held_by_versions(self._store, retained, self._context.cache)
+        holds |= self._held(checkpoints)
         through = self._through(versions, latest)
 
         def decide(files: RegionFiles) -> tuple[RegionManifest, list[Garbage]] | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
+from exec_nodes.sources.cache import ByteCache
 from memwal_sql.storage.base_versions import BaseVersion, recorded_manifests
+from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import RegionManifest
 
 GenerationName = tuple[UUID, str]
+_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +38,35 @@ class Holds:
         return Holds(self.generations | other.generations, wal)
 
 
-def held_by_versions(store: ObjectStore, versions: Iterable[BaseVersion]) -> Holds:
+def held_by_versions(
+    store: ObjectStore, versions: Iterable[BaseVersion], cache: ByteCache
+) -> Holds:
     """What the recorded region states of base versions need (protocol rule 18).
 
     Of a version without a record only the base table is read, so it holds nothing.
     """
-    decoded: dict[object, list[RegionManifest]] = {}
     held: set[GenerationName] = set()
     for version in versions:
         details = version.details
         if details is None:
             continue
-        # Most versions have the record of the version before.
-        key = details.inline_snapshots or details.index_uuid
-        if key not in decoded:
-            decoded[key] = recorded_manifests(store, details) or []
+        # An index entry never changes, and most versions have the one of the version before.
+        recorded = cache.compute(
+            ("generations recorded in", store.uri, details.index_uuid),
+            partial(_recorded, store, details),
+            lambda found: _BYTES * (1 + len(found)),
+        )
         held.update(
-            (manifest.region_id, one.path)
-            for manifest in decoded[key]
-            for one in manifest.flushed_generations
-            if one.generation > details.merged_generations.get(manifest.region_id, 0)
+            (region_id, name)
+            for region_id, name, generation in recorded
+            if generation > details.merged_generations.get(region_id, 0)
         )
     return Holds(frozenset(held))
+
+
+def _recorded(store: ObjectStore, details: IndexDetails) -> tuple[tuple[UUID, str, int], ...]:
+    return tuple(
+        (manifest.region_id, one.path, one.generation)
+        for manifest in recorded_manifests(store, details) or ()
+        for one in manifest.flushed_generations
+    )

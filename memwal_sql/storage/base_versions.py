@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from exec_nodes.sources.at_once import at_once
+from exec_nodes.sources.cache import ByteCache
 from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.index_details import IndexDetails, details_in
 from memwal_sql.storage.lance_manifest import read_index_section
-from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
 from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
 from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.storage.region_snapshot import decode_regions, external_path
 from planner.regions.spec import RegionSpec
+
+_BYTES = 512  # of a version without its details
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,23 @@ def read_base_version(store: ObjectStore, version: int) -> BaseVersion | None:
     return BaseVersion(version, section.timestamp, None if found is None else found.details)
 
 
-def base_versions(store: ObjectStore) -> tuple[BaseVersion, ...]:
-    """Every version that is there, ascending; several are read at once on an object store."""
-    numbers = version_numbers(store)
+def base_versions(store: ObjectStore, cache: ByteCache) -> tuple[BaseVersion, ...]:
+    """Every version that is there, ascending; each is read once as long as `cache` keeps it."""
 
-    def read(number: int) -> BaseVersion | None:
-        return read_base_version(store, number)
+    def read(meta: ObjectMeta) -> BaseVersion | None:
+        number = base_version_of(meta.path)
+        key = ("base version", store.uri, meta.path, meta.size, meta.modified)
+        known: BaseVersion | None = cache.get(key)
+        if known is None and number is not None:
+            known = read_base_version(store, number)
+            # Without a time, a number that was used again could not be told from the one before.
+            if known is not None and meta.modified is not None:
+                cache.put(key, known, _BYTES + len(known.details.message if known.details else b""))
+        return known
 
-    found = at_once(read, numbers) if store.remote else map(read, numbers)
-    return tuple(one for one in found if one is not None)
+    listed = store.list(BASE_VERSIONS_FOLDER)
+    found = at_once(read, listed) if store.remote else map(read, listed)
+    return tuple(sorted((v for v in found if v is not None), key=lambda one: one.version))
 
 
 def recorded_manifests(

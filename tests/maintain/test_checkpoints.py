@@ -80,9 +80,8 @@ def test_what_a_checkpoint_holds_is_collected_when_it_is_dropped(tmp_path: Path)
 def test_an_expired_checkpoint_is_an_error_that_says_so(tmp_path: Path) -> None:
     table = create(tmp_path)
     flush(table, rows(0, 9, 1))
-    table.checkpoint("short", expires=timedelta(milliseconds=20))
-    assert values(mw.open_table(table.uri, checkpoint="short")) == dict.fromkeys(range(10), 1)
-    time.sleep(0.03)
+    table.checkpoint("short", expires=timedelta(milliseconds=5))
+    time.sleep(0.01)
     with pytest.raises(mw.InvalidCallError, match=r"'short' of .* expired at 20"):
         mw.open_table(table.uri, checkpoint="short")
     assert table.checkpoints()["expired"].to_pylist() == [True]

@@ -474,6 +474,23 @@ def test_many_files_take_few_requests(tmp_path: Path) -> None:
     assert counts[0] == counts[1]
 
 
+def test_a_handle_reads_a_base_version_once(tmp_path: Path) -> None:
+    """Versions never change: a collector that runs every minute reads the new ones only."""
+    table = create(tmp_path)
+    flush(table, rows(0, 2, 1))
+    for _ in range(5):
+        table.snapshot_regions()
+    store = _Counting(open_store(table.uri))
+    context = TableContext(table.uri, store, read_record(open_store(table.uri)))
+    reads = []
+    for _ in range(2):
+        store.calls.clear()
+        collect_garbage(context, older_than=NOW)
+        reads.append([operation for operation, _ in store.calls].count("get_tail"))
+        table.snapshot_regions()
+    assert reads[0] > 5 and reads[1] == 1
+
+
 class _Counting:
     """Counts requests; a bulk deletion is one."""
 

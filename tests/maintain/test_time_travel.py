@@ -12,14 +12,16 @@ import lance
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.sources.cache import ByteCache
 from memwal_sql.storage.base_versions import base_versions
 from memwal_sql.storage.store import open_store
 from tests.maintain.life import NOW, collect, create, flush, merge_all, rows, values
 
 
 def _committed(table: mw.Table, version: int) -> datetime:
-    found = {one.version: one.timestamp for one in base_versions(open_store(table.uri))}
-    return datetime.fromtimestamp(found[version], UTC)
+    found = base_versions(open_store(table.uri), ByteCache())
+    (seconds,) = [one.timestamp for one in found if one.version == version]
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def test_every_recorded_version_reads_as_it_was_whatever_was_collected_since(

@@ -69,7 +69,7 @@ class CheckState:
     @cached_property
     def versions(self) -> tuple[BaseVersion, ...]:
         """The base versions that Lance keeps."""
-        return base_versions(self.store)
+        return base_versions(self.store, self.context.cache)
 
     @cached_property
     def checkpoints(self) -> list[Checkpoint]:
