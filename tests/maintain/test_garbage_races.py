@@ -426,6 +426,7 @@ def test_collections_checkpoints_and_old_versions_on_other_stores(
     )
     flush(table, rows(0, 9, 1), rows(5, 14, 2))
     table.checkpoint("c")
+    assert [one for one in table.check() if one.check != "leftovers"] == []
     recorded = table.snapshot_regions()
     expected = values(table)
     table.merge()
