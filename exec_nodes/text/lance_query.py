@@ -50,7 +50,9 @@ def json_form(query: FullTextQuery, columns: Collection[str]) -> dict[str, Any]:
         plan = table.scanner(full_text_query=BooleanQuery([(Occur.MUST, query)])).explain_plan()
     except ValueError as error:
         reason = _PLACE.sub("", str(error))
-        raise InvalidCallError(f"Lance refuses the full-text query: {reason}.") from error
+        raise InvalidCallError(
+            f"Lance refuses the full-text query over the columns {sorted(columns)!r}: {reason}."
+        ) from error
     start = plan.find(_BEFORE)
     if start < 0:
         raise _unreadable(query)

@@ -36,7 +36,10 @@ from exec_nodes.text.query import (
     columns_of,
 )
 
-_DEEPEST: Final = 50
+_DEEPEST: Final = 100
+_TOO_DEEP: Final = (
+    f"The full-text query is nested deeper than {_DEEPEST} levels: give more clauses on one level."
+)
 
 
 def parse_query(
@@ -56,7 +59,10 @@ def parse_query(
 
     Raises InvalidCallError that names the key and the value, and what to give instead.
     """
-    expression = _parse(query, column, columns, options or {})
+    try:
+        expression = _parse(query, column, columns, options or {})
+    except RecursionError as error:
+        raise InvalidCallError(_TOO_DEEP) from error
     unknown = sorted(columns_of(expression) - set(columns))
     if unknown:
         raise InvalidCallError(
@@ -92,7 +98,7 @@ def _parse(
 def _loaded(text: str) -> object:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidCallError(
             f"The full-text query begins with a brace but is no JSON ({error}): {text[:80]!r}. To "
             f'search for such a text, put it into {{"match": {{"terms": ...}}}}.'
@@ -101,7 +107,7 @@ def _loaded(text: str) -> object:
 
 def _from_json(form: object, column: str | None, depth: int = 0) -> TextExpression:
     if depth > _DEEPEST:
-        raise InvalidCallError(f"The full-text query is nested deeper than {_DEEPEST} levels.")
+        raise InvalidCallError(_TOO_DEEP)
     if not isinstance(form, Mapping) or len(form) != 1:
         raise InvalidCallError(
             f"A part of a full-text query is {form!r}; give an object with one key of "

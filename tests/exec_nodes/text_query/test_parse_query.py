@@ -141,8 +141,8 @@ WRONG: list[tuple[object, str]] = [
     ({"boolean": {"must_not": [MATCH]}}, "must or should"),
     ({"boolean": {"must": MATCH}}, "list"),
     ({"boolean": {"must": ["x"]}}, "'x'"),
-    ('{"boolean": {"must": [' * 60 + '{"match": {"terms": "x"}}' + "]}}" * 60, "deeper"),
-    ('{"a":' * 100_000, "no JSON"),
+    ('{"boolean": {"must": [' * 120 + '{"match": {"terms": "x"}}' + "]}}" * 120, "deeper"),
+    ('{"a":' * 100_000, "deeper"),
     (lance_query.MatchQuery("x", "author"), "author"),
     (lance_query.MatchQuery("x", "body", boost=-1), "-1"),
     (lance_query.BooleanQuery([]), "leaf"),
@@ -155,6 +155,19 @@ def test_a_wrong_query_is_refused_with_what_is_wrong(query: object, named: str) 
         parse(query)
     assert named in str(caught.value)
     assert len(str(caught.value)) < 600
+
+
+def test_a_chain_of_lance_s_operators_is_read() -> None:
+    """`a & b & c` nests one level an operator."""
+    chain: Any = lance_query.MatchQuery("x0", "body")
+    for number in range(1, 70):
+        chain = chain & lance_query.MatchQuery(f"x{number}", "body")
+    tree = parse(chain)
+    for number in range(69, 0, -1):
+        assert isinstance(tree, Boolean)
+        tree, last = tree.must
+        assert last == Match(f"x{number}", "body")
+    assert tree == Match("x0", "body")
 
 
 def test_options_belong_to_texts() -> None:
