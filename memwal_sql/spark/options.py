@@ -18,7 +18,6 @@ from memwal_sql.storage.memory_store import SCHEMES
 from memwal_sql.storage.store import canonical_uri
 
 STORAGE_PREFIX = "storage."
-_DEFAULT_PARTITION_ROWS = 1_000_000
 
 # What each use takes beside `path` and `storage.*`, as its documentation spells it.
 READ = ("columns", "version", "consistency", "query", "name", "rowsPerPartition", "pushdown")
@@ -81,11 +80,6 @@ class Options:
         value = self.values.get("consistency", "strong")
         check_consistency(value)
         return value
-
-    @property
-    def partition_rows(self) -> int:
-        """About how many rows a task shall read."""
-        return self.number("rowsPerPartition", _DEFAULT_PARTITION_ROWS) or 1
 
 
 def parse_options(given: Mapping[str, str], known: tuple[str, ...], use: str) -> Options:

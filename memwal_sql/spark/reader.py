@@ -1,21 +1,23 @@
 """Batch reading: partitions of one pinned snapshot, each a plan of its own.
 
-The driver pins the snapshot and shares it out: groups of the base table's fragments, and groups of
-regions. A task of the first kind reads its fragments and masks them by the keys of all regions,
-because any region may hold newer rows; one of the second kind reads its regions alone, as a key
-lives in one region only (protocol rule 10). So a row is returned by exactly one task.
+The driver pins the snapshot and deals its parts out: the base table's fragments and the regions. A
+task masks its fragments by the keys of all regions, because any region may hold newer rows, and
+reads its own regions alone, as a key lives in one region only (protocol rule 10). So a row is
+returned by exactly one task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from exec_nodes.sources.lance_scan import row_bytes
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import plan_over, stream
@@ -28,23 +30,31 @@ from planner.model import Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.key_equalities import key_equalities
 
+# A task shall read so much at most, as Spark does it with files, and be worth its start.
+_TASK_BYTES = 128 * 1024 * 1024
+_LEAST_ROWS = 50_000
+Part = TypeVar("Part", bound=Hashable)
+
 
 @dataclass(frozen=True)
 class Share(InputPartition):
-    """What one task reads: fragments of the base table, or regions by their place in the snapshot;
-    neither: everything, for a lookup by key."""
+    """What one task reads: fragments of the base table and regions by their place in the snapshot;
+    with `whole` everything, for a lookup by key."""
 
     pinned: PinnedSnapshot
-    fragments: frozenset[int] | None = None
-    regions: tuple[int, ...] | None = None
+    fragments: frozenset[int] = frozenset()
+    regions: tuple[int, ...] = ()
+    whole: bool = False
 
 
 class BatchReader(DataSourceReader):
     """Reads the rows of a table, without taking filters over."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
+        """`parallelism` is how many tasks run at once."""
         self._options = options
         self._schema = schema
+        self._parallelism = parallelism
         self._conditions: list[str] = []
         version = options.number("version")
         table = table_of(options, version)
@@ -61,18 +71,33 @@ class BatchReader(DataSourceReader):
         pinned = table.pin(self._options.consistency, self._conditions)
         keys = key_equalities(self._conditions, table.primary_key, table.schema)
         if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
-            return [Share(pinned)]
+            return [Share(pinned, whole=True)]
         base = pinned_table_of(self._options).base(pinned.version)
-        rows = {f.fragment_id: f.metadata.num_rows for f in base.dataset.get_fragments()}
-        target = self._options.partition_rows
-        shares = [Share(pinned, fragments=frozenset(g)) for g in _groups(rows, target)]
-        by_region = {}
+        parts: dict[tuple[bool, int], int] = {}
+        for fragment in base.dataset.get_fragments():
+            parts[(True, fragment.fragment_id)] = fragment.metadata.num_rows
         for number, region in enumerate(pinned.regions):
             merged = base.details.merged_generations.get(region.manifest.region_id, 0)
-            if count := region.rows(merged):
-                by_region[number] = count
-        shares += [Share(pinned, regions=tuple(g)) for g in _groups(by_region, target)]
-        return shares
+            if rows := region.rows(merged):
+                parts[(False, number)] = rows
+        return [
+            Share(
+                pinned,
+                frozenset(number for in_base, number in share if in_base),
+                tuple(sorted(number for in_base, number in share if not in_base)),
+            )
+            for share in deal(parts, self._tasks(sum(parts.values())))
+        ]
+
+    def _tasks(self, rows: int) -> int:
+        """How many tasks shall read so many rows: as many as run at once, or more where a task
+        would have too much, unless they would have next to nothing."""
+        given = self._options.number("rowsPerPartition")
+        if given is not None:
+            return -(-rows // given)
+        columns = [self._table_schema.field(name) for name in self._schema.names]
+        size = rows * max(1, row_bytes(pa.schema(columns)))
+        return min(-(-rows // _LEAST_ROWS), max(self._parallelism, -(-size // _TASK_BYTES)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one share, in Spark's types."""
@@ -113,30 +138,28 @@ class ShareTable:
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """The share. What filters rule out was left out when it was pinned."""
         del consistency, filters
-        whole = self._table.snapshot(self._share.pinned)
-        if self._share.fragments is not None:
-            base = self._table.base(self._share.pinned.version).source
-            masks = tuple(source for region in whole.regions for source in region.sources)
-            share = base.share(self._share.fragments)
-            return replace(whole, base=share, regions=(), masks=masks)
-        if self._share.regions is not None:
-            regions = tuple(whole.regions[number] for number in self._share.regions)
+        share = self._share
+        whole = self._table.snapshot(share.pinned)
+        if share.whole:
+            return whole
+        regions = tuple(whole.regions[number] for number in share.regions)
+        if not share.fragments:
             return replace(whole, base=None, regions=regions)
-        return whole
+        base = self._table.base(share.pinned.version).source.share(share.fragments)
+        others = (r for number, r in enumerate(whole.regions) if number not in share.regions)
+        masks = tuple(source for region in others for source in region.sources)
+        return replace(whole, base=base, regions=regions, masks=masks)
 
     def writer_for_insert(self) -> Any:
         """A share takes no rows."""
         raise InvalidCallError("a share of a snapshot takes no rows")
 
 
-def _groups(rows: dict[int, int], target: int) -> list[list[int]]:
-    """The items in runs of about `target` rows, equally large where they divide so."""
-    if not rows:
-        return []
-    count = max(1, -(-sum(rows.values()) // target))
-    total, seen = max(1, sum(rows.values())), 0
-    groups: list[list[int]] = [[] for _ in range(count)]
-    for item, size in rows.items():
-        groups[min(count - 1, seen * count // total)].append(item)
-        seen += size
-    return [group for group in groups if group]
+def deal(parts: Mapping[Part, int], shares: int) -> list[list[Part]]:
+    """The parts, with their sizes, in at most `shares` shares of about the same size."""
+    dealt: list[tuple[int, int, list[Part]]] = [(0, number, []) for number in range(shares)]
+    for part, size in sorted(parts.items(), key=lambda one: -one[1]):
+        held, number, share = heapq.heappop(dealt)
+        share.append(part)
+        heapq.heappush(dealt, (held + size, number, share))
+    return [share for _, _, share in sorted(dealt) if share]

@@ -22,7 +22,12 @@ from memwal_sql.spark.writer import BatchWriter, StreamWriter
 
 
 class MemWalDataSource(DataSource):
-    """Reads and writes MemWAL tables; see the README for its options."""
+    """Reads and writes MemWAL tables; see the README for its options.
+
+    `parallelism` is how many tasks run at once; the class that a session gets knows it.
+    """
+
+    parallelism = 2
 
     @classmethod
     def name(cls) -> str:
@@ -55,8 +60,8 @@ class MemWalDataSource(DataSource):
         if query is not None:
             return QueryReader(options, schema, query)
         if options.flag("pushdown", True):
-            return FilteringReader(options, schema)
-        return BatchReader(options, schema)
+            return FilteringReader(options, schema, self.parallelism)
+        return BatchReader(options, schema, self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes a DataFrame."""
