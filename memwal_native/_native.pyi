@@ -87,11 +87,13 @@ def top_k(
     required: int,
     fixed: float,
     per_token: float,
+    shortest: int,
 ) -> tuple[bytes, bytes]:
     """The best documents as the bytes of int32 numbers and float32 scores, the best first.
 
     A score is the sum of `weight * (2.2 f / (f + fixed + per_token * length))` over the tokens. A
     document counts if it holds at least `required` of them, and if its `allowed` (uint8) is not 0.
+    None that holds any is shorter than `shortest`.
     """
 
 def remember(error: BaseException) -> None:

@@ -25,7 +25,7 @@ from exec_nodes.errors import RepairError, UnsupportedError
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.analyzer import Analyzer
-from exec_nodes.text.index import Lengths
+from exec_nodes.text.index import Lengths, shortest
 from memwal_native import Postings, TokenMap
 
 _FORMAT = {
@@ -59,6 +59,7 @@ class LancePartition:
         documents = self._read("docs", ["_rowid", "_num_tokens"])
         self.row_ids: RowAddresses = documents["_rowid"].to_numpy()
         self.lengths: Lengths = documents["_num_tokens"].to_numpy().astype(np.int32)
+        self.shortest = shortest(self.lengths)
         tokens = self._read("tokens", ["_token_fst_bytes"])
         self._tokens = TokenMap(tokens["_token_fst_bytes"][0].as_py())
 

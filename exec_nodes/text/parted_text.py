@@ -13,7 +13,7 @@ import pyarrow as pa
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.growing import TextView
-from exec_nodes.text.index import Documents, Frequencies, Lengths, Live
+from exec_nodes.text.index import Documents, Frequencies, Lengths, Live, shortest
 from exec_nodes.text.lance_index import LancePartition
 from memwal_native import Postings
 
@@ -30,6 +30,10 @@ class TextPart(Protocol):
     @property
     def lengths(self) -> Lengths:
         """By document."""
+
+    @property
+    def shortest(self) -> int:
+        """The least length of a document with any token."""
 
     @property
     def gone(self) -> Live:
@@ -49,6 +53,7 @@ class IndexedPart:
         self.addresses = addresses
         self.gone = gone
         self.lengths = partition.lengths
+        self.shortest = partition.shortest
         self.postings = partition.postings
         self.tokens = partition.tokens
 
@@ -60,6 +65,7 @@ class MemoryPart:
         self.addresses = addresses
         self.gone = np.zeros(len(addresses), np.bool_) if gone is None else gone
         self.lengths = view.lengths
+        self.shortest = shortest(view.lengths)
         self.tokens = view.tokens
         self._view = view
         self._known: dict[str, Postings] = {}

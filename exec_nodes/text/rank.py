@@ -70,6 +70,7 @@ def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranke
             required=required,
             fixed=float(fixed),
             per_token=float(per_token),
+            shortest=part.shortest,
         )
         rows = part.addresses[np.frombuffer(best[0], np.int32)]
         found.append((rows, np.frombuffer(best[1], np.float32)))

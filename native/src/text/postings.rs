@@ -15,9 +15,20 @@ const FIRST_BYTES: usize = 4;
 #[pyclass(frozen, module = "memwal_native")]
 pub struct Postings {
     packed: Vec<u8>,
-    /// Where each block begins in `packed`, and its first document.
-    blocks: Vec<(usize, u32)>,
+    blocks: Vec<Block>,
+    /// Documents and frequencies.
     tail: Vec<(u32, u32)>,
+    /// The highest frequency.
+    most: u32,
+}
+
+struct Block {
+    /// Where it begins in `packed`.
+    start: usize,
+    /// Its first document.
+    first: u32,
+    /// Its highest frequency.
+    most: u32,
 }
 
 #[pymethods]
@@ -32,12 +43,9 @@ impl Postings {
         documents: usize,
     ) -> PyResult<Self> {
         let (data, offsets) = (Numbers::<u8>::new(data)?, Numbers::<i64>::new(offsets)?);
-        let found = Self::parse(data.slice(), offsets.slice(), length)
-            .ok_or_else(|| invalid("posting blocks are not as Lance's index format 2 has them"))?;
-        if !found.is_ascending_below(documents) {
-            return Err(invalid("documents of a posting list are not ascending"));
-        }
-        Ok(found)
+        Self::parse(data.slice(), offsets.slice(), length)
+            .ok_or_else(|| invalid("posting blocks are not as Lance's index format 2 has them"))?
+            .checked(documents)
     }
 
     /// From arrays of int32: documents, ascending and below `documents`, and frequencies.
@@ -53,11 +61,7 @@ impl Postings {
         }
         let pairs = held.slice().iter().zip(often.slice());
         let tail = pairs.map(|(&document, &often)| (document as u32, often as u32)).collect();
-        let found = Self { packed: Vec::new(), blocks: Vec::new(), tail };
-        if !found.is_ascending_below(documents) {
-            return Err(invalid("documents of a posting list are not ascending"));
-        }
-        Ok(found)
+        Self { packed: Vec::new(), blocks: Vec::new(), tail, most: 0 }.checked(documents)
     }
 
     fn __len__(&self) -> usize {
@@ -67,7 +71,7 @@ impl Postings {
     /// Bytes held.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.packed.len() + self.blocks.len() * 16 + self.tail.len() * 8
+        self.packed.len() + size_of_val(&*self.blocks) + size_of_val(&*self.tail)
     }
 
     /// The documents and the frequencies, as the bytes of int32 arrays.
@@ -108,7 +112,11 @@ impl Postings {
             if packed_bytes(&block[SCORE_BYTES + FIRST_BYTES..])? != block.len() {
                 return None;
             }
-            blocks.push((pair[0] - start, u32::from_le_bytes(first)));
+            blocks.push(Block {
+                start: pair[0] - start,
+                first: u32::from_le_bytes(first),
+                most: 0,
+            });
         }
         let end = bounds[full];
         let mut tail = Vec::new();
@@ -116,24 +124,33 @@ impl Postings {
             let block = data.get(end..*bounds.last()?)?;
             tail = unpacked_tail(block.get(SCORE_BYTES..)?, length % BLOCK)?;
         }
-        Some(Self { packed: data.get(start..end)?.to_vec(), blocks, tail })
+        Some(Self { packed: data.get(start..end)?.to_vec(), blocks, tail, most: 0 })
     }
 
-    fn is_ascending_below(&self, documents: usize) -> bool {
-        let mut next = 0;
-        let mut ascending = true;
-        self.each_run(|run, _| {
+    /// With the highest frequencies; an error if documents are not ascending and below `documents`.
+    fn checked(mut self, documents: usize) -> PyResult<Self> {
+        let (mut next, mut ascending) = (0, true);
+        let mut most = Vec::with_capacity(self.blocks.len() + 1);
+        self.each_run(|run, frequencies| {
             for &document in run {
                 ascending &= u64::from(document) >= next;
                 next = u64::from(document) + 1;
             }
+            most.push(frequencies.iter().copied().max().unwrap_or(0));
             ascending
         });
-        ascending && next <= documents as u64
+        if !ascending || next > documents as u64 {
+            return Err(invalid("documents of a posting list are not ascending"));
+        }
+        for (block, &most) in self.blocks.iter_mut().zip(&most) {
+            block.most = most;
+        }
+        self.most = most.into_iter().max().unwrap_or(0);
+        Ok(self)
     }
 
     fn unpack(&self, block: usize, documents: &mut [u32; BLOCK], often: &mut [u32; BLOCK]) {
-        let (start, first) = self.blocks[block];
+        let Block { start, first, .. } = self.blocks[block];
         let data = &self.packed[start + SCORE_BYTES + FIRST_BYTES..];
         let (bits, data) = (data[0], &data[1..]);
         let packer = BitPacker4x::new();
@@ -153,6 +170,11 @@ impl Postings {
             }
             cursor.advance(documents.len());
         }
+    }
+
+    /// The highest frequency.
+    pub fn most(&self) -> u32 {
+        self.most
     }
 
     pub fn len(&self) -> usize {
@@ -198,17 +220,38 @@ impl<'a> Cursor<'a> {
     /// At the first document from `start` on.
     pub fn from(postings: &'a Postings, start: u32) -> Self {
         let mut cursor = Self::new(postings);
-        cursor.skip_to(start);
-        while cursor.load() {
-            let (documents, _) = cursor.rest();
-            let before = documents.partition_point(|&document| document < start);
-            let here = before < documents.len();
-            cursor.advance(before);
-            if here {
-                break;
-            }
-        }
+        cursor.seek(start);
         cursor
+    }
+
+    /// Move to the first document from `document` on, which no earlier call went beyond; its
+    /// frequency if it is that one.
+    #[inline]
+    pub fn seek(&mut self, document: u32) -> Option<u32> {
+        if self.at < self.end && self.documents[self.end - 1] < document {
+            self.at = self.end;
+        }
+        self.skip_to(document);
+        while self.load() {
+            let (documents, frequencies) = self.rest();
+            let before = documents.partition_point(|&held| held < document);
+            if before < documents.len() {
+                let found = (documents[before] == document).then(|| frequencies[before]);
+                self.advance(before);
+                return found;
+            }
+            self.advance(before);
+        }
+        None
+    }
+
+    /// Leave out packed blocks whose highest frequency is not `wanted`. Only between runs.
+    #[inline]
+    pub fn skip_unless(&mut self, wanted: impl Fn(u32) -> bool) {
+        if self.at == self.end {
+            let blocks = self.postings.blocks.iter().skip(self.next);
+            self.next += blocks.take_while(|block| !wanted(block.most)).count();
+        }
     }
 
     /// Load the next run if all of the current one is taken; false at the end of the list.
@@ -252,7 +295,7 @@ impl<'a> Cursor<'a> {
     fn skip_to(&mut self, document: u32) {
         let blocks = &self.postings.blocks;
         if self.at == self.end && self.next < blocks.len() {
-            let after = blocks[self.next..].partition_point(|&(_, first)| first <= document);
+            let after = blocks[self.next..].partition_point(|block| block.first <= document);
             // The last block that begins at or before it may hold it.
             self.next += after.saturating_sub(1);
         }

@@ -61,14 +61,15 @@ def test_documents_are_counted_among_others(
     st.floats(0, 1),
     st.integers(0, 2**32),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_best_documents_are_those_of_a_full_sort(
     lists: list[tuple[Documents, Frequencies]], k: int, required: int, live: float, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
-    lengths = random.integers(1, 60, SIZE).astype(np.int32)
+    shortest = int(random.integers(1, 50))
+    lengths = random.integers(shortest, 60, SIZE).astype(np.int32)
     allowed = random.random(SIZE) < live
-    weights = [np.float32(weight) for weight in random.random(len(lists)) + 0.01]
+    weights = [np.float32(weight) for weight in 10 ** random.uniform(-2, 1, len(lists))]
     norms = np.float32(0.3), np.float32(0.9 / 35)
     expected = twin.top_k(lists, weights, lengths, allowed, k=k, required=required, norms=norms)
     for kind in (0, 1):
@@ -81,6 +82,7 @@ def test_the_best_documents_are_those_of_a_full_sort(
             required=required,
             fixed=float(norms[0]),
             per_token=float(norms[1]),
+            shortest=shortest,
         )
         assert np.frombuffer(documents, np.int32).tolist() == expected[0]
         assert np.frombuffer(scores, np.float32).tolist() == expected[1]
@@ -93,7 +95,15 @@ def test_of_equal_documents_the_lower_numbers_stay() -> None:
     allowed = np.ones(SIZE, np.uint8)
     for k in (1, 3, 5):
         documents, _ = top_k(
-            lists, [1.0] * 4, lengths, allowed, k=k, required=1, fixed=1.0, per_token=1.0
+            lists,
+            [1.0] * 4,
+            lengths,
+            allowed,
+            k=k,
+            required=1,
+            fixed=1.0,
+            per_token=1.0,
+            shortest=9,
         )
         expected = [4, 5, 6, 7, 10_004][:k]
         assert np.frombuffer(documents, np.int32).tolist() == expected
@@ -144,4 +154,4 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     one = Postings.plain(held[:1], held[:1], 10)
     lengths, allowed = np.ones(10, np.int32), np.ones(9, np.uint8)
     with pytest.raises(ValueError, match="one length"):
-        top_k([one], [1.0], lengths, allowed, k=1, required=1, fixed=1.0, per_token=1.0)
+        top_k([one], [1.0], lengths, allowed, k=1, required=1, fixed=1.0, per_token=1.0, shortest=1)
