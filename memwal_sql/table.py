@@ -286,7 +286,8 @@ class Table:
         Args:
             column: the column to search, or several, of which the best one counts.
             query: words, any of which may match; a query of `lance.query`; or its JSON form, as
-                a string or a mapping (see `exec_nodes.text.parse_query`).
+                a string or a mapping: `{"phrase": {"terms": "write ahead log", "slop": 1}}` (see
+                `exec_nodes.text.parse_query`). An empty text and stop words find nothing.
             filter: a SQL condition; only rows that meet it are ranked. It changes no score.
             columns: which columns; all of them by default.
             options: of a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,
