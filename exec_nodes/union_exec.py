@@ -67,7 +67,8 @@ class UnionExec(Node):
         dealt: list[list[tuple[int, int]]] = [[] for _ in range(count)]
         loads = [0.0] * count
         for rows, index, part in sorted(pieces, key=lambda piece: -piece[0]):
-            least = loads.index(min(loads))
+            # Of equal loads the one with fewer pieces: the rows may not be known.
+            least = min(range(count), key=lambda at: (loads[at], len(dealt[at])))
             loads[least] += rows
             dealt[least].append((index, part))
         return [sorted(pairs) for pairs in dealt if pairs]

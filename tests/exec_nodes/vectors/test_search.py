@@ -309,3 +309,13 @@ def test_null_vectors_never_match(tmp_path: Path, index: IndexInfo | None) -> No
     counts = np.arange(ROWS) % 3 != 0
     assert found(source, QUERY, 10, index=index) == expected(source, counts, 10)
     assert found(source, QUERY, ROWS, index=index) == expected(source, counts, ROWS)
+
+
+def test_more_partitions_are_probed_where_fewer_rows_count(source: LanceSource) -> None:
+    def probes(share: float, **options: Any) -> int:
+        query = replace(QUERY, **options)
+        return index_search.IndexSearch(source, INDEX, query, None, NONE, share)._probes
+
+    assert [probes(share) for share in (1.0, 0.5, 0.1)] == [20, 40, 200]
+    assert probes(0.1, nprobes=3) == 30
+    assert probes(0.0) == index_search.ALL_PROBES
