@@ -16,6 +16,7 @@ from memwal_sql.cli.options import (
     opened,
 )
 from memwal_sql.cli.output import print_line, progress_bars, remark, show_json, show_rows
+from memwal_sql.errors import RetryError
 from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.view.texts import count_text, size_text
 
@@ -76,12 +77,14 @@ def gc(
 ) -> None:
     """List the files that nobody needs any more; delete them with --delete."""
     grace = duration(older_than, "--older-than")
-    versions = versions_older_than and duration(versions_older_than, "--versions-older-than")
+    versions = None
+    if versions_older_than is not None:
+        versions = duration(versions_older_than, "--versions-older-than")
     with progress_bars(output) as report:
         found = opened(uri, options).collect_garbage(
             dry_run=not delete,
             older_than=grace,
-            versions_older_than=versions or None,
+            versions_older_than=versions,
             progress=report,
         )
     show_rows(found, output, "nothing to delete")
@@ -113,25 +116,39 @@ def run(
     collect_seconds: Annotated[
         float, typer.Option(min=0, help="Collect garbage so often.")
     ] = _TRIGGERS.collect_seconds,
+    grace_seconds: Annotated[
+        float, typer.Option(min=0, help="Keep what readers may use that began so long ago.")
+    ] = _TRIGGERS.grace_seconds,
+    version_seconds: Annotated[
+        float, typer.Option(min=0, help="Clean up base versions older than this, too.")
+    ] = _TRIGGERS.version_seconds,
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Do all jobs in a loop, each when there is enough to do for it. It deletes garbage."""
     table = opened(uri, options)
     triggers = Triggers(
-        merge_generations, merge_seconds, index_seconds, snapshot_seconds, collect_seconds
+        merge_generations=merge_generations,
+        merge_seconds=merge_seconds,
+        index_seconds=index_seconds,
+        snapshot_seconds=snapshot_seconds,
+        collect_seconds=collect_seconds,
+        grace_seconds=grace_seconds,
+        version_seconds=version_seconds,
     )
     with progress_bars(output) as report:
         if once:
-            done = run_all_jobs(table, progress=report)
+            done = run_all_jobs(table, triggers, progress=report)
         else:
             done = run_jobs(table, triggers, interval=interval, rounds=rounds, progress=report)
-        error = None
-        for job in done:
-            _show_run(job, output)
-            error = job.error
-    if error is not None:
-        raise error
+        failed: dict[str, RetryError] = {}
+        for one in done:
+            _show_run(one, output)
+            failed.pop(one.job, None)
+            if one.error is not None:
+                failed[one.job] = one.error
+    if failed:
+        raise next(iter(failed.values()))
 
 
 def _show_run(run: JobRun, output: Output) -> None:
@@ -140,7 +157,7 @@ def _show_run(run: JobRun, output: Output) -> None:
         result = {"job": run.job, "outcome": run.outcome, "seconds": run.seconds, "failed": failed}
         show_json(result)
     elif run.error is not None:
-        remark(f"{run.job}: {run.outcome}; it is tried again", "yellow")
+        remark(f"{run.job} was not done: {run.outcome}", "yellow")
     else:
         print_line(f"{run.job}: {run.outcome} ({run.seconds:.1f} s)")
 

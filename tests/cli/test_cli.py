@@ -140,6 +140,7 @@ def test_a_wrong_query_is_a_wrong_call(table: Any) -> None:
     text = failing("sql", table.uri, "SELECT nothing FROM t", code=ExitCode.CALL)
     assert "nothing" in text and "Traceback" not in text
     failing("sql", table.uri, "SELEC", code=ExitCode.CALL)
+    failing("sql", table.uri, "SELECT 1", "--consistency", "weak", code=ExitCode.CALL)
     text = failing("sql", table.uri, "INSERT INTO t VALUES (NULL, 1)", code=ExitCode.CALL)
     assert "non-nullable" in text
 
@@ -217,6 +218,25 @@ def test_the_loop_runs_all_jobs(table: Any) -> None:
     assert [json.loads(one)["job"] for one in lines] == ["merge", "index", "snapshot", "gc"]
     text = call("run", table.uri, "--rounds", 2, "--interval", 0, "--merge-generations", 1)
     assert "index: " in text and "gc: " in text
+
+
+def test_a_job_that_is_left_undone_shows_in_the_exit_code(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [mw.RetryError("others were faster")]
+    merge = mw.Table.merge
+
+    def once_late(self: Any, *arguments: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return merge(self, *arguments)
+
+    monkeypatch.setattr(mw.Table, "merge", once_late)
+    text = failing("run", table.uri, "--once", code=ExitCode.RETRY)
+    assert "merge was not done: others were faster" in text
+    failures.append(mw.RetryError("again"))
+    rounds = ("--rounds", 2, "--interval", 0, "--merge-generations", 1)
+    assert "merge: 2 generations merged" in call("run", table.uri, *rounds)
 
 
 def test_the_tail_prints_changes_and_goes_on(table: Any, tmp_path: Path) -> None:
