@@ -6,9 +6,11 @@ themselves. Another loop is what makes up for one that died.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 import pyarrow as pa
@@ -41,7 +43,13 @@ class Maintained(Protocol):
     def snapshot_regions(self) -> int:
         """Record region states; the version that has them."""
 
-    def collect_garbage(self, *, progress: Report | None = None) -> pa.Table:
+    def collect_garbage(
+        self,
+        *,
+        older_than: timedelta,
+        versions_older_than: timedelta | None,
+        progress: Report | None = None,
+    ) -> pa.Table:
         """Delete what nobody needs; a row a thing."""
 
 
@@ -55,6 +63,9 @@ class Triggers:
         index_seconds: so long since indexes were last looked at.
         snapshot_seconds: generations were flushed, and the last record is so old.
         collect_seconds: so long since the last collection.
+        grace_seconds: what readers may still use that began so long ago is not collected.
+        version_seconds: base versions older than this are cleaned up with it, except tagged ones:
+            as long as they are there, so are the generations that they read. Infinite: never.
     """
 
     merge_generations: int = 4
@@ -62,12 +73,16 @@ class Triggers:
     index_seconds: float = 300.0
     snapshot_seconds: float = 60.0
     collect_seconds: float = 900.0
+    grace_seconds: float = 3600.0
+    version_seconds: float = math.inf
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise InvalidCallError(f"{name}={value!r} must be a number, 0 or more")
+        if math.isinf(self.grace_seconds):
+            raise InvalidCallError("grace_seconds must be finite: raise collect_seconds instead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +131,14 @@ def run_jobs(
 
 def run_all_jobs(
     table: Maintained,
+    triggers: Triggers | None = None,
     *,
     progress: Report | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[JobRun]:
-    """Do every job once, due or not; for a scheduler that starts it now and then."""
-    loop = _Loop(table, Triggers(), progress or report_nothing, clock)
+    """Do every job once, due or not; for a scheduler that starts it now and then. Of `triggers`
+    only what says how to collect is looked at."""
+    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock)
     for job in JOBS:
         yield loop.run(job)
 
@@ -181,7 +198,13 @@ class _Loop:
             version = self._table.snapshot_regions()
             self._recorded = flushed
             return f"regions recorded in version {version}"
-        collected = self._table.collect_garbage(progress=self._progress)
+        triggers = self._triggers
+        versions = triggers.version_seconds
+        collected = self._table.collect_garbage(
+            older_than=timedelta(seconds=triggers.grace_seconds),
+            versions_older_than=None if math.isinf(versions) else timedelta(seconds=versions),
+            progress=self._progress,
+        )
         return f"{collected.num_rows} things deleted"
 
     def _note_recorded(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -73,8 +75,11 @@ class FakeTable:
         self._call("snapshot")
         return 7
 
-    def collect_garbage(self, *, progress: Any = None) -> pa.Table:
+    def collect_garbage(
+        self, *, older_than: Any, versions_older_than: Any, progress: Any = None
+    ) -> pa.Table:
         self._call("gc")
+        self.ages = (older_than, versions_older_than)
         return pa.table({"path": ["x", "y"]})
 
 
@@ -127,6 +132,24 @@ TRIGGERS = Triggers(
     snapshot_seconds=30,
     collect_seconds=900,
 )
+
+
+@pytest.mark.parametrize(
+    ("triggers", "ages"),
+    [
+        (Triggers(), (timedelta(hours=1), None)),
+        (Triggers(grace_seconds=0, version_seconds=60), (timedelta(0), timedelta(minutes=1))),
+    ],
+)
+def test_collections_keep_what_the_triggers_say(triggers: Triggers, ages: Any) -> None:
+    table = FakeTable()
+    list(run_all_jobs(table, triggers))
+    assert table.ages == ages
+
+
+def test_a_grace_without_end_is_refused() -> None:
+    with pytest.raises(mw.InvalidCallError, match="must be finite"):
+        Triggers(grace_seconds=math.inf)
 
 
 def test_nothing_is_done_where_nothing_is_due() -> None:
