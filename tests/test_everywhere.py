@@ -85,6 +85,13 @@ def test_rows_are_written_flushed_replayed_and_read(
     flushed = reader.scan(consistency="manifest").read_all()
     assert recorded.read_all().sort_by("id").equals(flushed.sort_by("id"))
     assert flushed.num_rows
+    assert table.merge() == 3
+    table.build_indexes()
+    merged = mw.open_table(uri, storage_options=options)
+    assert sum(len(region.sources) for region in merged.snapshot("manifest").regions) == 0
+    rows = merged.scan(consistency="manifest").read_all()
+    assert rows.sort_by("id").equals(flushed.sort_by("id"))
+    assert table.merge() == 0
 
 
 def test_credentials_are_in_no_text(

@@ -38,6 +38,23 @@ def test_generations_move_into_the_base_table_in_order(tmp_path: Path) -> None:
     assert table.snapshot().regions[0].sources == ()
 
 
+def test_a_merge_records_the_regions(tmp_path: Path) -> None:
+    """Protocol rule 18: the version that it leaves is read later as it is now."""
+    table = make_table(tmp_path, GENERATIONS[:2])
+    with table.writer() as writer:
+        writer.upsert({"id": [50], "val": [5]})
+        writer.flush()
+        table.merge()
+        version = lance.dataset(table.uri).version
+        writer.upsert({"id": [1, 51], "val": [6, 6]})
+        writer.flush()
+    table.merge()
+    then = {**expected(GENERATIONS[:2]), 50: 5}
+    assert not mw.open_table(table.uri, version=version).reads_base_alone
+    assert rows_of(mw.open_table(table.uri, version=version)) == then
+    assert rows_of(table, "eventual") == {**then, 1: 6, 51: 6}
+
+
 def test_merging_again_changes_nothing(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     table.merge()
