@@ -11,6 +11,9 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain import merger, passes
 from memwal_sql.maintain.progress import Progress
+from memwal_sql.storage.index_details import read_details
+from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.store import open_store
 from tests.folder_state import folder_state
 from tests.maintain.merging_tables import (
     GENERATIONS,
@@ -36,6 +39,22 @@ def test_generations_move_into_the_base_table_in_order(tmp_path: Path) -> None:
     for consistency in ("strong", "manifest", "eventual"):
         assert rows_of(table, consistency) == expected()
     assert table.snapshot().regions[0].sources == ()
+
+
+def test_every_commit_carries_a_token(tmp_path: Path) -> None:
+    """Protocol rule 20: a pass that comes late is refused for its mark, whichever rows it has."""
+    for deletes in ([], [1]):
+        table = make_table(tmp_path / str(deletes), [({1: 1, 2: 2}, []), ({2: 3}, deletes)])
+        (region,) = manifests(table.uri)
+        table.merge()
+        found = read_details(open_store(table.uri), lance.dataset(table.uri))
+        assert found is not None
+        marks = found.details.merged_generations
+        assert marks == {region: 2, pass_shard(region): token(2, LAST_PASS)}
+        late = passes.PassWriter(lance.dataset(table.uri), ["id"], region, 2, 0)
+        schema = lance.dataset(table.uri).schema
+        with pytest.raises(passes.OvertakenError, match="Stale"):
+            late.upsert(pa.table({"id": [99], "val": [0]}, schema), last=False)
 
 
 def test_a_merge_records_the_regions(tmp_path: Path) -> None:
