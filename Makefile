@@ -17,21 +17,23 @@ RUST_SOURCES := $(shell find native/src -name "*.rs") native/Cargo.toml native/C
 
 REQUIREMENTS := import tomllib; \
   file = tomllib.load(open("pyproject.toml", "rb")); project = file["project"]; \
-  wanted = project["dependencies"] + project["optional-dependencies"]["dev"]; \
+  extras = project["optional-dependencies"]; \
+  wanted = project["dependencies"] + extras["dev"] + extras["spark"]; \
   print(*wanted, *file["build-system"]["requires"], sep="\n")
 
-.PHONY: help setup demo test check format bench soak clean
+.PHONY: help setup demo test check format bench bench-spark soak clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Build .venv and the native library (some minutes once, then nothing)
 
 demo: setup ## Replay a year of flights as a stream, with SQL meanwhile
 	@$(BIN)/python -m demo
+	@$(BIN)/python -m demo.spark_pipeline
 
 test: setup ## Run the tests
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: setup ## Lint, formatting, types
 	@$(BIN)/ruff check .
@@ -46,6 +48,9 @@ format: setup ## Format the sources
 
 bench: setup ## Measure against plain and native Lance (some minutes)
 	@$(BIN)/python -m benchmarks
+
+bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two minutes)
+	@$(BIN)/python -m benchmarks.spark
 
 soak: setup ## Random histories and crashes, ten times as many
 	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 tests/histories tests/crash
