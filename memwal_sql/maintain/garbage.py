@@ -26,6 +26,7 @@ from memwal_sql.errors import (
     ManifestConflictError,
     NotFoundError,
     RetryError,
+    TableReplacedError,
 )
 from memwal_sql.maintain.catch_up import CatchUp
 from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints, held_by_checkpoints
@@ -91,6 +92,8 @@ def collect_garbage(
             raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
     versions = base_versions(context.store, context.cache)
+    # Before anything is cleaned up: an older version may be what the table is to be restored to.
+    _check_base(context, versions[-1])
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
         doomed = collector.clean_up(doomed)
@@ -154,14 +157,10 @@ class _Collector:
         retained = [one for one in versions if one.version not in gone]
         survey = survey_regions(self._store)
         checkpoints = tuple(all_checkpoints(self._store))
-        latest = versions[-1]
-        if latest.details is None:
-            raise RetryError(f"version {latest.version} of {self._context.uri} has no MemWAL index")
-        check_floors(self._store, latest.details.merged_generations)
         floors = read_floors(self._store)
         holds = held_by_versions(self._store, retained, self._context.cache)
         holds |= self._held(checkpoints)
-        through = self._through(versions, latest)
+        through = self._through(versions)
 
         def decide(files: RegionFiles) -> tuple[RegionManifest, list[Garbage]] | None:
             manifest = self._manifest(files)
@@ -185,7 +184,11 @@ class _Collector:
     def carry_out(self, plan: GarbagePlan) -> GarbagePlan:
         """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out."""
         raise_floors(self._store, _floors(plan.garbage))
-        self._each(partial(self._shrink, plan), plan.manifests.values())
+        going: dict[UUID, set[str]] = {}
+        for one in plan.garbage:
+            if one.kind is Kind.GENERATION and one.region is not None:
+                going.setdefault(one.region, set()).add(one.path.rpartition("/")[2])
+        self._each(lambda each: self._shrink(plan.manifests[each[0]], each[1]), going.items())
         # A checkpoint that is recorded after this finds the floors above what it needs.
         held = self._held(all_checkpoints(self._store))
         kept = tuple(one for one in plan.garbage if not _is_held(one, held))
@@ -196,9 +199,7 @@ class _Collector:
     def _held(self, checkpoints: Iterable[Checkpoint]) -> Holds:
         return held_by_checkpoints(checkpoints, self._now - self._grace)
 
-    def _through(
-        self, versions: Sequence[BaseVersion], latest: BaseVersion
-    ) -> Callable[[UUID], int]:
+    def _through(self, versions: Sequence[BaseVersion]) -> Callable[[UUID], int]:
         """Up to which generation a region's files may go.
 
         Readers that began before the grace period read the merge progress of then. Where some
@@ -206,7 +207,7 @@ class _Collector:
         maker is about to put it back (protocol rule 19), or the table was restored: nothing of
         that region is collected until merges have caught up.
         """
-        cutoff = self._now - self._grace
+        latest, cutoff = versions[-1], self._now - self._grace
         old = next((one for one in reversed(versions) if one.timestamp <= cutoff), None)
         established = {} if old is None else _merged(old)
         now = _merged(latest)
@@ -238,16 +239,9 @@ class _Collector:
         except NotFoundError:
             return manifests.latest()  # another collector was quicker
 
-    def _shrink(self, plan: GarbagePlan, manifest: RegionManifest) -> None:
-        """Take the generations that go out of the region's manifest."""
-        region_id = manifest.region_id
-        going = {
-            one.path.rpartition("/")[2]
-            for one in plan.garbage
-            if one.kind is Kind.GENERATION and one.region == region_id
-        }
-        manifests = RegionManifests(self._store, region_id)
-        latest = manifest
+    def _shrink(self, latest: RegionManifest, going: set[str]) -> None:
+        """Take the generations that go out of a region's manifest."""
+        manifests = RegionManifests(self._store, latest.region_id)
         for _ in range(_COMMIT_ATTEMPTS):
             kept = tuple(one for one in latest.flushed_generations if one.path not in going)
             if len(kept) == len(latest.flushed_generations):
@@ -257,7 +251,9 @@ class _Collector:
                 return
             except ManifestConflictError as conflict:
                 latest = conflict.latest
-        raise RetryError(f"region {region_id}: {_COMMIT_ATTEMPTS} commits lost against others")
+        raise RetryError(
+            f"region {latest.region_id}: {_COMMIT_ATTEMPTS} commits lost against others"
+        )
 
     def _delete(self, garbage: Sequence[Garbage]) -> None:
         unordered = [p for one in garbage if one.kind is not Kind.MANIFEST for p in one.files]
@@ -276,6 +272,15 @@ class _Collector:
 
     def _each(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
         return at_once(call, items) if self._store.remote else [call(item) for item in items]
+
+
+def _check_base(context: TableContext, latest: BaseVersion) -> None:
+    if latest.details is None:
+        raise TableReplacedError(
+            f"version {latest.version} of {context.uri} has lost its MemWAL index: "
+            "restore one that has it"
+        )
+    check_floors(context.store, latest.details.merged_generations)
 
 
 def _merged(version: BaseVersion) -> IndexProgress:

@@ -281,6 +281,7 @@ def test_a_restore_below_what_was_collected_is_an_error_and_collects_nothing(
         lambda: table.get([1]),
         lambda: values(mw.open_table(table.uri), "manifest"),
         lambda: collect(table),
+        lambda: collect(table, after=1, versions_older_than=NOW),  # newest is the way out
     ):
         with pytest.raises(mw.TableReplacedError, match="restored to a version"):
             call()
