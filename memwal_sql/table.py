@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
+from exec_nodes.sources.at_once import at_once
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import create_index, drop_index
 from memwal_sql.maintain.check import check_table
@@ -463,7 +464,8 @@ class Table:
         self._check_present("write")
         base = self._tracker.latest()
         regions = self._collector.regions(base)
-        manifests = [note_last_seen(self._context.store, region.refresh()) for region in regions]
+        store = self._context.store
+        manifests = at_once(lambda region: note_last_seen(store, region.refresh()), regions)
         return record_regions(self._context, manifests, base.info.region_specs)
 
     def changes(

@@ -15,6 +15,7 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.read.index_gaps import IndexGaps
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
+from memwal_sql.read.recorded_view import RecordedView
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
 from memwal_sql.storage.floors import check_floors
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
@@ -62,6 +63,7 @@ class SnapshotCollector:
         self._regions: dict[UUID, RegionReader] = {}
         self._by_values: dict[tuple[int, tuple[RegionValue, ...]], RegionReader] = {}
         self._without_values: list[RegionReader] = []
+        self._view: tuple[BaseTable, RecordedView] | None = None
         self._lock = Lock()
 
     def collect(self, consistency: str, filters: Sequence[str] = ()) -> Snapshot:
@@ -189,19 +191,19 @@ class SnapshotCollector:
             if self._pinned:
                 return Snapshot(base.info, base.source, (), 0)
             return self._current(base, filters, strong=False)
-        readers = []
-        for manifest in manifests:
-            readers.append((self._reader(manifest, base), manifest))
-        readers.sort(key=lambda pair: pair[0].order)
-        by_id = {reader.region_id: manifest for reader, manifest in readers}
-        kept = prune(filters, [r for r, _ in readers], base.info.region_specs, base.info.schema)
+        known = self._view
+        if known is None or known[0] is not base:
+            pairs = [(self._reader(manifest, base), manifest) for manifest in manifests]
+            self._view = known = base, RecordedView(pairs)
+        view = known[1]
+        kept = view.kept(filters, base.info)
         regions = tuple(
             RegionSources(
-                r.region_id, r.name, r.spec_id, r.values, r.sources(base, by_id[r.region_id], ())
+                r.region_id, r.name, r.spec_id, r.values, r.sources(base, view.manifest(r), ())
             )
             for r in kept
         )
-        return Snapshot(base.info, base.source, regions, len(readers) - len(kept))
+        return Snapshot(base.info, base.source, regions, len(view.readers) - len(kept))
 
     def _of_checkpoint(
         self, held: PinnedSnapshot, base: BaseTable, filters: Sequence[str]

@@ -27,8 +27,10 @@ def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManif
         cached = recorded_manifests(context.store, base.details, base.info.region_specs)
         if cached is None:
             return None
+        if not _covers_parts(base, cached):
+            return None
         context.cache.put(key, cached, _BYTES_PER_REGION * len(cached))
-    return list(cached) if _covers_parts(base, cached) else None
+    return cached
 
 
 def check_whole(context: TableContext, base: BaseTable) -> None:

@@ -14,7 +14,9 @@ import memwal_sql as mw
 from memwal_sql.maintain import details
 from memwal_sql.storage.index_details import FoundDetails, read_details
 from memwal_sql.storage.store import open_store
+from memwal_sql.storage.wal import Wal
 from tests.model.merging import manifests, merge_one
+from tests.model.process import Process
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
 
@@ -108,3 +110,55 @@ def test_a_pinned_version_without_a_record_reads_as_the_base_alone(tmp_path: Pat
     assert pinned.get([3]).to_pylist() == [{"id": 3, "val": 0}]
     with pytest.raises(mw.InvalidCallError, match="open_table"):
         pinned.writer()
+
+
+def test_a_query_for_one_region_looks_it_up_and_finds_the_same(tmp_path: Path) -> None:
+    table = _table(tmp_path, regions=7, rows=60)
+    table.snapshot_regions()
+    reader = mw.open_table(table.uri)
+    for condition in ("id = 11", "id IN (1, 2, 3)", "id = 1 AND val = 0", "id > 50", "id = 999"):
+        found = reader.scan(["id"], filter=condition, consistency="eventual").read_all()
+        expected = reader.scan(["id"], filter=condition, consistency="manifest").read_all()
+        assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_pylist())
+        eventual = reader.snapshot("eventual", [condition])
+        manifest = reader.snapshot("manifest", [condition])
+        assert [r.region_id for r in eventual.regions] == [r.region_id for r in manifest.regions]
+        assert eventual.regions_pruned == manifest.regions_pruned
+
+
+def test_the_last_log_position_is_noted_in_the_manifests(tmp_path: Path) -> None:
+    """Specification 2, "MemWAL Index Builder": a hint that writers don't keep up to date."""
+    table = _table(tmp_path, regions=1, rows=5)
+    (region,) = manifests(table.uri)
+    flushed = manifests(table.uri)[region].replay_after_wal_entry_position
+    writer = table.writer()
+    for n in range(3):
+        writer.upsert({"id": [n], "val": [n]})
+    assert manifests(table.uri)[region].wal_entry_position_last_seen == flushed
+    table.snapshot_regions()
+    noted = manifests(table.uri)[region]
+    assert noted.wal_entry_position_last_seen == flushed + 4  # the fence of the claim comes first
+    table.snapshot_regions()
+    assert manifests(table.uri)[region].version == noted.version
+    writer.upsert({"id": [7], "val": [7]})
+    writer.flush()  # the writer goes on over the manifest that was changed beside it
+    writer.close()
+    assert table.get([7, 1]).num_rows == 2
+
+
+def test_a_torn_entry_is_never_noted_as_complete(tmp_path: Path) -> None:
+    """Protocol rule 9: all up to the hint counts as complete, so the next claim would fail."""
+    table = _table(tmp_path, regions=1, rows=5)
+    (region,) = manifests(table.uri)
+    process = Process(table.uri)
+    process.table.writer().upsert({"id": [7], "val": [7]})
+    process.kill()
+    wal = Wal(open_store(table.uri), region)
+    last = wal.positions()[-1]
+    whole = (Path(table.uri) / wal.path(last)).read_bytes()
+    (Path(table.uri) / wal.path(last + 1)).write_bytes(whole[: len(whole) // 2])
+    table.snapshot_regions()
+    assert manifests(table.uri)[region].wal_entry_position_last_seen == last
+    with mw.open_table(table.uri).writer() as writer:
+        writer.upsert({"id": [8], "val": [8]})
+    assert _ids(mw.open_table(table.uri), "strong") == [*range(5), 7, 8]
