@@ -580,7 +580,7 @@ class Table:
         checkpoints, and what is left over.
 
         Reads all that is not merged, and the keys of the base table. Nothing is changed. It may
-        run beside writers and jobs: what looks wrong is looked at twice.
+        run beside writers and jobs: what looks wrong is looked at again.
 
         Returns a report that prints; `report.ok` says whether every row is there and right, and
         iterating gives the findings, the worst first.

@@ -39,6 +39,7 @@ CHECKS: Mapping[str, Check] = {
     "checkpoints": check_checkpoints,
     "leftovers": check_leftovers,
 }
+_LOOKS = 3
 # What Lance and Arrow raise for files that are damaged.
 _DAMAGE = (MemWalError, OSError, ValueError, RuntimeError, KeyError, pa.ArrowException)
 
@@ -49,17 +50,19 @@ def check_table(
     """Run all checks over the base version that `latest` gives.
 
     A table in use changes while it is looked at: what is written, merged or collected between two
-    glances looks damaged. So what seems wrong is looked at a second time, all of it anew, and only
-    what is found at the same place again counts.
+    glances looks damaged. So what seems wrong is looked at again, all of it anew, and only what is
+    found at the same place every time counts.
     """
     base = latest()
     findings = _run(CheckState(context, base), report)
-    if any(one.severity is not Severity.INFO for one in findings):
-        first = {(one.check, one.where) for one in findings}
+    for _ in range(_LOOKS - 1):
+        found = {(one.check, one.where) for one in findings if one.severity is not Severity.INFO}
+        if not found:
+            break
         base = latest()
         again = _run(CheckState(context, base), report)
         findings = [
-            one for one in again if one.severity is Severity.INFO or (one.check, one.where) in first
+            one for one in again if one.severity is Severity.INFO or (one.check, one.where) in found
         ]
     order = list(Severity)
     findings.sort(key=lambda one: order.index(one.severity))

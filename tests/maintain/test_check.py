@@ -563,7 +563,7 @@ def test_a_composite_key_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_table_in_use_is_not_called_damaged(tmp_path: Path) -> None:
-    """What looks wrong is looked at twice: it may have been collected or committed meanwhile."""
+    """What looks wrong is looked at again: it may have been collected or committed meanwhile."""
     table = create(tmp_path, regions=2)
     stop = threading.Event()
     errors: list[BaseException] = []
@@ -592,7 +592,7 @@ def test_a_table_in_use_is_not_called_damaged(tmp_path: Path) -> None:
         thread.join(30)
     assert not errors, errors[0]
     bad = [report for report in reports if not report.ok]
-    assert len(bad) <= 1, str(bad[0])  # two looks may both fall into a collection
+    assert len(bad) <= 1, str(bad[0])  # every look may fall into a collection
     assert values(checker)
 
 
