@@ -28,8 +28,8 @@ class GlobalBM25Exec(Node):
     The specification adds up what each index counts. Here only live rows count: replaced and
     deleted ones are taken off, so that the ranking is that of one index over the merged table.
 
-    `analyzers` has the analyzer of each column of the query; that of the base table's index files
-    goes before. Counts documents and tokens: of the corpus, over all columns.
+    `analyzers` has the analyzer of each column of the query. Counts documents and tokens: of the
+    corpus, over all columns.
     """
 
     child: Node
@@ -71,8 +71,7 @@ class GlobalBM25Exec(Node):
     def _parameters(self) -> BM25Parameters:
         stale, sources = self.stale.compute(), self.stale.sources
         live = {}
-        for column, known in self.analyzers.items():
-            analyzer = self.texts.analyzer_of(self.stale.base, column) or known
+        for column, analyzer in self.analyzers.items():
             live[column] = LiveCorpus(
                 [
                     self.texts.live(source, column, analyzer, rows)

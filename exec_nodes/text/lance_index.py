@@ -119,39 +119,33 @@ class LancePartition:
 
 
 def open_index(
-    dataset: Any, column: str, options: Mapping[str, str] | None, cache: ByteCache
+    dataset: Any,
+    column: str,
+    analyzer: Analyzer,
+    options: Mapping[str, str] | None,
+    cache: ByteCache,
 ) -> tuple[IndexSegment, ...] | None:
-    """The live segments of the full-text index of a column: of several indexes, the first by name.
+    """The live segments of the full-text index that a column has with this analyzer.
 
     None if the dataset has none, or one whose files can't be read here. What is read of a segment
     is cached: it never changes.
     """
-    found = [
-        index
-        for index in dataset.describe_indices()
-        if index.type_url == _TEXT_INDEX and list(index.field_names) == [column]
-    ]
-    if not found:
-        return None
-    segments = []
-    for one in min(found, key=_name).segments:
-        if one.base_id is not None:
-            return None  # in another table's folder
-        folder = f"{dataset.uri.rstrip('/')}/_indices/{one.uuid}"
-        segment = _open_segment(folder, frozenset(one.fragment_ids), options, cache)
-        if segment is None:
-            return None
-        segments.append(segment)
-    same = {segment.analyzer for segment in segments}
-    return tuple(segments) if len(same) == 1 else None
+    for index in dataset.describe_indices():
+        if index.type_url != _TEXT_INDEX or list(index.field_names) != [column]:
+            continue
+        segments = [_open_segment(dataset, one, options, cache) for one in index.segments]
+        found = tuple(one for one in segments if one is not None and one.analyzer == analyzer)
+        if segments and len(found) == len(segments):
+            return found
+    return None
 
 
 def _open_segment(
-    folder: str,
-    fragments: frozenset[int],
-    options: Mapping[str, str] | None,
-    cache: ByteCache,
+    dataset: Any, described: Any, options: Mapping[str, str] | None, cache: ByteCache
 ) -> IndexSegment | None:
+    if described.base_id is not None:
+        return None  # in another table's folder
+    folder = f"{dataset.uri.rstrip('/')}/_indices/{described.uuid}"
     own = dict(options) if options else None
     try:
         metadata = cache.compute(
@@ -172,7 +166,7 @@ def _open_segment(
             )
     except (KeyError, ValueError, TypeError, UnsupportedError):
         return None  # of a format that this module was not written for
-    return IndexSegment(analyzer, fragments, tuple(partitions))
+    return IndexSegment(analyzer, frozenset(described.fragment_ids), tuple(partitions))
 
 
 def _metadata(path: str, options: dict[str, str] | None) -> dict[bytes, bytes]:
@@ -181,7 +175,3 @@ def _metadata(path: str, options: dict[str, str] | None) -> dict[bytes, bytes]:
 
 def _size(metadata: Mapping[bytes, bytes]) -> int:
     return sum(len(name) + len(value) for name, value in metadata.items())
-
-
-def _name(index: Any) -> str:
-    return str(index.name)

@@ -99,17 +99,19 @@ class PartedText:
     @property
     def nbytes(self) -> int:
         """Bytes held, without what the parts hold; an estimate."""
-        return 40 * self.documents
+        return (4 if len(self.parts) == 1 else 24) * self.documents
 
     @cached_property
     def slot_addresses(self) -> RowAddresses:
         """The addresses by slot."""
-        return np.concatenate([np.empty(0, np.uint64), *(part.addresses for part in self.parts)])
+        parts = [part.addresses for part in self.parts]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
     @cached_property
     def slot_lengths(self) -> Lengths:
         """The lengths by slot."""
-        return np.concatenate([np.empty(0, np.int32), *(part.lengths for part in self.parts)])
+        parts = [part.lengths for part in self.parts]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
 
     @cached_property
     def order(self) -> npt.NDArray[np.intp] | None:

@@ -24,7 +24,6 @@ from exec_nodes.text.rows_of import RowsOf
 
 # Postings of an index are kept as they are packed, those of rows without index take 8 bytes each.
 _MAX_BYTES = 1024 * 1024 * 1024
-_ENTRY_BYTES = 1000
 
 
 class SourceTexts:
@@ -32,13 +31,6 @@ class SourceTexts:
 
     def __init__(self, cache: ByteCache | None = None) -> None:
         self._cache = ByteCache(_MAX_BYTES) if cache is None else cache
-
-    def analyzer_of(self, base: Source | None, column: str) -> Analyzer | None:
-        """The analyzer of the base table's index as its files have it; None without a known one."""
-        if not isinstance(base, LanceSource):
-            return None
-        segments = self._segments(base, column)
-        return segments[0].analyzer if segments else None
 
     def live(
         self, source: Source, column: str, analyzer: Analyzer, stale: RowAddresses
@@ -71,9 +63,7 @@ class SourceTexts:
 
     def _stored_parts(self, source: LanceSource, column: str, analyzer: Analyzer) -> list[TextPart]:
         """What the index covers, and the rest tokenized: fragments appended or rewritten since."""
-        segments = self._segments(source, column)
-        if not segments or segments[0].analyzer != analyzer:
-            segments = ()
+        segments = self._segments(source, column, analyzer)
         read = source.dataset.get_fragments() if source.fragments is None else source.fragments
         fragments = {one.fragment_id: one for one in read}
         rows = RowsOf(source)
@@ -108,17 +98,11 @@ class SourceTexts:
         )
         return text.view(text.rows), addresses
 
-    def _segments(self, source: LanceSource, column: str) -> Sequence[IndexSegment]:
-        return self._cache.compute(
-            ("text index", source.identity, column),
-            lambda: (
-                open_index(
-                    source.dataset, column, source.dataset.latest_storage_options(), self._cache
-                )
-                or ()
-            ),
-            lambda _: _ENTRY_BYTES,
-        )
+    def _segments(
+        self, source: LanceSource, column: str, analyzer: Analyzer
+    ) -> Sequence[IndexSegment]:
+        options = source.dataset.latest_storage_options()
+        return open_index(source.dataset, column, analyzer, options, self._cache) or ()
 
 
 # Sources' identities are unique in the process, so all tables can share one bound.

@@ -68,7 +68,8 @@ def test_tokens_are_those_of_an_index_with_these_parameters(
 ) -> None:
     dataset = lance.write_dataset(pa.table({"t": TEXTS}), tmp_path)
     dataset.create_scalar_index("t", "INVERTED", **parameters)
-    segments = open_index(lance.dataset(tmp_path), "t", None, ByteCache())
+    analyzer = Analyzer.of(stored_parameters(tmp_path))
+    segments = open_index(lance.dataset(tmp_path), "t", analyzer, None, ByteCache())
     assert segments is not None
     (partition,) = segments[0].partitions
     indexed = [Counter[str]() for _ in TEXTS]
@@ -77,7 +78,6 @@ def test_tokens_are_those_of_an_index_with_these_parameters(
         assert postings is not None
         for document, often in zip(*decoded(postings), strict=True):
             indexed[int(partition.row_ids[document])][token] = often
-    analyzer = segments[0].analyzer
     assert [Counter(analyzer.tokens(text)) for text in TEXTS] == indexed
     tokens, lengths = analyzer.tokens_of(pa.array(TEXTS))
     ends = np.cumsum(lengths)
@@ -88,8 +88,7 @@ def test_tokens_are_those_of_an_index_with_these_parameters(
 def test_defaults_are_lance_s_own(tmp_path: Path) -> None:
     dataset = lance.write_dataset(pa.table({"t": TEXTS}), tmp_path)
     dataset.create_scalar_index("t", "INVERTED")
-    (file,) = tmp_path.glob("_indices/*/metadata.lance")
-    stored = json.loads(LanceFileReader(str(file)).metadata().schema.metadata[b"params"])
+    stored = stored_parameters(tmp_path)
     assert Analyzer.of(stored) == Analyzer.of({})
     assert stored.items() >= DEFAULTS.items()
 
@@ -144,3 +143,11 @@ def test_parameters_that_say_nothing_of_tokens_make_no_other_analyzer() -> None:
 def test_texts_that_are_no_plain_texts_are_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match="index whole texts"):
         Analyzer.of(parameters)
+
+
+def stored_parameters(table: Path) -> dict[str, Any]:
+    (file,) = table.glob("_indices/*/metadata.lance")
+    found: dict[str, Any] = json.loads(
+        LanceFileReader(str(file)).metadata().schema.metadata[b"params"]
+    )
+    return found

@@ -16,6 +16,7 @@ from lance.file import LanceFileReader, LanceFileWriter
 from exec_nodes.errors import RepairError
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.text import source_texts
+from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.lance_index import open_index
 from tests.exec_nodes.text.sources import (
     QUERIES,
@@ -88,7 +89,7 @@ def test_index_files_that_do_not_keep_what_is_needed_are_left_alone(
 ) -> None:
     texts = some_texts(Random(3), range(250))
     dataset = base_table(tmp_path / "t", texts, parameters, **SMALL_FILES).dataset
-    assert open_index(dataset, "body", None, ByteCache()) is None
+    assert open_index(dataset, "body", Analyzer.of({}), None, ByteCache()) is None
     check(dataset, texts)
     assert tokenized_fragments
 
@@ -218,11 +219,19 @@ def test_an_index_of_several_partitions_is_one(
     assert tokenized_fragments == []
 
 
-def test_another_analyzer_of_the_base_goes_before_what_the_plan_was_told(tmp_path: Path) -> None:
+def test_of_several_indexes_the_one_with_the_analyzer_is_read(
+    tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
     texts = {1: "running fast", 2: "run", 3: "the runs"}
-    base = base_table(tmp_path / "t", texts, {"stem": False, "remove_stop_words": False})
-    found = search(snapshot(base, (), [body_index()]), "the run")
-    assert set(found) == {2, 3}
+    dataset = base_table(tmp_path / "t", texts, {}).dataset
+    plain = {"stem": False, "remove_stop_words": False}
+    dataset.create_scalar_index("body", "INVERTED", name="a_plain_one", **plain)
+    base = base_of(lance.dataset(dataset.uri))
+    assert set(search(snapshot(base, (), [body_index()]), "the run")) == {1, 2, 3}
+    assert set(search(snapshot(base, (), [body_index(plain)]), "the run")) == {2, 3}
+    assert tokenized_fragments == []
+    assert set(search(snapshot(base, (), [body_index({"stem": False})]), "the run")) == {2}
+    assert tokenized_fragments == [0]
 
 
 def merge(dataset: Any, texts: Texts) -> None:
