@@ -86,8 +86,7 @@ class SourceSearch:
         """The `most` nearest of each query by the index, measured exactly, as far as they are
         within the bounds; None if the index gives too few."""
         places = range(len(self.query.vectors))
-        for thorough in (False, True):
-            queries, addresses = search.candidates(most, thorough=thorough)
+        for queries, addresses in search.attempts(most):
             if np.bincount(queries, minlength=len(places)).min() >= most:
                 return self._measured([addresses[queries == place] for place in places], most)
         return None
