@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Protocol
 from memwal_sql.errors import InvalidCallError, OutcomeUnknownError, StoreUnavailableError
 
 _BUSY_SECONDS = 30.0
+_BUSY_PAUSE_SECONDS = 0.005
 
 
 class CommitState(StrEnum):
@@ -174,7 +176,7 @@ class SqliteCommitLog:
                 self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             weakref.finalize(self, connection.close)
-            connection.execute("PRAGMA journal_mode=WAL")
+            _use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS commits (table_uri TEXT, path TEXT, source TEXT,"
@@ -186,6 +188,20 @@ class SqliteCommitLog:
             )
             self._connections[os.getpid()] = connection
         return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file's journal; SQLite does not wait by itself for others who do the same."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _columns(commit: Commit | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -514,6 +515,45 @@ def test_replaying_the_feed_from_any_place_rebuilds_the_table(tmp_path: Path, se
         while _follow(table, replica, offsets, rng):
             pass
         held = table.scan(columns=["id", "n"]).read_all().to_pylist()
+    assert replica == {row["id"]: row["n"] for row in held}
+
+
+def test_a_follower_beside_writers_misses_nothing(tmp_path: Path) -> None:
+    """Writers take over from each other, flush and merge meanwhile."""
+    table = mw.create_table(
+        str(tmp_path / "table"), SCHEMA, primary_key="id", regions=[mw.bucket("id", 2)]
+    )
+    replica: dict[int, int | None] = {}
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def follow() -> None:
+        offsets: dict[str, list[int]] = {}
+        handle, rng = mw.open_table(table.uri), Random(1)
+        try:
+            while not done.is_set() or _follow(handle, replica, offsets, rng):
+                _follow(handle, replica, offsets, rng)
+        except BaseException as error:
+            failures.append(error)
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    rng = Random(0)
+    for number in range(12):
+        with table.writer(memtable_rows=20) as writer:
+            for _ in range(8):
+                keys_written = rng.sample(range(40), 4)
+                if rng.random() < 0.3:
+                    writer.delete(keys(*keys_written))
+                else:
+                    writer.upsert(rows(*((key, number) for key in keys_written)))
+            if number % 3 == 0:
+                writer.flush()
+                table.merge()
+    done.set()
+    follower.join(60)
+    assert not follower.is_alive() and failures == []
+    held = table.scan(columns=["id", "n"]).read_all().to_pylist()
     assert replica == {row["id"]: row["n"] for row in held}
 
 

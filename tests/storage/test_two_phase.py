@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -260,6 +262,57 @@ def test_a_recovery_that_stops_itself_is_taken_up_by_the_next(
     assert TwoPhaseStore(inner, log).exists(PATH) == (pending or first > 5)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_random_puts_and_deletes_that_die_anywhere(log_file: str, seed: int) -> None:
+    """Three threads, each a new process after every death, over few names. Whoever was told that
+    it won has its bytes there until a delete begins; nobody else was told so; nothing is left
+    unfinished."""
+    memory = RacyStore(f"memory://random{seed}")
+    told: dict[str, list[bytes]] = {}
+    offered: dict[str, set[bytes]] = {}
+    deleting: set[str] = set()
+    lock = threading.Lock()
+
+    def work(worker: int) -> None:
+        rng = Random(f"{seed} {worker}")
+        log = SqliteCommitLog(log_file, "table")
+        for number in range(25):
+            path = f"folder/{rng.randrange(12)}"
+            mine = b"%d %d" % (worker, number)
+            budget, after = [rng.choice([1, 2, 3, 4, 5, 6, 7, 99, 99])], rng.random() < 0.5
+            store = TwoPhaseStore(Stepping(memory, budget, after), Stepping(log, budget, after))
+            with lock:
+                delete = rng.random() < 0.2 and path in told
+                if path in deleting and not delete:
+                    continue
+                if delete:
+                    deleting.add(path)
+                else:
+                    offered.setdefault(path, set()).add(mine)
+            with contextlib.suppress(StepError, OutcomeUnknownError):
+                if delete:
+                    store.delete([path])
+                elif store.put_if_absent(path, mine):
+                    with lock:
+                        told.setdefault(path, []).append(mine)
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store = TwoPhaseStore(memory, SqliteCommitLog(log_file, "table"))
+    store.recover()
+    left = store.leftovers("folder")
+    store.delete(meta.path for meta in left)
+    found = contents(memory)
+    assert store.recover() == 0
+    for path, data in found.items():
+        assert data in offered[path], f"seed {seed}"
+    for path in told.keys() - deleting:
+        assert told[path] == [found[path]], f"seed {seed}: {told[path]} won {path}"
+
+
 def test_anybody_finishes_what_a_paused_writer_began(log: SqliteCommitLog) -> None:
     memory = RacyStore("memory://paused")
     fault = Fault("put", Kind.PAUSE, nth=2)  # the copy to its name
@@ -402,6 +455,25 @@ def test_the_log_swaps_only_what_is_there(log: SqliteCommitLog) -> None:
     assert log.swap(PATH, one, two) and not log.swap(PATH, one, two)
     assert log.read(PATH) == two and log.unfinished() == []
     assert log.swap(PATH, two, None) and log.read(PATH) is None
+
+
+def test_many_open_a_new_log_at_once(tmp_path: Path) -> None:
+    """SQLite does not wait for others who switch the journal of a new file."""
+    for number in range(20):
+        barrier = threading.Barrier(8)
+        opened: list[SqliteCommitLog] = []
+        file = str(tmp_path / f"{number}.sqlite")
+
+        def open_it(file: str, barrier: threading.Barrier, into: list[SqliteCommitLog]) -> None:
+            barrier.wait()
+            into.append(SqliteCommitLog(file, "table"))
+
+        threads = [threading.Thread(target=open_it, args=(file, barrier, opened)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(opened) == 8
 
 
 def test_tables_share_a_log_without_seeing_each_other(log_file: str) -> None:
