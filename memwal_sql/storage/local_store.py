@@ -148,8 +148,15 @@ class LocalStore:
             self._remove_empty_folders(os.path.dirname(full))
 
     def delete_in_bulk(self, paths: Iterable[str]) -> None:
-        """The same: a disk has no requests to save."""
-        self.delete(paths)
+        """The same; folders are looked at once, when all of their objects have gone."""
+        folders = set()
+        for path in paths:
+            full = self._full(path)
+            with _writing(full):
+                _unlink(full)
+            folders.add(os.path.dirname(full))
+        for folder in sorted(folders, key=len, reverse=True):
+            self._remove_empty_folders(folder)
 
     def leftovers(self, prefix: str) -> Metas:
         """Temporary files below the folder `prefix`."""

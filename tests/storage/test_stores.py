@@ -98,6 +98,10 @@ def test_many_objects_are_deleted_at_once_and_those_gone_are_passed_over(
     store.delete_in_bulk([])
     store.delete_in_bulk(["a/0", "a/none", "a/3", "a/4"])
     assert sorted(meta.path for meta in store.list("a")) == ["a/1", "a/2"]
+    store.put_if_absent("b/c/d", b"")
+    store.put_if_absent("b/c/e/f", b"")
+    store.delete_in_bulk(["b/c/d", "b/c/e/f"])
+    assert "b" not in store.list_folders("")
 
 
 def test_what_a_killed_put_left_is_no_object_but_a_leftover(store: ObjectStore) -> None:
