@@ -53,7 +53,7 @@ bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two 
 	@$(BIN)/python -m benchmarks.spark
 
 soak: setup ## Random histories and crashes, ten times as many
-	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 tests/histories tests/crash
+	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadgroup tests/histories tests/crash tests/spark/test_checksum.py
 
 clean: ## Remove .venv and caches of the checkout; the Rust build stays
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
