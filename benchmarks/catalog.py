@@ -13,6 +13,7 @@ from benchmarks.lookups import get_many, get_one, sql_lookup
 from benchmarks.memory import streaming_memory
 from benchmarks.merging import merging
 from benchmarks.opening import opening
+from benchmarks.region_snapshots import region_snapshots
 from benchmarks.result import Result
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
 from benchmarks.vector_search import vector_search
@@ -33,6 +34,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "generations-scan": generations_scan,
     "streaming-memory": streaming_memory,
     "opening": opening,
+    "region-snapshots": region_snapshots,
     "merging": merging,
     "collecting": collecting,
     "index-gap": index_gap,
