@@ -100,6 +100,19 @@ def test_a_phrase_with_a_limit_reads_few_texts(monkeypatch: pytest.MonkeyPatch) 
     assert sum(read) <= 100
 
 
+@pytest.mark.parametrize("k", [1, 5, 20])
+def test_the_best_rows_of_a_phrase_are_found_behind_many_that_lack_it(k: int) -> None:
+    """The shortest texts score best and hold the words in another order."""
+    texts = ["ahead write"] * 500 + ["write ahead" + " log" * (n % 7 + 1) for n in range(30)]
+    (source,) = sources_of({"body": texts}, [0] * len(texts), SIMPLE)
+    phrase = Phrase("write ahead", "body")
+    wanted = Boolean(should=(Match("log", "body", boost=0.01), phrase))
+    for query in (phrase, wanted):
+        everything = list(search(query, [source]).items())
+        assert len(everything) == 30
+        assert list(search(query, [source], k).items()) == everything[:k]
+
+
 def test_the_same_rows_in_1_2_4_or_8_sources_give_identical_results() -> None:
     rng = Random("sources")
     texts = {column: [random_text(rng) for _ in range(120)] for column in COLUMNS}
