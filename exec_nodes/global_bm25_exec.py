@@ -65,7 +65,10 @@ class GlobalBM25Exec(Node):
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         self.handover.give(self._parameters)
-        yield from self.child.execute(partition)
+        # As one batch: what the nodes above do to one costs more than its few rows.
+        batches = list(self.child.execute(partition))
+        if batches:
+            yield pa.concat_batches(batches)
 
     @cached_property
     def _parameters(self) -> BM25Parameters:
