@@ -25,7 +25,7 @@ from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.options import DEFAULT_K
 from memwal_sql.search.searches import Search, full_text_search, hybrid_search, vector_search
 from memwal_sql.sql.arguments import literal, name_literal, options_literal
-from memwal_sql.sql.provider import SqlTable
+from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import SearchProvider
 from memwal_sql.sql.table_names import TableName, table_name
 
@@ -81,9 +81,9 @@ class SearchFunctions:
     """The table functions of one session, and the tables that they know."""
 
     def __init__(self) -> None:
-        self._tables: dict[TableName, tuple[str, SqlTable, str]] = {}
+        self._tables: dict[TableName, tuple[str, ReadTable, str]] = {}
 
-    def add(self, name: str, table: SqlTable, consistency: str) -> None:
+    def add(self, name: str, table: ReadTable, consistency: str) -> None:
         """Let the functions find `table` under `name`."""
         self._tables[table_name(name)] = (name, table, consistency)
 
@@ -113,7 +113,7 @@ class SearchFunctions:
         search = function.search(schema, given[1:least], DEFAULT_K if k is None else k, options)
         return SearchProvider(name, table, schema, search, consistency)
 
-    def _find(self, text: str) -> tuple[SqlTable, str]:
+    def _find(self, text: str) -> tuple[ReadTable, str]:
         found = self._tables.get(table_name(text))
         if found is None:
             known = sorted(name for name, _, _ in self._tables.values())

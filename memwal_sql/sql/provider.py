@@ -37,8 +37,8 @@ class InsertWriter(Protocol):
         """Make them durable."""
 
 
-class SqlTable(Protocol):
-    """What SQL needs of a table."""
+class ReadTable(Protocol):
+    """What a query needs of a table."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,6 +46,10 @@ class SqlTable(Protocol):
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent state, without the regions that `filters` rule out."""
+
+
+class SqlTable(ReadTable, Protocol):
+    """What SQL needs of a table."""
 
     def writer_for_insert(self) -> InsertWriter:
         """The writer that INSERT uses."""

@@ -13,7 +13,7 @@ from exec_nodes.sources.source import Filter
 from memwal_sql.errors import RetryError, UnsupportedError
 from memwal_sql.read.planning import opened_plan
 from memwal_sql.search.searches import Search
-from memwal_sql.sql.provider import SqlTable
+from memwal_sql.sql.provider import ReadTable
 from planner.model import Snapshot
 from planner.predicates.lance_filter import lance_filter
 
@@ -28,7 +28,7 @@ class SearchProvider:
     """
 
     def __init__(
-        self, name: str, table: SqlTable, columns: pa.Schema, search: Search, consistency: str
+        self, name: str, table: ReadTable, columns: pa.Schema, search: Search, consistency: str
     ) -> None:
         """`columns` are the table's, for which `search` was made."""
         self.schema = pa.schema([*columns, *search.added])
@@ -75,7 +75,7 @@ class SearchProvider:
 
 
 def search_plan(
-    table: SqlTable,
+    table: ReadTable,
     schema: pa.Schema,
     search: Search,
     names: Sequence[str],

@@ -11,12 +11,12 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import stream, while_present
 from memwal_sql.search.searches import Search
 from memwal_sql.sql.conditions import conjuncts
-from memwal_sql.sql.provider import SqlTable
+from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import search_plan
 
 
 def search_rows(
-    table: SqlTable,
+    table: ReadTable,
     schema: pa.Schema,
     search: Search,
     columns: Sequence[str],

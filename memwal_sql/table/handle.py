@@ -1,0 +1,108 @@
+"""What every part of a table handle stands on: its place, its base table and its regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.maintain.checkpoint_records import Checkpoint
+from memwal_sql.read.base import BaseTable, BaseTracker, load_base
+from memwal_sql.read.collector import SnapshotCollector
+from memwal_sql.read.context import TableContext
+from memwal_sql.read.point_reader import PointReader
+from memwal_sql.read.recorded import check_whole
+from memwal_sql.storage.base_indexes import IndexRecipe
+from memwal_sql.write.table_writer import TableWriter
+from planner.model import Snapshot, TableInfo
+
+
+class TableHandle:
+    """The state of a handle, and what it reads."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        dataset: Any,
+        *,
+        pinned: bool = False,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self._context = context
+        self._pinned = pinned
+        self._tracker = BaseTracker(context, dataset)
+        if pinned and checkpoint is None:
+            check_whole(context, self._tracker.current)
+        specs = self._tracker.current.info.region_specs
+        held = None if checkpoint is None else checkpoint.snapshot(specs)
+        self._collector = SnapshotCollector(context, self._tracker, pinned=pinned, held=held)
+        self._points = PointReader(self._collector, self._tracker)
+        self._insert_writer: TableWriter | None = None
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._context.uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in the base table's order."""
+        return self._tracker.current.info.schema
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The primary key's columns, in key order."""
+        return self._tracker.current.info.primary_key
+
+    @property
+    def info(self) -> TableInfo:
+        """The columns, the primary key and the region specs."""
+        return self._tracker.current.info
+
+    @property
+    def version(self) -> int:
+        """The newest base table version this handle has read."""
+        return self._tracker.current.version
+
+    @property
+    def reads_base_alone(self) -> bool:
+        """Whether this handle reads a version in which no region states were recorded (by
+        `snapshot_regions` or a merge): only what had been merged by then is seen."""
+        return self._pinned and self._collector.reads_base_alone
+
+    def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
+        """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
+        return self._collector.collect(consistency, filters)
+
+    def _base_of(self, version: int) -> BaseTable:
+        """A base version that a snapshot has just been taken of."""
+        base = self._tracker.current
+        if base.version != version:
+            dataset = base.dataset.checkout_version(version)
+            base = load_base(self._context, dataset, base.info)
+        return base
+
+    def _index_recipes(self) -> Sequence[IndexRecipe]:
+        return self._tracker.latest().indexes.recipes()
+
+    def _check_present(self, what: str) -> None:
+        if self._pinned:
+            raise InvalidCallError(
+                f"this handle reads version {self.version}; open_table(uri) without a version "
+                f"gives one that can {what}"
+            )
+
+    def _columns(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        names = self.schema.names
+        if columns is None:
+            return tuple(names)
+        if isinstance(columns, str):
+            raise InvalidCallError(f"columns={columns!r} must be a list: [{columns!r}]")
+        unknown = [name for name in columns if name not in names]
+        if unknown:
+            raise InvalidCallError(f"unknown columns {unknown}; the table has {names}")
+        if len(set(columns)) != len(columns):
+            raise InvalidCallError(f"columns={list(columns)} names a column twice")
+        return tuple(columns)

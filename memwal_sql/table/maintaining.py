@@ -1,0 +1,201 @@
+"""The background jobs and the indexes as methods of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from exec_nodes.sources.at_once import at_once
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.index.create import create_index, drop_index
+from memwal_sql.maintain.check import check_table
+from memwal_sql.maintain.checkpoints import (
+    Expires,
+    drop_checkpoint,
+    list_checkpoints,
+    make_checkpoint,
+)
+from memwal_sql.maintain.findings import CheckReport
+from memwal_sql.maintain.garbage import DEFAULT_GRACE, collect_garbage
+from memwal_sql.maintain.index_builder import build_indexes
+from memwal_sql.maintain.merger import Merger
+from memwal_sql.maintain.progress import Report, report_nothing
+from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
+from memwal_sql.table.handle import TableHandle
+
+
+class MaintainedTable(TableHandle):
+    """Merging, indexing, recording, holding, collecting and checking."""
+
+    def merge(self, progress: Report | None = None, regions: Sequence[str] | None = None) -> int:
+        """Move what has been flushed by now into the base table, and record the regions.
+
+        Any number of processes may merge at the same time, and write and read meanwhile.
+
+        Args:
+            progress: is called with the rows merged so far, of one generation after the other.
+            regions: only the regions with these names or ids; all by default.
+
+        Returns how many generations this call has merged. Raises RepairError where the files of
+        a generation are missing or damaged; everything is still read as it was then.
+        """
+        self._check_present("merge")
+        found = self._collector.regions(self._tracker.latest())
+        if regions is not None:
+            known = {name: one for one in found for name in (one.name, str(one.region_id))}
+            unknown = sorted(set(regions) - set(known))
+            if unknown:
+                raise InvalidCallError(
+                    f"there are no regions {unknown}; there are {[one.name for one in found]}"
+                )
+            found = [one for one in found if {one.name, str(one.region_id)} & set(regions)]
+        return Merger(self._context, self.snapshot_regions, progress or report_nothing).run(found)
+
+    def create_index(
+        self,
+        column: str,
+        index_type: str,
+        *,
+        name: str | None = None,
+        replace: bool = False,
+        **parameters: Any,
+    ) -> None:
+        """Build an index over the base table; every generation gets the same from now on.
+
+        Open writers build it from their next flush on, and queries use it at once. Rows that no
+        index covers are found all the same, by reading them.
+
+        Args:
+            index_type: `"IVF_FLAT"`, `"IVF_PQ"`, `"IVF_SQ"`, `"IVF_RQ"`, `"IVF_HNSW_FLAT"`,
+                `"IVF_HNSW_PQ"` or `"IVF_HNSW_SQ"` on a column of vectors, `"FTS"` on one of
+                strings; for filters on the base table `"BTREE"` or `"BITMAP"`.
+            name: `{column}_idx` when left out. Two indexes of one column need two names.
+            replace: build the index of this name anew.
+            parameters: as Lance names them. Of vectors: `metric` (`"l2"`, `"cosine"`, `"dot"`,
+                `"hamming"`), `num_partitions` or `target_partition_size`, `sample_rate`,
+                `ivf_centroids`; `num_sub_vectors`, `num_bits`, `pq_codebook`; `m`,
+                `ef_construction`, `max_level`. Of texts: `base_tokenizer`, `language`, `stem`,
+                `remove_stop_words`, `custom_stop_words`, `lower_case`, `ascii_folding`,
+                `max_token_length`, `min_ngram_length`, `max_ngram_length`, `prefix_only`,
+                `with_position`, ...
+
+        Raises InvalidCallError before anything is written when the arguments do not fit, or when
+        the base table has too few rows to train on; RetryError when the base table changed so
+        that Lance could not commit.
+        """
+        self._check_present("write")
+        create_index(
+            self._context, column, index_type, name=name, replace=replace, parameters=parameters
+        )
+
+    def drop_index(self, name: str) -> None:
+        """Remove an index from the base table; generations get it no more.
+
+        Raises InvalidCallError for an unknown name and for the index of the primary key.
+        """
+        self._check_present("write")
+        drop_index(self._context, name)
+
+    def build_indexes(
+        self, progress: Report | None = None, indexes: Sequence[str] | None = None
+    ) -> list[str]:
+        """Bring the base table's indexes up to date with what was merged into it.
+
+        Vector indexes keep their centroids and codebooks: nothing is trained.
+
+        Args:
+            progress: is called after each index.
+            indexes: only those with these names; all by default.
+
+        Returns the names of the indexes that were behind.
+        """
+        self._check_present("build indexes")
+        return build_indexes(self._context, progress or report_nothing, indexes)
+
+    def snapshot_regions(self) -> int:
+        """Record the state of all regions in the MemWAL index, for `eventual` readers.
+
+        Returns the base table version that holds the record.
+        """
+        self._check_present("write")
+        base = self._tracker.latest()
+        regions = self._collector.regions(base)
+        store = self._context.store
+        manifests = at_once(lambda region: note_last_seen(store, region.refresh()), regions)
+        return record_regions(self._context, manifests, base.info.region_specs)
+
+    def checkpoint(self, name: str, expires: Expires = None) -> int:
+        """Hold the table as a strong reader sees it now, for `open_table(uri, checkpoint=name)`.
+
+        Nothing is copied or flushed: the base version (by a Lance tag), the flushed generations
+        and the WAL entries that the checkpoint reads are not collected while it lasts.
+
+        Args:
+            name: letters, digits, dots, dashes and underscores.
+            expires: a time with a time zone, or a timedelta from now; None: until it is dropped.
+
+        Returns the base table version that it holds.
+        """
+        self._check_present("make checkpoints")
+        return make_checkpoint(self._context, self._collector, self._base_of, name, expires)
+
+    def checkpoints(self) -> pa.Table:
+        """One row a checkpoint, by name, expired ones too until they are collected."""
+        return list_checkpoints(self._context)
+
+    def drop_checkpoint(self, name: str) -> None:
+        """Let go of what a checkpoint holds."""
+        drop_checkpoint(self._context, name)
+
+    def collect_garbage(
+        self,
+        *,
+        dry_run: bool = False,
+        older_than: timedelta = DEFAULT_GRACE,
+        versions_older_than: timedelta | None = None,
+        progress: Report | None = None,
+    ) -> pa.Table:
+        """Delete files that no reader needs: merged generations, flushed WAL entries, old region
+        manifests, what failed flushes and dead processes left, and checkpoints that ended.
+
+        A generation goes once it is in the base table and in the indexes that are maintained, and
+        no retained base version's region snapshot and no checkpoint reads it. Any number of
+        collectors may run, beside readers, writers and mergers; one that dies is made up for by
+        the next.
+
+        Args:
+            dry_run: only say what would be deleted.
+            older_than: readers that are at it for longer may get a SourceGoneError and must begin
+                again; change feeds that fall behind further must begin anew.
+            versions_older_than: let Lance clean up base versions older than this, too, except
+                tagged ones; what their region snapshots hold goes with them. None keeps them all.
+            progress: is told how many files have been deleted.
+
+        Returns one row a thing deleted: kind, region_id, path, bytes, files, reason.
+        """
+        self._check_present("collect garbage")
+        self._tracker.latest()  # raises for a base table that was overwritten
+        return collect_garbage(
+            self._context,
+            dry_run=dry_run,
+            older_than=older_than,
+            versions_older_than=versions_older_than,
+            report=progress or report_nothing,
+        )
+
+    def check(self, progress: Report | None = None) -> CheckReport:
+        """Look at every invariant of the table: manifests, write-ahead logs, generations with
+        their bloom filters and indexes, keys and their regions, merge progress, region snapshots,
+        checkpoints, and what is left over.
+
+        Reads all that is not merged, and the keys of the base table. Nothing is changed. It may
+        run beside writers and jobs: what looks wrong is looked at again.
+
+        Returns a report that prints; `report.ok` says whether every row is there and right, and
+        iterating gives the findings, the worst first.
+        """
+        self._check_present("check")
+        return check_table(self._context, self._tracker.reload, progress or report_nothing)

@@ -1,0 +1,107 @@
+"""Searches as methods of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from memwal_sql.search.options import DEFAULT_K
+from memwal_sql.search.searches import full_text_search, hybrid_search, vector_search
+from memwal_sql.sql.search_rows import search_rows
+from memwal_sql.table.handle import TableHandle
+
+
+class SearchedTable(TableHandle):
+    """Vector, full-text and hybrid search."""
+
+    def vector_search(
+        self,
+        column: str,
+        query: Any,
+        k: int = DEFAULT_K,
+        filter: str | None = None,  # noqa: A002
+        columns: Sequence[str] | None = None,
+        *,
+        consistency: str = "strong",
+        **options: Any,
+    ) -> pa.Table:
+        """The `k` live rows nearest to a vector, with `_distance` (float32), the nearest first.
+
+        Args:
+            query: a vector as a list, array or bytes; or several, as the rows of a matrix or a
+                list of lists: then each has its `k` rows, and `query_index` (int32) says whose a
+                row is.
+            filter: a SQL condition; only rows that meet it are ranked.
+            columns: which columns; all of them by default.
+            options: `metric` (`"l2"`, squared; `"cosine"`, `"dot"`, `"hamming"`; that of the
+                column's index when left out), `nprobes`, `refine_factor` and `ef` for how
+                thoroughly an index is searched, `exact=True` to measure every row, `lower_bound`
+                and `upper_bound` for distances within these only.
+
+        A column needs no index: its rows are measured one by one then. Raises InvalidCallError
+        naming the value and the remedy.
+        """
+        schema = self.schema
+        search = vector_search(schema, column, query, k, options)
+        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
+
+    def full_text_search(
+        self,
+        column: str | Sequence[str],
+        query: Any,
+        k: int = DEFAULT_K,
+        filter: str | None = None,  # noqa: A002
+        columns: Sequence[str] | None = None,
+        *,
+        consistency: str = "strong",
+        **options: Any,
+    ) -> pa.Table:
+        """The `k` live rows that match a text query best, with `_score` (float32), best first.
+
+        Scores are those of BM25 over all live rows, whatever part of the table they are in.
+
+        Args:
+            column: the column to search, or several, of which the best one counts.
+            query: words, any of which may match; a query of `lance.query`; or its JSON form, as
+                a string or a mapping: `{"phrase": {"terms": "write ahead log", "slop": 1}}` (see
+                `exec_nodes.text.parse_query`). An empty text and stop words find nothing.
+            filter: a SQL condition; only rows that meet it are ranked. It changes no score.
+            columns: which columns; all of them by default.
+            options: of a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,
+                `max_expansions`, `prefix_length`, `minimum_should_match`.
+
+        A column needs no index: its texts are tokenized then. Raises InvalidCallError naming the
+        value and the remedy.
+        """
+        schema = self.schema
+        search = full_text_search(schema, column, query, k, options)
+        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
+
+    def hybrid_search(
+        self,
+        vector_column: str,
+        vector: Any,
+        text_column: str | Sequence[str],
+        text: Any,
+        k: int = DEFAULT_K,
+        filter: str | None = None,  # noqa: A002
+        columns: Sequence[str] | None = None,
+        *,
+        consistency: str = "strong",
+        **options: Any,
+    ) -> pa.Table:
+        """The `k` live rows that do best in a vector and a text search together, best first.
+
+        The two rankings are fused by reciprocal rank: a row gets `weight / (60 + rank)` from each
+        that knows it. Adds `_distance` and `_score` (null where that search does not know the
+        row) and `_relevance_score` (float32).
+
+        Args:
+            options: those of the two searches, and `candidates`, how many rows of each ranking
+                count (four times `k`), `vector_weight` and `text_weight` (1), and `rrf_k` (60).
+        """
+        schema = self.schema
+        search = hybrid_search(schema, vector_column, vector, text_column, text, k, options)
+        return search_rows(self, schema, search, self._columns(columns), filter, consistency)

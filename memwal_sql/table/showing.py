@@ -1,0 +1,52 @@
+"""The state of a table as tables and pictures."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from rich.tree import Tree
+
+from memwal_sql.read import inspect
+from memwal_sql.table.handle import TableHandle
+from memwal_sql.view.html import render_html
+from memwal_sql.view.overview import Overview, overview
+from memwal_sql.view.terminal import render_tree
+
+
+class ShownTable(TableHandle):
+    """Regions, generations, write-ahead logs and indexes, for people."""
+
+    def regions(self) -> pa.Table:
+        """One row a region: its values, epoch, positions and generations."""
+        self._check_present("show the present")
+        return inspect.regions(self._tracker.latest(), self._collector)
+
+    def generations(self) -> pa.Table:
+        """One row a generation that is not merged yet, MemTables included."""
+        self._check_present("show the present")
+        return inspect.generations(self._tracker.latest(), self._collector)
+
+    def wal(self) -> pa.Table:
+        """One row a WAL entry that is there, in order of region and position."""
+        self._check_present("show the present")
+        return inspect.wal(self._context, self._tracker.latest(), self._collector)
+
+    def indexes(self) -> pa.Table:
+        """One row an index of the base table."""
+        base = self._tracker.current if self._pinned else self._tracker.latest()
+        return inspect.indexes(base)
+
+    def overview(self) -> Overview:
+        """The table's tree as numbers: regions, generations, sizes, merge and index progress; of
+        a handle on a version, as they were recorded there."""
+        base = self._tracker.current if self._pinned else self._tracker.latest()
+        return overview(self._context, base, self._collector, pinned=self._pinned)
+
+    def __rich__(self) -> Tree:
+        return render_tree(self.overview())
+
+    def _repr_html_(self) -> str:
+        return render_html(self.overview())
+
+    def __repr__(self) -> str:
+        key = ", ".join(self.primary_key)
+        return f"Table({self.uri!r}, version={self.version}, primary_key=[{key}])"

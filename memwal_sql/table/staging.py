@@ -1,0 +1,86 @@
+"""What a distributed engine needs of a table: reads that are shared out, writes that are staged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
+from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.table.maintaining import MaintainedTable
+from memwal_sql.write.batch_marks import last_complete
+from memwal_sql.write.generation_writer import GenerationWriter
+from memwal_sql.write.staged import StagedTask, Stager, discard, staging_folder
+from memwal_sql.write.staged_publish import Publisher, routing_spec
+from memwal_sql.write.staged_replace import replace_rows
+from memwal_sql.write.staged_rows import RowForm
+
+
+class SharedTable(MaintainedTable):
+    """Pinned snapshots for the tasks of a read, and staged rows of the tasks of a write."""
+
+    def pin(self, consistency: str = "strong", filters: Sequence[str] = ()) -> PinnedSnapshot:
+        """What `snapshot` would read, by name: it pickles, and any process rebuilds the same."""
+        return self._collector.pin(consistency, filters)
+
+    def pinned_table(self) -> PinnedTable:
+        """Rebuilds snapshots that a handle of the same table pinned, here or elsewhere."""
+        return PinnedTable(self._context)
+
+    def stager(self, job: str, form: RowForm) -> Stager:
+        """Stages the rows of one task of a distributed write, for a `publisher` to publish.
+
+        Args:
+            job: names the folder of what the job's tasks stage; `discard_staged` removes it.
+        """
+        self._check_present("write")
+        base = self._tracker.latest()
+        return Stager(
+            store=self._context.store,
+            writer=GenerationWriter(self._context, base.info, base.dataset, self._index_recipes),
+            spec=routing_spec(base.info),
+            form=form,
+            folder=staging_folder(job),
+        )
+
+    def publisher(self) -> Publisher:
+        """Publishes what the tasks of a distributed write have staged."""
+        self._check_present("write")
+        return Publisher(
+            context=self._context,
+            base=self._tracker.latest,
+            find=lambda spec_id, values: self._collector.manifest_of(
+                self._tracker.current, spec_id, values
+            ),
+        )
+
+    def replace_staged(self, tasks: Sequence[StagedTask]) -> int:
+        """Replace all rows by what tasks have staged, in one step that readers see.
+
+        Other writers are fenced. Returns the base table version that has the new rows; raises what
+        `Publisher.publish` raises, and RetryError when other commits kept coming in between.
+        """
+        self._check_present("write")
+
+        def manifests() -> list[RegionManifest]:
+            regions = self._collector.regions(self._tracker.latest())
+            return [region.refresh() for region in regions]
+
+        publisher = self.publisher()
+        version = replace_rows(
+            self._context,
+            self._tracker.latest(),
+            tasks,
+            empty_wals=lambda: publisher.empty_wals(manifests()),
+            merge=self.merge,
+            manifests=manifests,
+        )
+        self.build_indexes()
+        return version
+
+    def last_batch(self, query_id: str) -> int:
+        """The last batch of a query that is complete here; -1 when there is none."""
+        return last_complete(self._context.store, query_id)
+
+    def discard_staged(self, job: str) -> None:
+        """Remove what the tasks of a job have staged and nobody has published."""
+        discard(self._context.store, staging_folder(job))

@@ -1,0 +1,158 @@
+"""The table handle: what a program does with a MemWAL table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from exec_nodes.kernels.keys import KeyBatch, as_key_table
+from exec_nodes.kernels.one_key import one_key
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.change_offsets import Offsets
+from memwal_sql.read.changes import change_offsets, changes
+from memwal_sql.read.lookup import distinct
+from memwal_sql.read.planning import plan_over, stream
+from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.table.searching import SearchedTable
+from memwal_sql.table.showing import ShownTable
+from memwal_sql.table.staging import SharedTable
+from memwal_sql.write.live import live_table_writer
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.table_writer import TableWriter
+from planner.model import Query
+
+
+class Table(SearchedTable, SharedTable, ShownTable):
+    """A Lance table with an LSM tree in front of it.
+
+    Safe to share between threads. Reads are strongly consistent unless they say otherwise: what
+    any writer has been told is durable is seen, and what this process's own writers have buffered.
+    """
+
+    def writer(self, *, region: str | None = None, **options: Any) -> TableWriter:
+        """A writer, to be used as a context manager; it claims regions as rows come for them.
+
+        Args:
+            region: the region's name or UUID, for tables with manual regions only.
+            options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
+        """
+        self._check_present("write")
+        known = WriterOptions.__dataclass_fields__
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(known)}")
+        base = self._tracker.latest()
+        return TableWriter(
+            context=self._context,
+            info=base.info,
+            base=base.dataset,
+            region_of=lambda spec_id, values: self._collector.manifest_of(base, spec_id, values),
+            indexes=self._index_recipes,
+            region=region,
+            options=WriterOptions(**options),
+        )
+
+    def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The live rows with these primary keys, in the order asked; absent keys give no row.
+
+        Args:
+            keys: one key or many: values, tuples for a composite key, or anything Arrow that has
+                the key columns. A key given twice is answered once.
+            columns: which columns; all of them by default.
+        """
+        base = self._tracker.current
+        names = self._columns(columns)
+        schema, primary_key = base.info.schema, base.info.primary_key
+        batch = one_key(keys, schema, primary_key) or distinct(
+            KeyBatch(as_key_table(keys, schema, primary_key))
+        )
+        if self._pinned:
+            return self._points.get_in(self._collector.collect("eventual"), batch, names)
+        return self._points.get(batch, names)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002 (the word that Lance and its users use)
+        limit: int | None = None,
+        consistency: str = "strong",
+    ) -> pa.RecordBatchReader:
+        """The live rows, streamed in no particular order.
+
+        Args:
+            filter: a SQL condition as in WHERE.
+            limit: at most so many rows.
+        """
+        names = self._columns(columns)
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise InvalidCallError(f"limit={limit!r} must be a number of rows, 0 or more")
+        if filter is not None:
+            return filtered_scan(self, names, filter, limit, consistency)
+        return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)), limit)
+
+    def writer_for_insert(self) -> TableWriter:
+        """The writer that INSERT uses: one this process has open for the table, or its own.
+
+        Claiming anew for every statement would fence the writer of the statement before.
+        """
+        self._check_present("write")
+        writer = live_table_writer(self.uri)
+        if writer is None:
+            writer = self._insert_writer = self.writer()
+        return writer
+
+    def changes(
+        self,
+        region: str | UUID | None = None,
+        after: Offsets | None = None,
+        until: Offsets | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows written after a place, region by region in the order of writing, as the table's
+        columns and `_change` (`upsert` or `delete`), `_region` (id), `_position` (in the region's
+        WAL) and `_generation`. Deletes have their key only. What is durable is here, and nothing
+        else; the stream ends with what was there when it came to the region. What others change
+        in the base table itself is not here: rows from before `enable`, Lance's own writes, a
+        replacement of all rows.
+
+        Args:
+            region: its id or name; all regions by default.
+            after: a WAL position, or `[position, generation]` as the last row read has them; by
+                region id or name for several regions. A region that is not named is read from its
+                beginning.
+            until: the last place to be read, the same way; a region that is not named is not read.
+            columns: which columns of the table; all of them by default.
+
+        Raises ChangesCollectedError, here or in the middle of the stream, where changes after
+        `after` were collected, and InvalidCallError for a place or a region that is not there.
+        """
+        self._check_present("follow changes")
+        return changes(
+            self._context,
+            self._tracker.latest(),
+            self._collector,
+            region=region,
+            after=after,
+            until=until,
+            columns=self._columns(columns),
+        )
+
+    def change_offsets(self) -> dict[str, list[int]]:
+        """The place after everything written so far, `[position, generation]` by region id."""
+        self._check_present("follow changes")
+        return change_offsets(self._context, self._tracker.latest(), self._collector)
+
+    def close(self) -> None:
+        """Close the writer that INSERT statements opened, if any."""
+        if self._insert_writer is not None:
+            self._insert_writer.close()
+            self._insert_writer = None
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
