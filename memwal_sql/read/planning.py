@@ -8,7 +8,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from exec_nodes.node import Node
-from memwal_sql.errors import SourceGoneError
+from memwal_sql.errors import RetryError, SourceGoneError
 from planner.model import Query, Snapshot
 from planner.plan import plan
 
@@ -17,8 +17,22 @@ T = TypeVar("T")
 
 
 def plan_over(take: Callable[[], Snapshot], query: Query) -> Node:
-    """The plan of `query` over the snapshot that `take` gives, as `opened_plan`."""
-    return opened_plan(lambda: plan(query, take()))
+    """The plan of `query` over the snapshot that `take` gives, as `opened_plan`.
+
+    Raises RetryError when the snapshot lacks a column: somebody has dropped or renamed it since the
+    query was made.
+    """
+    return opened_plan(lambda: _plan(query, take()))
+
+
+def _plan(query: Query, snapshot: Snapshot) -> Node:
+    gone = [name for name in query.columns if snapshot.info.schema.get_field_index(name) < 0]
+    if gone:
+        raise RetryError(
+            f"the columns {gone} are gone since the query was made: the table has "
+            f"{snapshot.info.schema.names} now; ask again for these"
+        )
+    return plan(query, snapshot)
 
 
 def opened_plan(make: Callable[[], Node]) -> Node:

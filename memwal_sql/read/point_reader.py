@@ -25,9 +25,8 @@ class PointReader:
         self._collector = collector
         self._tracker = tracker
 
-    def get(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        """The live rows of distinct `keys`, in the order of `keys`."""
-        base = self._tracker.latest()
+    def get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+        """The live rows of distinct `keys`, in their order; `base` is the newest version."""
         for _ in range(ATTEMPTS):
             try:
                 return self._get(base, keys, columns)

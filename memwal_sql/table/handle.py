@@ -76,6 +76,10 @@ class TableHandle:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
         return self._collector.collect(consistency, filters)
 
+    def _newest(self) -> BaseTable:
+        """The base version that a query of now begins with; of a pinned handle its own."""
+        return self._tracker.current if self._pinned else self._tracker.latest()
+
     def _base_of(self, version: int) -> BaseTable:
         """A base version that a snapshot has just been taken of."""
         base = self._tracker.current

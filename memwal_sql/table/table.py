@@ -63,7 +63,7 @@ class Table(SearchedTable, SharedTable, ShownTable):
                 the key columns. A key given twice is answered once.
             columns: which columns; all of them by default.
         """
-        base = self._tracker.current
+        base = self._newest()
         names = self._columns(columns)
         schema, primary_key = base.info.schema, base.info.primary_key
         batch = one_key(keys, schema, primary_key) or distinct(
@@ -71,7 +71,7 @@ class Table(SearchedTable, SharedTable, ShownTable):
         )
         if self._pinned:
             return self._points.get_in(self._collector.collect("eventual"), batch, names)
-        return self._points.get(batch, names)
+        return self._points.get(base, batch, names)
 
     def scan(
         self,
@@ -86,6 +86,7 @@ class Table(SearchedTable, SharedTable, ShownTable):
             filter: a SQL condition as in WHERE.
             limit: at most so many rows.
         """
+        self._newest()  # its columns may be others than when this handle last read
         names = self._columns(columns)
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidCallError(f"limit={limit!r} must be a number of rows, 0 or more")

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.read.planning import plan_over
+from planner.model import Query
 
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
 CONSISTENCIES = ("strong", "manifest")
@@ -90,3 +92,31 @@ def test_generations_are_read_and_merged_under_the_names_of_now(
     assert lance.dataset(table.uri).to_table().sort_by("id").to_pylist() == expected
     assert table.scan().read_all().sort_by("id").to_pylist() == expected
     assert mw.open_table(table.uri).get([5]).to_pylist() == expected[2:]
+
+
+def test_a_handle_from_before_a_change_reads_the_columns_of_now(tmp_path: Path) -> None:
+    table = mw.create_table(
+        tmp_path / "t",
+        pa.schema(
+            [pa.field("id", pa.int64(), False), pa.field("a", pa.int64()), ("b", pa.string())]
+        ),
+        primary_key="id",
+    )
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [1], "a": [2], "b": ["x"]}))
+        writer.flush()
+    table.merge()
+    handles = [mw.open_table(table.uri) for _ in range(3)]
+    dataset = lance.dataset(table.uri)
+    dataset.drop_columns(["a"])
+    assert handles[0].scan().read_all().to_pylist() == [{"id": 1, "b": "x"}]
+    assert handles[1].get([1]).to_pylist() == [{"id": 1, "b": "x"}]
+    with pytest.raises(mw.InvalidCallError, match=r"unknown columns \['a'\]"):
+        handles[2].scan(columns=["id", "a"])
+
+
+def test_a_column_that_goes_between_the_call_and_its_snapshot_is_named(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("a", pa.int64())])
+    table = mw.create_table(tmp_path / "t", schema, primary_key="id")
+    with pytest.raises(mw.RetryError, match=r"\['gone'\] are gone"):
+        plan_over(table.snapshot, Query(("id", "gone")))
