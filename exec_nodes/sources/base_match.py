@@ -59,19 +59,22 @@ class BaseMatch:
 
     Args:
         newer: each source with the position of its first row that counts.
+
+    Attributes:
+        numbers: the codes of the newer sources' keys, one source after the other.
     """
 
     def __init__(self, newer: Sequence[tuple[Source, int]]) -> None:
         at_once(keys_of, [source for source, _ in newer])
         columns = [tail_of(source, start) for source, start in newer]
         self._newer = newer
-        self._numbers = KeyCodes(concat(columns))
+        self.numbers = KeyCodes(concat(columns))
         self._owners = [
-            np.zeros(self._numbers.size, np.uint8) for _ in range(0, len(columns), _OWNERS)
+            np.zeros(self.numbers.size, np.uint8) for _ in range(0, len(columns), _OWNERS)
         ]
         start = 0
         for place, column in enumerate(columns):
-            codes = self._numbers.codes[start : start + len(column)]
+            codes = self.numbers.codes[start : start + len(column)]
             start += len(codes)
             self._owners[place // _OWNERS][codes] |= _bit(place)
         self._addresses: list[RowAddresses] = []
@@ -86,14 +89,14 @@ class BaseMatch:
 
     def few(self, base: Source) -> bool:
         """Whether the keys are so few that the base's btree finds them faster than a scan."""
-        return len(self._numbers.codes) * _ROWS_PER_INDEXED_KEY < base.rows
+        return len(self.numbers.codes) * _ROWS_PER_INDEXED_KEY < base.rows
 
     def add(self, keys: KeyColumn, addresses: RowAddresses) -> Rows:
         """The positions, ascending, of the rows that a newer source supersedes.
 
         `keys[i]` is the key of the base's row at `addresses[i]`. Every row is to be given once.
         """
-        rows, codes = self._numbers.find(keys)
+        rows, codes = self.numbers.find(keys)
         found = addresses[rows]
         held = [owners[codes] for owners in self._owners]
         with self._lock:
@@ -122,7 +125,7 @@ class BaseMatch:
         if self.few(base):
             tables = [source.keys().table.slice(start) for source, start in self._newer]
             filters = _key_filter(KeyBatch(pa.concat_tables(tables)))
-        most = _CACHED_ROWS if self._numbers.direct else _MATCH_ROWS
+        most = _CACHED_ROWS if self.numbers.direct else _MATCH_ROWS
         for part in range(base.parts):
             batches: list[pa.RecordBatch] = []
             rows = 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from exec_nodes.errors import SourceGoneError
@@ -64,17 +65,33 @@ def scan_dataset(
 def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) -> pa.Table:
     """The columns of `schema` and `_rowaddr` of all rows that meet `condition`."""
     stored = set(dataset.schema.names)
+    names = [name for name in schema.names if name in stored]
+    addresses = all_addresses(dataset) if condition is None and names else None
     table = dataset.scanner(
-        columns=[name for name in schema.names if name in stored],
+        columns=names,
         filter=condition,
         batch_size=batch_rows(schema),
-        with_row_address=True,
+        with_row_address=addresses is None,
     ).to_table()
+    if addresses is not None:
+        table = table.append_column(ROW_ADDRESS_FIELD, pa.array(addresses))
     full = schema.append(ROW_ADDRESS_FIELD)
     if table.schema.equals(full):
         return table
     batches = [conform(batch, full) for batch in table.to_batches()]
     return pa.Table.from_batches(batches, full)
+
+
+def all_addresses(dataset: Any) -> RowAddresses | None:
+    """The addresses of all rows in the order of a scan; None where rows were deleted inside Lance.
+
+    Asking a scan for them costs half as much as reading a small table without them.
+    """
+    fragments = dataset.get_fragments()
+    if len(fragments) != 1 or fragments[0].num_deletions:
+        return None
+    first = fragments[0].fragment_id << 32
+    return np.arange(first, first + fragments[0].count_rows(), dtype=np.uint64)
 
 
 def take_rows(dataset: Any, schema: pa.Schema, row_ids: RowAddresses) -> pa.Table:

@@ -57,8 +57,13 @@ class StaleSets:
         found = self._cache.get(_region_key(sources))
         return found.sets if found is not None and found.cover == cover_of(sources) else None
 
-    def of_region(self, sources: Sequence[Source]) -> tuple[RowAddresses, ...]:
-        """One set a source, given a region's sources newest first."""
+    def of_region(
+        self, sources: Sequence[Source], numbers: KeyCodes | None = None
+    ) -> tuple[RowAddresses, ...]:
+        """One set a source, given a region's sources newest first.
+
+        `numbers` are the codes of all their keys, one source after the other, if somebody has them.
+        """
         known = self.cached_region(sources)
         if known is not None:
             return known
@@ -67,7 +72,7 @@ class StaleSets:
             cover, old = cover_of(sources), self._cache.get(key)
             extra = None if old is None else _newer_than(old.cover, cover)
             if old is None or extra is None:
-                sets = _from_scratch(sources)
+                sets = _from_scratch(sources, numbers)
             elif extra == _EQUAL:
                 return tuple(old.sets)
             else:
@@ -231,11 +236,15 @@ class PlanStale:
         """One set a source, by ordinal."""
         self.open()
         found: list[RowAddresses] = []
+        learner = self.learner()
         if self.base is not None:
-            learns = self.learner() is not None
-            found.append(_nothing() if learns else self.sets.of_base(self.base, self._newer))
+            known = learner is None
+            found.append(self.sets.of_base(self.base, self._newer) if known else _nothing())
+        # With one region, its keys are those that the learner has numbered.
+        one = len(self.regions) == 1 and not self.masks
+        numbers = learner.numbers if one and learner is not None else None
         for region in self.regions:
-            found += self.sets.of_region(region)
+            found += self.sets.of_region(region, numbers)
         return found
 
     def known_rows(self) -> int | None:
@@ -288,9 +297,10 @@ def _newer_than(old: Cover, new: Cover) -> int | None:
     return extra if old_top == top and rows >= old_rows else None
 
 
-def _from_scratch(sources: Sequence[Source]) -> list[RowAddresses]:
+def _from_scratch(sources: Sequence[Source], numbers: KeyCodes | None = None) -> list[RowAddresses]:
     keys = at_once(keys_of, sources)
-    numbers = KeyCodes(concat([k.column for k in keys]))
+    if numbers is None:
+        numbers = KeyCodes(concat([k.column for k in keys]))
     seen = np.zeros(numbers.size, np.bool_)
     known = 0
     sets, start = [], 0
