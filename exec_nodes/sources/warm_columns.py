@@ -7,6 +7,7 @@ times what taking them from memory costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ class WarmColumns:
         self._read = read
         # By column: how often rows of it were fetched, how many rows and how many bytes.
         self._fetched: dict[str, tuple[int, int, int]] = {}
+        self._lock = Lock()
 
     def column(self, name: str) -> tuple[pa.Array, RowAddresses]:
         """A column of all rows and their addresses; kept if it fits."""
@@ -62,22 +64,29 @@ class WarmColumns:
     def fetched(self, found: pa.Table, rows: int) -> None:
         """Note that rows were fetched from the source, which has so many; reads their columns
         whole once that is worth it and they are expected to fit."""
-        if not found.num_rows:
-            return
-        total = paid = 0
-        for name in found.column_names:
-            calls, count, size = self._fetched.get(name, (0, 0, 0))
-            calls, count, size = calls + 1, count + found.num_rows, size + found[name].nbytes
-            self._fetched[name] = (calls, count, size)
-            whole = rows * (size // count + _ADDRESS_BYTES)
-            if whole > self._cache.largest:
-                return
-            if self._kept(name) is None:
-                total, paid = total + whole, max(paid, calls * _BYTES_PER_FETCH)
-        if paid >= total:
+        if found.num_rows and self._is_paid(found, rows):
             for name in found.column_names:
                 self.column(name)
-                self._fetched.pop(name)
+
+    def _is_paid(self, found: pa.Table, rows: int) -> bool:
+        """Count what was fetched; whether it is time to read the columns, which one caller is
+        told."""
+        total = paid = 0
+        with self._lock:
+            for name in found.column_names:
+                calls, count, size = self._fetched.get(name, (0, 0, 0))
+                calls, count, size = calls + 1, count + found.num_rows, size + found[name].nbytes
+                self._fetched[name] = (calls, count, size)
+                whole = rows * (size // count + _ADDRESS_BYTES)
+                if whole > self._cache.largest:
+                    return False
+                if self._kept(name) is None:
+                    total, paid = total + whole, max(paid, calls * _BYTES_PER_FETCH)
+            if paid < total:
+                return False
+            for name in found.column_names:
+                del self._fetched[name]
+            return True
 
     def _kept(self, name: str) -> pa.Array | None:
         return self._cache.get((self._identity, "warm", name))

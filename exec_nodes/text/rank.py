@@ -43,7 +43,8 @@ def _allowed(text: LiveText, matching: RowAddresses | None) -> Live:
 
 def _is_plain(query: Words) -> bool:
     """Whether it is a sum over tokens, of which a row must hold any, all or some different ones."""
-    counted = query.required <= 1 or max(query.counts) == 1 or query.required == sum(query.counts)
+    alone = max(query.counts, default=1) == 1
+    counted = query.required <= 1 or alone or query.required == sum(query.counts)
     return counted and bool(query.boost > 0) and all(len(word) <= 1 for word in query.words)
 
 

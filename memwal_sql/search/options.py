@@ -27,6 +27,7 @@ TEXT_OPTIONS = (
     "minimum_should_match",
 )
 FUSION_OPTIONS = ("candidates", "vector_weight", "text_weight", "rrf_k")
+_MOST_ROWS = 2**40
 
 _FUSION_NUMBERS = ("vector_weight", "text_weight", "rrf_k")
 
@@ -53,10 +54,11 @@ def checked_options(given: Mapping[str, Any], known: Iterable[str]) -> dict[str,
 
 
 def checked_k(k: Any) -> int:
-    """How many rows are asked for. Raises InvalidCallError unless it is a number of rows."""
+    """How many rows are asked for, at most as many as a table can have. Raises InvalidCallError
+    unless it is a number of rows."""
     if not _is_whole(k) or k < 1:
         raise InvalidCallError(f"k={k!r} must be a whole number of rows, 1 or more")
-    return int(k)
+    return min(int(k), _MOST_ROWS)
 
 
 def _is_whole(value: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import datafusion
 import pyarrow as pa
-from datafusion.expr import TableScan
+from datafusion.expr import EmptyRelation, TableScan
 
 from memwal_native import MountedTable, Predicate
 from memwal_sql.errors import InvalidCallError
@@ -22,14 +22,17 @@ def conjuncts(condition: str, schema: pa.Schema, answers: Answers) -> Sequence[P
     Raises InvalidCallError when the condition does not parse or names an unknown column.
     """
     probe = _Probe(schema, answers)
-    context = datafusion.SessionContext()
-    context.register_table(_NAME, MountedTable(probe))
-    frame = filtered(context.table(_NAME), condition)
-    plan = frame.optimized_logical_plan().to_variant()
+    plan = _plan(condition, probe)
     # Offers are made in several passes; the last one must be what the plan ended up with.
     if not isinstance(plan, TableScan) or len(plan.filters()) != len(probe.offered):
         return None
     return probe.offered
+
+
+def is_never_true(condition: str, schema: pa.Schema) -> bool:
+    """Whether DataFusion sees that no row can meet the condition, as of `1 = 0` and `id = NULL`."""
+    probe = _Probe(schema, lambda filters, _: ["exact"] * len(filters))
+    return isinstance(_plan(condition, probe), EmptyRelation)
 
 
 def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFrame:
@@ -38,6 +41,12 @@ def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFram
         return frame.filter(frame.parse_sql_expr(condition))
     except Exception as error:  # DataFusion raises nothing more specific
         raise InvalidCallError(f"filter={condition!r} can't be used: {error}") from error
+
+
+def _plan(condition: str, probe: _Probe) -> object:
+    context = datafusion.SessionContext()
+    context.register_table(_NAME, MountedTable(probe))
+    return filtered(context.table(_NAME), condition).optimized_logical_plan().to_variant()
 
 
 class _Probe:

@@ -10,7 +10,7 @@ from memwal_native import Predicate
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import stream, while_present
 from memwal_sql.search.searches import Search
-from memwal_sql.sql.conditions import conjuncts
+from memwal_sql.sql.conditions import conjuncts, is_never_true
 from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import search_plan
 
@@ -28,11 +28,12 @@ def search_rows(
     `schema` are the table's columns for which `search` was made; `columns` are some of them.
     Raises InvalidCallError for a condition that can't be applied before the ranking.
     """
-    predicates = () if condition is None else _prefilters(condition, schema)
+    never = condition is not None and is_never_true(condition, schema)
+    predicates = () if condition is None or never else _prefilters(condition, schema)
 
     def rows() -> pa.Table:
         node = search_plan(table, schema, search, columns, predicates, consistency)
-        return stream(node).read_all()
+        return node.schema.empty_table() if never else stream(node).read_all()
 
     return while_present(rows)
 

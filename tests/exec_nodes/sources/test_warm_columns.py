@@ -1,60 +1,38 @@
+"""Columns are read whole once, whoever notices first that it is time."""
+
 from __future__ import annotations
 
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
-import lance
-import numpy as np
 import pyarrow as pa
-import pytest
 
-from exec_nodes.sources import warm_columns
 from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.lance_source import LanceSource
-from planner.model import TableInfo
+from exec_nodes.sources.source import ROW_ADDRESS
+from exec_nodes.sources.warm_columns import WarmColumns
 
-ROWS = 4000
-
-
-def source(path: Path, cache: ByteCache) -> LanceSource:
-    names = [f"name {i}" for i in range(ROWS)]
-    rows = pa.table({"id": np.arange(ROWS), "name": names, "n": np.arange(ROWS) * 2})
-    lance.write_dataset(rows, path / "t", max_rows_per_file=1500).delete("id % 7 = 0")
-    lance.dataset(path / "t").optimize.compact_files(target_rows_per_fragment=2500)
-    info = TableInfo(rows.schema, ("id",))
-    return LanceSource.base(lance.dataset(path / "t"), info, etag="", cache=cache)
+ROWS = pa.table({"a": pa.array(range(8)), ROW_ADDRESS: pa.array(range(8), pa.uint64())})
 
 
-def test_columns_are_read_whole_once_fetching_their_rows_has_paid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(warm_columns, "_BYTES_PER_FETCH", ROWS * 8 + 1)
-    cache = ByteCache()
-    base = source(tmp_path, cache)
-    held = np.random.default_rng(1).permutation(base.matching(()))[:40]
-    first = base.rows_at(held, ["name", "id"])
-    in_memory = []
-    for _ in range(6):
-        before = cache.nbytes
-        assert base.rows_at(held, ["name", "id"]).equals(first)
-        in_memory.append(cache.nbytes > before or bool(before))
-    assert in_memory == sorted(in_memory)
-    assert in_memory[0] is False
-    assert in_memory[-1] is True
-    monkeypatch.setattr(lance.LanceDataset, "_take_rows", None)
-    assert base.rows_at(held, ["id", "name"]).equals(first.select(["id", "name"]))
-    column, addresses = base.column("n")
-    assert addresses.tolist() == base.matching(()).tolist()
-    ids = base.rows_at(addresses, ["id"])["id"].to_numpy()
-    assert column.to_pylist() == (ids * 2).tolist()
+def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail() -> None:
+    for _ in range(20):
+        reads: list[Sequence[str]] = []
 
+        def read(names: Sequence[str], reads: list[Sequence[str]] = reads) -> pa.Table:
+            reads.append(names)
+            time.sleep(0.002)  # the others come meanwhile
+            return ROWS
 
-def test_columns_that_would_not_fit_are_never_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(warm_columns, "_BYTES_PER_FETCH", 1 << 40)
-    cache = ByteCache(ROWS * 8 * 4)
-    base = source(tmp_path, cache)
-    held = base.matching(())[:20]
-    for _ in range(3):
-        base.rows_at(held, ["name", "id"])
-    assert cache.nbytes == 0
+        warm, start = WarmColumns(object(), ByteCache(), read), Barrier(8)
+
+        def fetch(_: int, warm: WarmColumns = warm, start: Barrier = start) -> None:
+            start.wait()
+            warm.fetched(ROWS.select(["a"]).slice(0, 1), 8)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(fetch, range(8)))
+        assert 1 <= len(reads) <= 8
+        taken = warm.take(ROWS[ROW_ADDRESS].to_numpy()[2:4], ROWS.select(["a"]).schema)
+        assert taken is not None and taken["a"].to_pylist() == [2, 3]
