@@ -14,7 +14,8 @@ _PAUSE_SECONDS = 0.5
 
 
 def main(uri: str, base_rows: str, rows: str) -> None:
-    """Print a line when the first merge begins, and how many there were when told to stop."""
+    """Print a line when the first merge begins, and how many there were, at least one, when told
+    to stop."""
     table = mw.open_table(uri)
     stop = threading.Event()
 
@@ -26,7 +27,7 @@ def main(uri: str, base_rows: str, rows: str) -> None:
     random = np.random.default_rng(11)
     merges = 0
     print("busy", flush=True)
-    while not stop.wait(_PAUSE_SECONDS):
+    while not merges or not stop.wait(_PAUSE_SECONDS):
         with table.writer(durable=False, memtable_rows=int(rows) + 1) as writer:
             ids = random.choice(int(base_rows), int(rows), replace=False)
             writer.upsert(vector_rows(ids, merges))
