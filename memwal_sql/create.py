@@ -23,7 +23,7 @@ from memwal_sql.enabling import (
     open_lance,
     region_spec,
 )
-from memwal_sql.errors import InvalidCallError, UnrecordedVersionWarning
+from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
 from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.maintain.checkpoints import live_checkpoint
 from memwal_sql.read.context import TableContext
@@ -149,9 +149,9 @@ def open_table(
             zone, or ISO 8601 text with one.
         checkpoint: read what the checkpoint of this name holds, unflushed rows included.
 
-    Raises InvalidCallError for a URI that is no Lance table or has no MemWAL index,
-    TableReplacedError for a table whose regions belong to rows that were overwritten, and
-    UnknownFormatError for one that a newer version of this package made.
+    Raises InvalidCallError for a URI that is no Lance table or has no MemWAL index, and for a
+    version from before it had one, TableReplacedError for a table whose regions belong to rows
+    that were overwritten, and UnknownFormatError for one that a newer version of this package made.
     """
     uri = canonical_uri(uri)
     options = dict(storage_options) if storage_options else None
@@ -173,7 +173,16 @@ def open_table(
     dataset = open_lance(uri, options, version)
     if dataset is None:
         raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
-    table = Table(context, dataset, pinned=version is not None, checkpoint=held)
+    try:
+        table = Table(context, dataset, pinned=version is not None, checkpoint=held)
+    except TableReplacedError as error:
+        if version is None:
+            raise
+        raise InvalidCallError(
+            f"version {version} of {uri} has no regions of this table: it is from before the table "
+            f"was enabled, or of rows that were overwritten since; lance.dataset(uri, "
+            f"version={version}) reads it"
+        ) from error
     if table.reads_base_alone:
         warnings.warn(
             f"version {version} of {uri} has no record of its regions' states: it reads as the "

@@ -15,6 +15,7 @@ import pyarrow as pa
 from exec_nodes.sources.source import TOMBSTONE
 
 FieldIds = Mapping[str, int]
+FIELD_ID_KEY = b"lance:field_id"
 
 
 def under_names_of(dataset: Any, base: FieldIds) -> Any:
@@ -35,3 +36,26 @@ def under_names_of(dataset: Any, base: FieldIds) -> Any:
     rows = dataset.to_table(columns=list(names.values()))
     renamed = pa.Table.from_arrays([rows[held] for held in names.values()], list(names))
     return lance.write_dataset(renamed, "memory://", data_storage_version="stable")
+
+
+def batch_under_names_of(batch: pa.RecordBatch, base: FieldIds) -> pa.RecordBatch:
+    """The same for a stored batch whose fields carry their ids, as those of WAL entries do.
+
+    Columns that the base table has no more are left out. Where a field has no id, the names count.
+    """
+    by_id: dict[int, int] = {}
+    for place, field in enumerate(batch.schema):
+        if field.name != TOMBSTONE:
+            stored = (field.metadata or {}).get(FIELD_ID_KEY)
+            if stored is None:
+                return batch
+            by_id[int(stored)] = place
+    held = {name: by_id[field_id] for name, field_id in base.items() if field_id in by_id}
+    if len(held) == len(by_id) and all(batch.schema.names[at] == n for n, at in held.items()):
+        return batch
+    tombstone = batch.schema.get_field_index(TOMBSTONE)
+    if tombstone >= 0:
+        held[TOMBSTONE] = tombstone
+    columns = [batch.column(place) for place in held.values()]
+    fields = [batch.schema.field(place).with_name(name) for name, place in held.items()]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

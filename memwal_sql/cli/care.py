@@ -70,7 +70,10 @@ def checkpoint(
         show_rows(table.checkpoints(), output, "no checkpoints")
     elif drop:
         table.drop_checkpoint(name)
-        remark(f"{name} is dropped")
+        if output is Output.JSON:
+            show_json({"name": name, "dropped": True})
+        else:
+            remark(f"{name} is dropped")
     else:
         ends = None if expires is None else duration(expires, "--expires")
         version = table.checkpoint(name, ends)

@@ -26,8 +26,8 @@ def tail(
     after: Annotated[
         str | None,
         typer.Option(
-            help="Begin after this place: a WAL position, [position, generation], or both by "
-            "region as JSON. By default at the beginning; with --follow, at the end."
+            help="Begin after this place: a WAL position, position and generation as '\\[3, 1]', "
+            "or either by region as JSON. By default at the beginning; with --follow, at the end."
         ),
     ] = None,
     offsets: Annotated[

@@ -15,7 +15,9 @@ import lance
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.sources.by_field_id import under_names_of
 from memwal_sql.errors import ChangesCollectedError, CorruptFileError, TornEntryError
+from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import ChangeOffset
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
@@ -50,11 +52,13 @@ class RegionChanges:
     """The changes of one region."""
 
     def __init__(
-        self, context: TableContext, region: RegionReader, info: TableInfo, columns: Sequence[str]
+        self, context: TableContext, region: RegionReader, base: BaseTable, columns: Sequence[str]
     ) -> None:
+        info = base.info
         self._context = context
         self._region = region
-        self._wal = Wal(context.store, region.region_id)
+        self._wal = Wal(context.store, region.region_id, base.field_ids)
+        self._field_ids = base.field_ids
         self._stored = memtable_schema(info.schema)
         self._key = frozenset(info.primary_key)
         self._columns = tuple(columns)
@@ -165,6 +169,7 @@ class RegionChanges:
         uri = generation_uri(lance_uri(self._context.uri), self._region.region_id, flushed.path)
         try:
             dataset = lance.dataset(uri, storage_options=self._context.storage_options)
+            dataset = under_names_of(dataset, self._field_ids)
             held = None
             for batch in dataset.scanner(scan_in_order=True).to_batches():
                 if held is not None:

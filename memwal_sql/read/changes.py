@@ -38,7 +38,7 @@ def changes(
     ends = _places(context, known, regions, until, "until")
     work = []
     for one in regions:
-        feed = RegionChanges(context, one, base.info, columns)
+        feed = RegionChanges(context, one, base, columns)
         start, end = starts.get(one.region_id, BEGINNING), ends.get(one.region_id)
         for offset in (start, end):
             if offset is not None and not feed.reaches(offset):
@@ -57,7 +57,7 @@ def change_offsets(
     """See `Table.change_offsets`."""
     ends = {}
     for region in collector.regions(base):
-        end = RegionChanges(context, region, base.info, ()).end()
+        end = RegionChanges(context, region, base, ()).end()
         ends[str(region.region_id)] = [end.position, end.generation or 0]
     return ends
 

@@ -107,7 +107,8 @@ class PinnedTable:
         kept = self._memtables.get(region)
         if kept is None or kept[0] != pinned:
             make = partial(_memtable, name, base)
-            kept = (pinned, tuple(_replay(Wal(self._context.store, region), pinned, make)))
+            wal = Wal(self._context.store, region, base.field_ids)
+            kept = (pinned, tuple(_replay(wal, pinned, make)))
             self._memtables[region] = kept
         return kept[1]
 

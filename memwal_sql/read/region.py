@@ -10,6 +10,8 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -51,9 +53,9 @@ class RegionReader:
         self._context = context
         self._manifests = RegionManifests(context.store, self.region_id)
         self._manifest = manifest
-        self._tail = WalTail(context, self._manifests, self.region_id, self.name, base.info)
+        self._tail = WalTail(context, self._manifests, self.region_id, self.name, base)
         self._generations: dict[str, LanceSource] = {}
-        self._field_ids = base.field_ids
+        self._columns = _columns_of(base)
         self._lock = Lock()
 
     @property
@@ -139,6 +141,7 @@ class RegionReader:
 
     def strong_sources(self, base: BaseTable) -> tuple[Source, ...]:
         """`sources` of now, with every row that is not flushed yet."""
+        self._take_columns(base)
         unflushed = self.unflushed()
         return self.sources(base, unflushed.manifest, unflushed.memtables)
 
@@ -152,9 +155,17 @@ class RegionReader:
             return None
         return tuple(self._generation(base, one) for one in known)
 
+    def _take_columns(self, base: BaseTable) -> None:
+        """Forget what was read under other columns than those of `base`."""
+        columns = _columns_of(base)
+        if columns == self._columns:
+            return
+        with self._lock:
+            self._columns, self._generations = columns, {}
+            self._tail = WalTail(self._context, self._manifests, self.region_id, self.name, base)
+
     def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
-        if base.field_ids != self._field_ids:  # the base table's schema has changed
-            self._generations, self._field_ids = {}, base.field_ids
+        self._take_columns(base)
         source = self._generations.get(flushed.path)
         if source is None:
             bloom = bloom_filter_path(self.region_id, flushed.path)
@@ -171,6 +182,10 @@ class RegionReader:
             )
             self._generations[flushed.path] = source
         return source
+
+
+def _columns_of(base: BaseTable) -> tuple[pa.Schema, Mapping[str, int]]:
+    return base.info.schema, base.field_ids
 
 
 def wal_end(

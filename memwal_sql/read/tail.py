@@ -7,12 +7,12 @@ from uuid import UUID
 
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
+from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
 from memwal_sql.write.memtable import MemTable
 from memwal_sql.write.replay import Replay, read_ahead
-from planner.model import TableInfo
 
 
 class WalTail:
@@ -27,12 +27,12 @@ class WalTail:
         manifests: RegionManifests,
         region_id: UUID,
         name: str,
-        info: TableInfo,
+        base: BaseTable,
     ) -> None:
         self._manifests = manifests
-        self._wal = Wal(context.store, region_id)
+        self._wal = Wal(context.store, region_id, base.field_ids)
         self._name = name
-        self._info = info
+        self._info = base.info
         self._replay = Replay(self._wal, 1, self._make)
         self._next = 1
         self._based_on = (0, 0)

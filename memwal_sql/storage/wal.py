@@ -8,9 +8,10 @@ a taken position means for a writer (fenced, a stray fence, corruption) is the w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
+from exec_nodes.sources.by_field_id import FieldIds, batch_under_names_of
 from memwal_sql.errors import NotFoundError
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore
@@ -40,11 +41,18 @@ class AppendOutcome:
 
 
 class Wal:
-    """The log of one region. Positions start at 1."""
+    """The log of one region. Positions start at 1.
 
-    def __init__(self, store: ObjectStore, region_id: UUID) -> None:
+    With `field_ids`, those of the base table's columns, entries are read under the names that the
+    columns have now.
+    """
+
+    def __init__(
+        self, store: ObjectStore, region_id: UUID, field_ids: FieldIds | None = None
+    ) -> None:
         self._store = store
         self._region_id = region_id
+        self._field_ids = field_ids
 
     @property
     def remote(self) -> bool:
@@ -75,7 +83,10 @@ class Wal:
             data = self._store.get(self.path(position))
         except NotFoundError:
             return None
-        return decode_entry(position, data, self.path(position))
+        entry = decode_entry(position, data, self.path(position))
+        if entry.batch is None or self._field_ids is None:
+            return entry
+        return replace(entry, batch=batch_under_names_of(entry.batch, self._field_ids))
 
     def entries(self, first: int) -> Iterator[WalEntry]:
         """The entries from position `first` up to the first position without one."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from exec_nodes.sources.by_field_id import FIELD_ID_KEY
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.entry_seal import SEAL_KEY, blank_seal, check_seal, seal
 
 TOMBSTONE = "_tombstone"
-FIELD_ID_KEY = b"lance:field_id"
 # Only what is larger is known not to be a fence without being read.
 LARGEST_FENCE_BYTES = 680
 
@@ -60,6 +60,12 @@ def entry_schema(schema: pa.Schema, field_ids: Mapping[str, int]) -> pa.Schema:
         for field in schema
     ]
     return pa.schema([*fields, pa.field(TOMBSTONE, pa.bool_(), nullable=False)])
+
+
+def ids_in(schema: pa.Schema) -> dict[str, int]:
+    """The field ids by column name that a schema of `entry_schema` carries."""
+    marked = ((field.name, (field.metadata or {}).get(FIELD_ID_KEY)) for field in schema)
+    return {name: int(field_id) for name, field_id in marked if field_id is not None}
 
 
 def new_nonce() -> str:

@@ -21,7 +21,7 @@ class ShownTable(TableHandle):
         return inspect.regions(self._tracker.latest(), self._collector)
 
     def generations(self) -> pa.Table:
-        """One row a generation that is not merged yet, MemTables included."""
+        """One row a generation in memory or in files of its own, merged ones among them."""
         self._check_present("show the present")
         return inspect.generations(self._tracker.latest(), self._collector)
 

@@ -81,7 +81,8 @@ class RegionOpener:
         region = manifest.region_id
         types = None if self.spec is None else value_types(self.spec)
         manifests = RegionManifests(self.context.store, region, types)
-        wal = Wal(self.context.store, region)
+        ids = field_ids(self.base)
+        wal = Wal(self.context.store, region, ids)
         info = self.info
         name = region_name(region, values)
         make = partial(_memtable, name, info.schema, info.primary_key, self._texts)
@@ -95,7 +96,7 @@ class RegionOpener:
                 region,
                 won.lease.epoch,
                 won.next_position,
-                entry_schema(info.schema, field_ids(self.base)),
+                entry_schema(info.schema, ids),
             ),
             make_flusher=lambda writer: RegionFlusher(
                 lease=won.lease,

@@ -195,6 +195,8 @@ def test_checkpoints_are_made_listed_and_dropped(table: Any) -> None:
     assert [one["name"] for one in listed] == ["a", "b"]
     assert listed[0]["expires"] is None and listed[1]["expires"] is not None
     call("checkpoint", table.uri, "a", "--drop")
+    call("checkpoint", table.uri, "again")
+    assert as_json("checkpoint", table.uri, "again", "--drop") == {"name": "again", "dropped": True}
     assert [one["name"] for one in as_json("checkpoint", table.uri)] == ["b"]
     assert "name the checkpoint" in failing("checkpoint", table.uri, "--drop", code=ExitCode.CALL)
 

@@ -120,3 +120,40 @@ def test_a_column_that_goes_between_the_call_and_its_snapshot_is_named(tmp_path:
     table = mw.create_table(tmp_path / "t", schema, primary_key="id")
     with pytest.raises(mw.RetryError, match=r"\['gone'\] are gone"):
         plan_over(table.snapshot, Query(("id", "gone")))
+
+
+def _logged(tmp_path: Path, *, flush: bool) -> tuple[mw.Table, mw.Table]:
+    """A table with one row in its log, or flushed, and a handle that has read it."""
+    table = mw.create_table(tmp_path / "t", SCHEMA, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(pa.Table.from_pylist(_rows([1]), SCHEMA))
+        if flush:
+            writer.flush()
+    reader = mw.open_table(table.uri)
+    assert reader.scan().read_all().num_rows == 1
+    return table, reader
+
+
+def _expected(kinds: dict[str, str | None]) -> dict[str, Any]:
+    (row,) = _rows([1])
+    return {name: None if held is None else row[held] for name, held in kinds.items()}
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_of_the_log_follow_their_columns(tmp_path: Path, change: str, flush: bool) -> None:
+    table, reader = _logged(tmp_path, flush=flush)
+    apply, kinds = CHANGES[change]
+    apply(lance.dataset(table.uri))
+    expected = _expected(kinds)
+    late = mw.open_table(table.uri)
+    for handle in (reader, late):
+        assert handle.scan().read_all().to_pylist() == [expected]
+        assert handle.get([1]).to_pylist() == [expected]
+        (fed,) = handle.changes().read_all().select(list(kinds)).to_pylist()
+        assert fed == expected
+    with late.writer() as writer:  # replays the log, and flushes what was in it
+        writer.upsert(pa.table({"id": [2]}))
+        writer.flush()
+    assert late.get([1]).to_pylist() == [expected]
+    assert reader.get([1]).to_pylist() == [expected]

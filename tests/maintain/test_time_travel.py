@@ -9,6 +9,7 @@ from typing import Any
 
 import datafusion
 import lance
+import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
@@ -130,3 +131,12 @@ def test_a_version_that_was_cleaned_up_is_an_error(tmp_path: Path) -> None:
     collect(table, after=1, versions_older_than=NOW)
     with pytest.raises(mw.InvalidCallError, match=f"no version {version}; its latest"):
         mw.open_table(table.uri, version=version)
+
+
+def test_a_version_from_before_the_table_was_enabled_says_how_to_read_it(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"id": [1, 2]}), uri)
+    table = mw.enable(uri, primary_key="id")
+    for version in range(1, table.version):
+        with pytest.raises(mw.InvalidCallError, match=rf"version {version} .*before.*enabled"):
+            mw.open_table(uri, version=version)

@@ -21,7 +21,7 @@ _FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
 def check_wal(state: CheckState) -> Iterator[Finding]:
     """Protocol rules 5, 6 and 9, and the two positions that manifests hold."""
     for region in state.regions:
-        wal = Wal(state.store, region.region_id)
+        wal = Wal(state.store, region.region_id, state.base.field_ids)
         yield from _watermarks(region, wal)
         yield from _entries(state, region, wal)
 
