@@ -112,11 +112,13 @@ class _Since:
         caught_up = base.details.index_catchup.get(name, {})
         known = (v for v in reversed(versions) if _within(progress[v], caught_up))
         for since in (next(known, built), built):
-            if _fragments(base.dataset.checkout_version(since)) <= self.covered:
+            # A handle of its own: Lance refuses all calls on one while its transactions are read.
+            then = base.dataset.checkout_version(since)
+            if _fragments(then) <= self.covered:
                 later = range(since + 1, base.version + 1)
                 merges = all(
                     _has_grown(progress[version - 1], progress[version])
-                    or _leaves_rows(base.dataset, version)
+                    or _leaves_rows(then, version)
                     for version in later
                 )
                 return progress[since] if merges else None
