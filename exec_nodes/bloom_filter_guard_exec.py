@@ -8,36 +8,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.source import Source
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class BloomFilterGuardExec(Node):
+class BloomFilterGuardExec(UnaryNode):
     """Executes the child only if the source might hold `key` (Specification 2, Appendix 3).
 
     A filter's false hit costs a lookup and changes no answer. A MemTable answers exactly. Counts
     bloom_hits and bloom_skips.
     """
 
-    child: Node
     source: Source
     key: KeyBatch
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The child's."""
-        return self.child.schema
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
-
-    @property
-    def statistics(self) -> Statistics:
-        """The child's."""
-        return self.child.statistics
 
     def label(self) -> str:
         """`BloomFilterGuardExec: bf[region_a][gen=2]`."""

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.kernels.take import take_rows
-from exec_nodes.node import Node, Statistics
+from exec_nodes.node import Statistics
 from exec_nodes.sources.live_rows import live_rows, other_rows
 from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
 from exec_nodes.sources.stale import PlanStale
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class DeduplicateExec(Node):
+class DeduplicateExec(UnaryNode):
     """Drops every row that is not the one with the highest (`_gen`, `_rowaddr`) of its key, and
     every row of a deleted key (Specification 2, Appendix 3).
 
@@ -25,7 +26,6 @@ class DeduplicateExec(Node):
     are live ones.
     """
 
-    child: Node
     stale: PlanStale
     primary_key: tuple[str, ...]
     limit: int | None = None
@@ -34,11 +34,6 @@ class DeduplicateExec(Node):
     def schema(self) -> pa.Schema:
         """The child's columns without the internal ones."""
         return pa.schema([f for f in self.child.schema if f.name not in (ROW_ADDRESS, SOURCE)])
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
 
     @property
     def partitions(self) -> int:

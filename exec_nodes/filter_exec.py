@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.conditions import conditions
-from exec_nodes.node import Node, Statistics
+from exec_nodes.node import Statistics
 from exec_nodes.sources.source import Filter
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class FilterExec(Node):
+class FilterExec(UnaryNode):
     """Keeps the rows that meet every filter, and of their columns those in `output`."""
 
-    child: Node
     filters: tuple[Filter, ...]
     output: pa.Schema
 
@@ -24,16 +24,6 @@ class FilterExec(Node):
     def schema(self) -> pa.Schema:
         """`output`."""
         return self.output
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
-
-    @property
-    def partitions(self) -> int:
-        """The child's."""
-        return self.child.partitions
 
     @property
     def statistics(self) -> Statistics:

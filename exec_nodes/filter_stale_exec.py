@@ -12,16 +12,17 @@ import pyarrow as pa
 
 from exec_nodes.bloom_filter_guard_exec import bloom_name
 from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.node import Node, Statistics
+from exec_nodes.node import Statistics
 from exec_nodes.search_rows import QUERY
 from exec_nodes.sources.masks import Masks
 from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, SOURCE, RowAddresses, Source
+from exec_nodes.unary_node import UnaryNode
 
 _Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class FilterStaleExec(Node):
+class FilterStaleExec(UnaryNode):
     """Drops a candidate if a higher generation of its region has its key, if a later row of its
     own source has it, or if it is a tombstone (Specification 2, Appendix 3).
 
@@ -35,21 +36,15 @@ class FilterStaleExec(Node):
     source), stale_rows, and refills, the batches asked for because too few rows were live.
     """
 
-    child: Node
     masks: Masks
     primary_key: tuple[str, ...]
     limit: int | None = None
     queries: int = 1
 
     @property
-    def schema(self) -> pa.Schema:
-        """The child's."""
-        return self.child.schema
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
+    def partitions(self) -> int:
+        """One, of all of the child's."""
+        return 1
 
     @property
     def statistics(self) -> Statistics:

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.stale import PlanStale
 from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.bm25 import K1, B
@@ -17,10 +16,11 @@ from exec_nodes.text.parameters import BM25Parameters, Handover
 from exec_nodes.text.query import TextExpression
 from exec_nodes.text.resolve import Corpus, resolve
 from exec_nodes.text.source_texts import SOURCE_TEXTS, SourceTexts
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class GlobalBM25Exec(Node):
+class GlobalBM25Exec(UnaryNode):
     """Collects document counts, lengths and token frequencies of the sources of all FTSExecs below,
     computes the parameters of BM25 and hands them down (Specification 2, "Full-Text Search
     Queries"); yields what they yield.
@@ -32,32 +32,11 @@ class GlobalBM25Exec(Node):
     corpus, over all columns.
     """
 
-    child: Node
     query: TextExpression
     analyzers: Mapping[str, Analyzer]
     stale: PlanStale
     handover: Handover = field(repr=False, compare=False)
     texts: SourceTexts = field(default=SOURCE_TEXTS, repr=False, compare=False)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The child's."""
-        return self.child.schema
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
-
-    @property
-    def partitions(self) -> int:
-        """The child's."""
-        return self.child.partitions
-
-    @property
-    def statistics(self) -> Statistics:
-        """The child's."""
-        return self.child.statistics
 
     def label(self) -> str:
         """`GlobalBM25Exec: column=body, k1=1.2, b=0.75`."""

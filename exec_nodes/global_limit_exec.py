@@ -8,28 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.node import Node, Statistics
+from exec_nodes.node import Statistics
 from exec_nodes.search_rows import QUERY
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class GlobalLimitExec(Node):
+class GlobalLimitExec(UnaryNode):
     """Yields the child's first `limit` rows; where a search has a batch of queries, the first of
     each query. The child is one partition, sorted, with the queries' rows one after the other.
     """
 
-    child: Node
     limit: int
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The child's."""
-        return self.child.schema
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
 
     @property
     def statistics(self) -> Statistics:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.node import Node, Statistics
+from exec_nodes.node import Statistics
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class ProjectionExec(Node):
+class ProjectionExec(UnaryNode):
     """Yields the child's columns that are named, in that order; none keep the number of rows."""
 
-    child: Node
     columns: tuple[str, ...]
 
     @property
@@ -22,16 +22,6 @@ class ProjectionExec(Node):
         """The columns named."""
         schema = self.child.schema
         return pa.schema([schema.field(name) for name in self.columns])
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
-
-    @property
-    def partitions(self) -> int:
-        """The child's."""
-        return self.child.partitions
 
     @property
     def statistics(self) -> Statistics:

@@ -8,37 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.node import Node, Statistics
 from exec_nodes.search_rows import QUERY
 from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class SortExec(Node):
+class SortExec(UnaryNode):
     """Sorts narrow rows (see `search_rows`) by `column`, those of each query for themselves.
 
     Equal values are ordered by source and then by row address, so that a search gives the same
     rows every time. Yields one batch.
     """
 
-    child: Node
     column: str
     descending: bool = False
 
     @property
-    def schema(self) -> pa.Schema:
-        """The child's."""
-        return self.child.schema
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
-
-    @property
-    def statistics(self) -> Statistics:
-        """The child's."""
-        return self.child.statistics
+    def partitions(self) -> int:
+        """One, of all of the child's."""
+        return 1
 
     def label(self) -> str:
         """`SortExec: order_by=[_distance ASC]`."""

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.node import Node, Statistics
 from exec_nodes.search_rows import QUERY, QUERY_INDEX_FIELD
 from exec_nodes.sources.source import ROW_ADDRESS, SOURCE, Source
+from exec_nodes.unary_node import UnaryNode
 
 
 @dataclass(frozen=True)
-class TakeExec(Node):
+class TakeExec(UnaryNode):
     """Replaces `_rowaddr` and `_source` of narrow rows (see `search_rows`) by the columns of
     `output`, and keeps their order. `sources` are those of the plan, by ordinal.
 
     Yields `output`'s columns, then the child's other ones; `_query` is called `query_index`.
     """
 
-    child: Node
     sources: tuple[Source, ...]
     output: pa.Schema
 
@@ -30,21 +29,6 @@ class TakeExec(Node):
         """The output columns, then what the rows are ranked by."""
         kept = (QUERY_INDEX_FIELD if f.name == QUERY else f for f in self._ranking)
         return pa.schema([*self.output, *kept])
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The child."""
-        return (self.child,)
-
-    @property
-    def partitions(self) -> int:
-        """The child's."""
-        return self.child.partitions
-
-    @property
-    def statistics(self) -> Statistics:
-        """The child's."""
-        return self.child.statistics
 
     def label(self) -> str:
         """`TakeExec: columns=[id, body]`."""
