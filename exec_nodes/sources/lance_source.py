@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import lance
@@ -15,21 +15,16 @@ import pyarrow as pa
 
 from exec_nodes.kernels.bloom import BloomFilter
 from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
-from exec_nodes.kernels.key_rows import (
-    BYTES_PER_ROW,
-    ROWS_PER_LOOKUP,
-    KeyRows,
-    is_integral,
-)
-from exec_nodes.kernels.keys import KeyBatch, one_array
+from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
+from exec_nodes.sources.base_lookups import BaseLookups
 from exec_nodes.sources.by_field_id import FieldIds, under_names_of
 from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.lance_scan import (
     fragment_groups,
     gone_is_typed,
     read_table,
-    row_bytes,
     scan_dataset,
     take_rows,
 )
@@ -49,10 +44,6 @@ from exec_nodes.sources.source import (
     merged_addresses,
 )
 from exec_nodes.sources.warm_columns import WarmColumns
-
-# A generation is kept decoded while the columns asked for are at most this large: below it, the
-# fixed cost of a Lance scan outweighs the reading.
-SMALL_BYTES = 4 * 1024 * 1024
 
 
 class TableShape(Protocol):
@@ -94,7 +85,6 @@ class LanceSource:
         self._fragments = fragments
         self._dataset: Any = None
         self._lock = threading.Lock()
-        self._lookups = 0
 
     @classmethod
     def base(cls, dataset: Any, info: TableShape, *, etag: str, cache: ByteCache) -> LanceSource:
@@ -256,11 +246,7 @@ class LanceSource:
             return None
         if not self._tombstone and columns:
             with gone_is_typed(self.name):
-                places = self._key_rows()
-                if places is not None:
-                    row = places.take(key.values[0], columns)
-                    return None if row is None else (row, False)
-                found = self._live_row(key, columns)
+                found = self._lookups.rows_of(key, columns)
             if found is not None:
                 return (found, False) if found.num_rows else None
         rows = self.take(key, columns)
@@ -319,30 +305,9 @@ class LanceSource:
         )
         return ids.of(addresses)
 
-    def _live_row(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
-        """The row of one key of the base table, whose rows are live, or no row, with as little as
-        possible around Lance's own lookup; None if that can't tell."""
-        condition = key_condition(key) if len(key.names) == 1 else None
-        if condition is None:
-            return None
-        found = self.dataset.scanner(columns=list(columns), filter=condition).to_table()
-        return found if found.num_rows <= 1 else None
-
-    def _key_rows(self) -> KeyRows | None:
-        """The keys in memory, once as many lookups were made as pay for reading them."""
-        self._lookups += 1
-        if self._lookups * ROWS_PER_LOOKUP < self.rows:
-            return None
-        if self.rows * BYTES_PER_ROW > self._cache.largest:
-            return None
-        names = self._info.primary_key
-        if len(names) > 1 or not is_integral(self._info.schema.field(names[0]).type):
-            return None
-        return self._cache.compute(
-            (self.identity, "key rows"),
-            lambda: KeyRows(self.dataset, names[0]),
-            lambda found: found.nbytes,
-        )
+    @cached_property
+    def _lookups(self) -> BaseLookups:
+        return BaseLookups(self.identity, self._cache, self.dataset, self.rows)
 
     @cached_property
     def _warm(self) -> WarmColumns:
@@ -363,29 +328,19 @@ class LanceSource:
             return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
 
     def _is_small(self, names: Sequence[str]) -> bool:
-        if self.generation == BASE_GENERATION:
-            return False
-        return self.rows * row_bytes(self._schema_of(names)) <= SMALL_BYTES
+        """Whether a scan of these columns is answered from memory."""
+        return self.generation != BASE_GENERATION and is_small(self.rows, self._schema_of(names))
 
     def _schema_of(self, names: Sequence[str]) -> pa.Schema:
         schema = self._info.schema
         return pa.schema([TOMBSTONE_FIELD if n == TOMBSTONE else schema.field(n) for n in names])
 
     def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
-        """These columns of all rows, each kept on its own, and the row addresses."""
-        wanted = [*names, ROW_ADDRESS]
-        kept = {name: self._cache.get((self.identity, "column", name)) for name in wanted}
-        found: dict[str, pa.Array] = {n: c for n, c in kept.items() if c is not None}
-        missing = [name for name in wanted if name not in found]
-        if missing:
-            read = [name for name in missing if name != ROW_ADDRESS]
-            table = read_table(self.dataset, self._schema_of(read))
-            for name in missing:
-                found[name] = column = one_array(table[name])
-                self._cache.put((self.identity, "column", name), column, column.nbytes)
-        addresses = found.pop(ROW_ADDRESS).to_numpy()
-        arrays = [found[name] for name in names]
-        return pa.Table.from_arrays(arrays, schema=self._schema_of(names)), addresses
+        return self._columns.of(self._schema_of(names))
+
+    @cached_property
+    def _columns(self) -> DecodedColumns:
+        return DecodedColumns(self.identity, self._cache, partial(read_table, self.dataset))
 
     def _read_keys(self) -> SourceKeys:
         names = [*self._info.primary_key, *self._tombstone]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import lance_source, masks, warm_columns
+from exec_nodes.sources import decoded_columns, masks, warm_columns
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.vectors import held, index_search
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
@@ -46,7 +46,7 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is held, decoded or matched beforehand: bloom filters are asked."""
     by_index(monkeypatch)
     monkeypatch.setattr(masks, "_MATCHED_AT_ONCE", -1)
-    monkeypatch.setattr(lance_source, "SMALL_BYTES", -1)
+    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
     monkeypatch.setattr(warm_columns, "_BYTES_PER_FETCH", 0)
 
 

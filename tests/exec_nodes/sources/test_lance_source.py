@@ -10,7 +10,7 @@ import pytest
 
 from exec_nodes.errors import RepairError, RetryError, SourceGoneError
 from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.sources import lance_source
+from exec_nodes.sources import base_lookups, decoded_columns, lance_source
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, TOMBSTONE, Source
@@ -34,7 +34,7 @@ def keys(*values: int) -> KeyBatch:
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Generations are read both ways: kept decoded, and scanned by Lance."""
     if request.param != "decoded":
-        monkeypatch.setattr(lance_source, "SMALL_BYTES", -1)
+        monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
 
 
 @pytest.mark.usefixtures("small")
@@ -177,7 +177,7 @@ def test_last_is_what_take_finds_for_one_key(tmp_path: Path) -> None:
 def test_last_in_the_base_is_the_same_with_and_without_keys_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_lookup: int
 ) -> None:
-    monkeypatch.setattr(lance_source, "ROWS_PER_LOOKUP", rows_per_lookup)
+    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", rows_per_lookup)
     base = lance_base(tmp_path, [(3, 30), (1, 10)])
     for _ in range(2):
         row, deleted = base.last(keys(3), ["val"]) or (None, None)

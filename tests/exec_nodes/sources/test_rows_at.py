@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.sources import lance_source
+from exec_nodes.sources import decoded_columns
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
@@ -82,7 +82,7 @@ def test_matching_rows_are_found_in_order(tmp_path: Path, make: Callable[[Path],
 def test_lance_never_sees_a_filter_it_cannot_take(
     tmp_path: Path, make: Callable[[Path], Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_source, "SMALL_BYTES", -1)
+    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
     source = make(tmp_path)
     odd = replace(where("val", "=", 130), sql="no such function(val)", pushable=False)
     found = source.matching((odd, where("id", "<", 20)))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.kernels.key_rows import KeyRows, is_integral
+from exec_nodes.sources.key_rows import KeyRows, is_integral
 
 
 def _dataset(folder: Path, keys: Any) -> Any:

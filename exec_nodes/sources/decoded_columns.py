@@ -1,0 +1,50 @@
+"""Columns of a small generation, kept decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import pyarrow as pa
+
+from exec_nodes.kernels.keys import one_array
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.lance_scan import row_bytes
+from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
+
+# Below it, the fixed cost of a Lance scan outweighs the reading.
+SMALL_BYTES = 4 * 1024 * 1024
+
+
+class DecodedColumns:
+    """The columns of one source in the order of a scan, each kept on its own while it fits.
+
+    `read` gives the columns of a schema and `_rowaddr` of all rows.
+    """
+
+    def __init__(
+        self, identity: Hashable, cache: ByteCache, read: Callable[[pa.Schema], pa.Table]
+    ) -> None:
+        self._identity = identity
+        self._cache = cache
+        self._read = read
+
+    def of(self, schema: pa.Schema) -> tuple[pa.Table, RowAddresses]:
+        """The columns of `schema` of all rows, and the row addresses."""
+        wanted = [*schema.names, ROW_ADDRESS]
+        kept = {name: self._cache.get((self._identity, "column", name)) for name in wanted}
+        found: dict[str, pa.Array] = {n: c for n, c in kept.items() if c is not None}
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            table = self._read(pa.schema([f for f in schema if f.name in missing]))
+            for name in missing:
+                found[name] = column = one_array(table[name])
+                self._cache.put((self._identity, "column", name), column, column.nbytes)
+        addresses = found[ROW_ADDRESS].to_numpy()
+        return pa.Table.from_arrays(
+            [found[name] for name in schema.names], schema=schema
+        ), addresses
+
+
+def is_small(rows: int, schema: pa.Schema) -> bool:
+    """Whether these columns of so many rows are worth keeping decoded."""
+    return rows * row_bytes(schema) <= SMALL_BYTES
