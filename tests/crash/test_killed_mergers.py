@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,8 +12,8 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.errors import MemWalError
-from tests.crash.child import Death
+from tests.crash.doomed import Death
+from tests.crash.killing import copy_of, deaths_at_every_call, run_to_death, told_by
 from tests.crash.merging_child import merge_until_death
 from tests.maintain.merging_tables import (
     SCHEMA,
@@ -39,14 +35,6 @@ REST = [
 
 
 @pytest.fixture(scope="module")
-def context() -> Iterator[Any]:
-    """Processes that start in a few milliseconds, with everything imported."""
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.crash.merging_child"])
-    yield found
-
-
-@pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table to copy, with generations to merge and a record of the region older than they."""
     folder = tmp_path_factory.mktemp("template")
@@ -55,22 +43,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.merge()
     write_generations(table, REST)
     return folder / "t"
-
-
-def _run(context: Any, uri: str, death: Death) -> int | None:
-    """The number of trapped calls if the process survived."""
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=merge_until_death, args=(uri, PASS_BYTES, death, theirs))
-    process.start()
-    theirs.close()
-    try:
-        calls: int | None = ours.recv()
-    except EOFError:
-        calls = None
-    process.join()
-    expected_codes = (-signal.SIGKILL,) if calls is None else (-signal.SIGKILL, 0)
-    assert process.exitcode in expected_codes, f"the merger failed by itself: {process.exitcode}"
-    return calls
 
 
 def _examine(uri: str, first: int) -> None:
@@ -89,19 +61,13 @@ def _examine(uri: str, first: int) -> None:
     assert rows_of(table, "eventual") == rows
 
 
-def _kill_and_examine(context: Any, template: Path, folder: Path, death: Death) -> int | None:
-    uri = str(folder / "table")
-    shutil.copytree(template, uri)
-    first = lance.dataset(uri).version
-    try:
-        calls = _run(context, uri, death)
-        try:
+def _kill_and_examine(context: Any, template: Path, folder: Path, death: Death) -> bool:
+    with copy_of(template, folder) as uri:
+        first = lance.dataset(uri).version
+        _, survived = run_to_death(context, merge_until_death, uri, PASS_BYTES, death)
+        with told_by(str(death)):
             _examine(uri, first)
-        except (AssertionError, MemWalError) as error:
-            raise AssertionError(f"{death}: {error!r}") from error
-    finally:
-        shutil.rmtree(uri, ignore_errors=True)
-    return calls
+    return survived
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -109,11 +75,10 @@ def _kill_and_examine(context: Any, template: Path, folder: Path, death: Death) 
 def test_killed_at_every_call(
     context: Any, template: Path, tmp_path: Path, where: str, when: str
 ) -> None:
-    nth = 0
-    calls = None
-    while calls is None:  # a process that survives made fewer calls than this
-        nth += 1
-        calls = _kill_and_examine(context, template, tmp_path, Death(where, nth, when))
+    def kill(death: Death) -> bool:
+        return _kill_and_examine(context, template, tmp_path, death)
+
+    nth = deaths_at_every_call(kill, where, when)
     assert nth > 8, f"only {nth} calls to {where} were seen"
 
 

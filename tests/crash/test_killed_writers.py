@@ -3,11 +3,7 @@ unacknowledged batch is half there (issue "What must be shown"; protocol rules 3
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,22 +12,15 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.errors import MemWalError
-from tests.crash.child import Death, write_until_death
+from tests.crash.doomed import Death
+from tests.crash.killing import copy_of, deaths_at_every_call, run_to_death, told_by
 from tests.crash.script import KEYS, State, Write, base_rows, base_state, writes
+from tests.crash.writing_child import write_until_death
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 COUNT = 14
 OPTIONS: dict[str, Any] = {"memtable_rows": 12}
 SEED = 7
-
-
-@pytest.fixture(scope="module")
-def context() -> Iterator[Any]:
-    """Processes that start in a few milliseconds, with everything imported."""
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.crash.child"])
-    yield found
 
 
 @pytest.fixture(scope="module")
@@ -41,30 +30,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.write_dataset(base_rows(), str(folder))
     mw.enable(str(folder), primary_key="id")
     return folder
-
-
-def _run(context: Any, uri: str, seed: int, death: Death) -> tuple[int, int | None]:
-    """The last acknowledged write, and the number of trapped calls if the process survived."""
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(
-        target=write_until_death, args=(uri, seed, COUNT, OPTIONS, death, theirs)
-    )
-    process.start()
-    theirs.close()
-    acknowledged, calls = 0, None
-    try:
-        while True:
-            message = ours.recv()
-            if message <= 0:
-                calls = -message
-            else:
-                acknowledged = message
-    except EOFError:
-        pass
-    process.join()
-    expected = (-signal.SIGKILL,) if calls is None else (-signal.SIGKILL, 0)
-    assert process.exitcode in expected, f"the writer failed by itself: {process.exitcode}"
-    return acknowledged, calls
 
 
 def _states(seed: int) -> list[State]:
@@ -101,20 +66,12 @@ def _examine(uri: str, seed: int, acknowledged: int) -> None:
     assert _read(mw.open_table(uri)) == expected
 
 
-def _kill_and_examine(
-    context: Any, template: Path, folder: Path, seed: int, death: Death
-) -> int | None:
-    uri = str(folder / "table")
-    shutil.copytree(template, uri)
-    try:
-        acknowledged, calls = _run(context, uri, seed, death)
-        try:
-            _examine(uri, seed, acknowledged)
-        except (AssertionError, MemWalError) as error:
-            raise AssertionError(f"seed {seed}, {death}: {error}") from error
-    finally:
-        shutil.rmtree(uri, ignore_errors=True)
-    return calls
+def _kill_and_examine(context: Any, template: Path, folder: Path, seed: int, death: Death) -> bool:
+    with copy_of(template, folder) as uri:
+        told, survived = run_to_death(context, write_until_death, uri, seed, COUNT, OPTIONS, death)
+        with told_by(f"seed {seed}, {death}"):
+            _examine(uri, seed, acknowledged=told[-1] if told else 0)
+    return survived
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -122,11 +79,10 @@ def _kill_and_examine(
 def test_killed_at_every_call(
     context: Any, template: Path, tmp_path: Path, where: str, when: str
 ) -> None:
-    nth = 0
-    calls = None
-    while calls is None:  # a process that survives made fewer calls than this
-        nth += 1
-        calls = _kill_and_examine(context, template, tmp_path, SEED, Death(where, nth, when))
+    def kill(death: Death) -> bool:
+        return _kill_and_examine(context, template, tmp_path, SEED, death)
+
+    nth = deaths_at_every_call(kill, where, when)
     assert nth > 5, f"only {nth} calls to {where} were seen"
 
 

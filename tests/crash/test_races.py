@@ -3,11 +3,9 @@ to 8 and 11)."""
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,13 +23,6 @@ from tests.crash.script import SCHEMA, Write, base_rows, base_state
 from tests.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
-
-
-@pytest.fixture(scope="module")
-def context() -> Iterator[Any]:
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.crash.racer"])
-    yield found
 
 
 @pytest.mark.parametrize("racers", [2, 8])

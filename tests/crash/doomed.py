@@ -1,28 +1,20 @@
-"""The doomed process: it writes, says what was acknowledged, and kills itself where it is told."""
+"""A process that kills itself where it is told."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
-
-import lance
 
 import memwal_sql as mw
 from memwal_sql import create
-from tests.crash.script import writes
 
+# The last thing that a process says if it lives to see its end.
+SURVIVED = "survived"
 STORE_CHANGES = ("put", "put_if_absent", "delete", "delete_in_bulk")
-LANCE_CALLS = (
-    (lance, "write_dataset"),
-    (lance.LanceDataset, "create_scalar_index"),
-    (lance.LanceDataset, "commit"),
-    (lance, "dataset"),
-)
 
 
 @dataclass(frozen=True)
@@ -36,23 +28,19 @@ class Death:
     seconds: float = 0.0
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 class _Trap:
     """Counts calls and kills at the one it was told."""
 
     def __init__(self, death: Death) -> None:
         self._death = death
         self._lock = threading.Lock()
-        self.calls = 0
+        self._calls = 0
 
     def around(self, operation: Callable[..., Any]) -> Callable[..., Any]:
         def trapped(*args: Any, **kwargs: Any) -> Any:
             with self._lock:
-                self.calls += 1
-                now = self.calls == self._death.nth
+                self._calls += 1
+                now = self._calls == self._death.nth
             if now and self._death.when == "before":
                 _die()
             if now and self._death.when == "during":
@@ -75,27 +63,21 @@ class _TrappedStore:
         return getattr(self._inner, name)
 
 
-def write_until_death(
-    uri: str, seed: int, count: int, options: dict[str, Any], death: Death, link: Connection
-) -> None:
-    """Write `count` writes; after each acknowledgement its number goes through `link`. At the end,
-    if it lives to see it, minus the number of trapped calls."""
+def open_doomed(uri: str, death: Death, lance_calls: Sequence[tuple[Any, str]]) -> mw.Table:
+    """The table, in a process that dies as it is told from now on. `lance_calls` (owner and name)
+    are trapped where death is at a call of Lance."""
     trap = _Trap(death)
     if death.where == "store":
         opened = create.open_store
         create.open_store = lambda *a, **k: _TrappedStore(opened(*a, **k), trap)
     table = mw.open_table(uri)
     if death.where == "lance":
-        for owner, name in LANCE_CALLS:
+        for owner, name in lance_calls:
             setattr(owner, name, trap.around(getattr(owner, name)))
     if death.where == "time":
         threading.Timer(death.seconds, _die).start()
-    writer = table.writer(**options)
-    for write in writes(seed, count):
-        if write.kind == "flush":
-            writer.flush()
-        else:
-            (writer.upsert if write.kind == "upsert" else writer.delete)(write.rows())
-        link.send(write.op)
-    writer.close()
-    link.send(-trap.calls)
+    return table
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

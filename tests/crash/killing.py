@@ -1,0 +1,60 @@
+"""Running doomed processes: what they said, and how far they came."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from memwal_sql.errors import MemWalError
+from tests.crash.doomed import SURVIVED, Death
+
+
+def run_to_death(context: Any, target: Callable[..., None], *args: Any) -> tuple[list[Any], bool]:
+    """What a process said, and whether it survived. `target` is called with `args` and the link to
+    speak through."""
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=target, args=(*args, theirs))
+    process.start()
+    theirs.close()
+    said: list[Any] = []
+    with suppress(EOFError):
+        while True:
+            said.append(ours.recv())
+    process.join()
+    survived = said[-1:] == [SURVIVED]
+    expected = (-signal.SIGKILL, 0) if survived else (-signal.SIGKILL,)
+    assert process.exitcode in expected, f"the process failed by itself: {process.exitcode}"
+    return said[: len(said) - survived], survived
+
+
+def deaths_at_every_call(kill: Callable[[Death], bool], where: str, when: str) -> int:
+    """Kill at the first call, at the second, and so on until a process survives because it makes
+    fewer calls; how many were started. `kill` says whether one survived."""
+    nth = 1
+    while not kill(Death(where, nth, when)):
+        nth += 1
+    return nth
+
+
+@contextmanager
+def copy_of(template: Path, folder: Path) -> Iterator[str]:
+    """The place of a copy of a table, which goes afterwards."""
+    uri = str(folder / "table")
+    shutil.copytree(template, uri)
+    try:
+        yield uri
+    finally:
+        shutil.rmtree(uri, ignore_errors=True)
+
+
+@contextmanager
+def told_by(cause: str) -> Iterator[None]:
+    """Failures name how the process died."""
+    try:
+        yield
+    except (AssertionError, MemWalError) as error:
+        raise AssertionError(f"{cause}: {error!r}") from error
