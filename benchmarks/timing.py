@@ -14,7 +14,8 @@ def interleaved(works: Mapping[str, Work], rounds: int, warm_up: int = 2) -> dic
 
     Rounds that a neighbour of the machine slows so count little, and those that stay slow all
     works alike. Every second round runs in reverse order. The cyclic garbage collector runs
-    between the rounds only.
+    between the rounds only, and looks at what they made: a walk over every object of the process
+    would leave nothing of the works in the processor's caches.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
@@ -23,12 +24,15 @@ def interleaved(works: Mapping[str, Work], rounds: int, warm_up: int = 2) -> dic
     order = list(works.items())
     enabled = gc.isenabled()
     gc.disable()
+    gc.collect()
+    gc.freeze()
     try:
         for number in range(rounds):
             gc.collect()
             for name, work in order if number % 2 == 0 else reversed(order):
                 times[name].append(seconds(work))
     finally:
+        gc.unfreeze()
         if enabled:
             gc.enable()
     return {name: lower_quartile(measured) for name, measured in times.items()}

@@ -33,7 +33,8 @@ def seal(stream: pa.Buffer, nonce: str) -> bytes:
     data = stream.to_pybytes()
     start = data.index(blank_seal(nonce)) + len(nonce) + 1
     digits = b"%016x:%08x" % (len(data), zlib.crc32(data))
-    return b"".join((data[:start], digits, data[start + len(digits) :]))
+    whole = memoryview(data)
+    return b"".join((whole[:start], digits, whole[start + len(digits) :]))
 
 
 def check_seal(data: bytes, path: str) -> str | None:

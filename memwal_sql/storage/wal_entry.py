@@ -27,6 +27,8 @@ _GENERATION = b"generation"
 _FENCE = b"fence_sentinel"
 _BATCH_ID = b"memwal_sql:batch_id"
 _SKIPPED = b"memwal_sql:skipped"  # positions, separated by commas
+# Otherwise variables of the environment choose older formats.
+_FORMAT = pa.ipc.IpcWriteOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def encode_entry(
         {_EPOCH: b"%d" % writer_epoch, _GENERATION: b"%d" % generation}
     )
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
+    with pa.ipc.new_stream(sink, schema, options=_FORMAT) as writer:
         writer.write_batch(batch, custom_metadata=ours)
     return seal(sink.getvalue(), nonce)
 
@@ -108,7 +110,7 @@ def encode_fence(
     if skipped:
         metadata[_SKIPPED] = b",".join(b"%d" % position for position in skipped)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.schema([], metadata)):
+    with pa.ipc.new_stream(sink, pa.schema([], metadata), options=_FORMAT):
         pass
     data = seal(sink.getvalue(), nonce)
     if len(data) > LARGEST_FENCE_BYTES:

@@ -9,6 +9,8 @@ from uuid import uuid4
 
 TEMPORARY_PREFIX = ".tmp-"
 
+# A nameless file gets its name through /proc.
+_NAMELESS = getattr(os, "O_TMPFILE", None) if os.path.isdir("/proc/self/fd") else None
 # What file systems and kernels without nameless files answer.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
@@ -47,11 +49,10 @@ def temporary_name(path: str) -> str:
 
 
 def _open_nameless(folder: int) -> int | None:
-    flag = getattr(os, "O_TMPFILE", None)
-    if flag is None or not os.path.isdir("/proc/self/fd"):
+    if _NAMELESS is None:
         return None
     try:
-        return os.open(".", os.O_WRONLY | os.O_CLOEXEC | flag, 0o666, dir_fd=folder)
+        return os.open(".", os.O_WRONLY | os.O_CLOEXEC | _NAMELESS, 0o666, dir_fd=folder)
     except OSError as error:
         if error.errno in _UNSUPPORTED:
             return None

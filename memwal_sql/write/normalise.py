@@ -23,6 +23,8 @@ _REMEDY = (
     "stream interface, a dict of columns or a list of dicts"
 )
 
+_MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
+
 
 class Normaliser:
     """Makes batches for the MemTables of one table: its columns, then `_tombstone`."""
@@ -31,10 +33,12 @@ class Normaliser:
         self._schema = schema
         self._primary_key = tuple(primary_key)
         self._names = frozenset(schema.names)
-        # In the order of the schema, found by name.
-        self._required = dict.fromkeys(
-            field.name for field in schema if field.name in primary_key or not field.nullable
-        )
+        # Their positions by name, in the order of the schema.
+        self._required = {
+            field.name: position
+            for position, field in enumerate(schema)
+            if field.name in primary_key or not field.nullable
+        }
         self._target = memtable_schema(schema)
 
     def upserts(self, data: Any) -> pa.RecordBatch:
@@ -43,11 +47,15 @@ class Normaliser:
         Missing nullable columns become null, types are cast where no value changes. Raises
         InvalidCallError naming the column and the value.
         """
-        table = self._table(data)
-        if not table.schema.equals(self._schema):
-            table = self._fit(table)
-        self._check_nulls(table)
-        return self._batch(table, tombstone=False)
+        if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
+            columns = data.columns
+        else:
+            table = self._table(data)
+            if not table.schema.equals(self._schema):
+                table = self._fit(table)
+            columns = [_one_chunk(column) for column in table.columns]
+        self._check_nulls(columns)
+        return self._batch(columns, tombstone=False)
 
     def tombstones(self, keys: Any) -> pa.RecordBatch:
         """Rows that delete `keys`: the key columns set, all else null, or a placeholder where the
@@ -61,7 +69,8 @@ class Normaliser:
                 columns.append(pa.nulls(table.num_rows, field.type))
             else:
                 columns.append(_placeholders(field.type, table.num_rows))
-        return self._batch(pa.Table.from_arrays(columns, schema=self._schema), tombstone=True)
+        given = pa.Table.from_arrays(columns, schema=self._schema)
+        return self._batch([_one_chunk(column) for column in given.columns], tombstone=True)
 
     def _table(self, data: Any) -> pa.Table:
         if isinstance(data, pa.Table):
@@ -125,9 +134,9 @@ class Normaliser:
                 f"it has {self._schema.names}"
             )
 
-    def _check_nulls(self, table: pa.Table) -> None:
-        for name in self._required:
-            column = table[name]
+    def _check_nulls(self, columns: Sequence[pa.Array]) -> None:
+        for name, position in self._required.items():
+            column = columns[position]
             if column.null_count:
                 row = pc.index(pc.is_null(column), True).as_py()
                 kind = "primary key" if name in self._primary_key else "not nullable"
@@ -135,11 +144,9 @@ class Normaliser:
                     f"column {name!r} is {kind}, but row {row} has a null in it: fill it in"
                 )
 
-    def _batch(self, table: pa.Table, *, tombstone: bool) -> pa.RecordBatch:
-        rows = table.num_rows
-        columns = [_one_chunk(column) for column in table.columns]
-        columns.append(pa.repeat(pa.scalar(tombstone), rows))
-        return pa.RecordBatch.from_arrays(columns, schema=self._target)
+    def _batch(self, columns: Sequence[pa.Array], *, tombstone: bool) -> pa.RecordBatch:
+        marks = pa.repeat(_MARKS[tombstone], len(columns[0]))
+        return pa.RecordBatch.from_arrays([*columns, marks], schema=self._target)
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
