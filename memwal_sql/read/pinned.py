@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 
 import lance
@@ -22,8 +21,7 @@ from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.storage.wal import Wal
-from memwal_sql.write.memtable import MemTable
-from memwal_sql.write.replay import Replay, read_ahead
+from memwal_sql.write.replay import MakeMemTable, Replay, memtables_of, read_ahead
 from planner.model import RegionSources, Snapshot
 
 _ROWS_OF_AN_ENTRY = 1_000
@@ -106,18 +104,13 @@ class PinnedTable:
         region = pinned.manifest.region_id
         kept = self._memtables.get(region)
         if kept is None or kept[0] != pinned:
-            make = partial(_memtable, name, base)
             wal = Wal(self._context.store, region, base.field_ids)
-            kept = (pinned, tuple(_replay(wal, pinned, make)))
+            kept = (pinned, tuple(_replay(wal, pinned, memtables_of(base.info, name))))
             self._memtables[region] = kept
         return kept[1]
 
 
-def _memtable(name: str, base: BaseTable, generation: int) -> MemTable:
-    return MemTable(name, generation, base.info.schema, base.info.primary_key)
-
-
-def _replay(wal: Wal, pinned: PinnedRegion, make: partial[MemTable]) -> Iterator[MemTableSource]:
+def _replay(wal: Wal, pinned: PinnedRegion, make: MakeMemTable) -> Iterator[MemTableSource]:
     manifest = pinned.manifest
     replayed = Replay(wal, manifest.current_generation, make)
     first = manifest.replay_after_wal_entry_position + 1

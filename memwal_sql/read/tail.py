@@ -11,8 +11,7 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
-from memwal_sql.write.memtable import MemTable
-from memwal_sql.write.replay import Replay, read_ahead
+from memwal_sql.write.replay import Replay, memtables_of, read_ahead
 
 
 class WalTail:
@@ -31,8 +30,7 @@ class WalTail:
     ) -> None:
         self._manifests = manifests
         self._wal = Wal(context.store, region_id, base.field_ids)
-        self._name = name
-        self._info = base.info
+        self._make = memtables_of(base.info, name)
         self._replay = Replay(self._wal, 1, self._make)
         self._next = 1
         self._based_on = (0, 0)
@@ -83,6 +81,3 @@ class WalTail:
                 return  # it may still be under way
             self._replay.add(position, entry)
             self._next = position + 1
-
-    def _make(self, generation: int) -> MemTable:
-        return MemTable(self._name, generation, self._info.schema, self._info.primary_key)

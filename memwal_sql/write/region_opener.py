@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from uuid import UUID
-
-import pyarrow as pa
 
 from exec_nodes.text.analyzer import Analyzer
 from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
@@ -23,10 +20,9 @@ from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter
 from memwal_sql.write.lease import claim
-from memwal_sql.write.memtable import FindTexts, MemTable
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.replay import MakeMemTable
+from memwal_sql.write.replay import memtables_of
 from memwal_sql.write.router import RegionValues
 from memwal_sql.write.wal_writer import WalWriter
 from planner.model import TableInfo
@@ -84,8 +80,7 @@ class RegionOpener:
         ids = field_ids(self.base)
         wal = Wal(self.context.store, region, ids)
         info = self.info
-        name = region_name(region, values)
-        make = partial(_memtable, name, info.schema, info.primary_key, self._texts)
+        make = memtables_of(info, region_name(region, values), self._texts)
         won = claim(manifests, wal, make)
         return RegionWriter(
             lease=won.lease,
@@ -128,11 +123,6 @@ def create_region(context: TableContext, spec: RegionSpec, values: RegionValues)
     return _find_or_create(RegionManifests(context.store, region, value_types(spec)), wanted)
 
 
-def memtables_of(info: TableInfo, region: UUID, values: RegionValues | None) -> MakeMemTable:
-    """Makes empty MemTables of a region, which nobody searches."""
-    return partial(_memtable, region_name(region, values), info.schema, info.primary_key, list)
-
-
 def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> RegionManifest:
     try:
         found = manifests.latest()
@@ -145,9 +135,3 @@ def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> Regio
             f"values {wanted.region_values}, its manifest says spec {spec_id} and {values}"
         )
     return found
-
-
-def _memtable(
-    name: str, schema: pa.Schema, primary_key: tuple[str, ...], texts: FindTexts, generation: int
-) -> MemTable:
-    return MemTable(name, generation, schema, primary_key, texts)

@@ -10,11 +10,17 @@ from exec_nodes.sources.at_once import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.storage.wal import Wal, WalEntry
 from memwal_sql.write.batch_marks import decode_mark
-from memwal_sql.write.memtable import MemTable, conform
+from memwal_sql.write.memtable import FindTexts, MemTable, conform
+from planner.model import TableInfo
 
 _READ_AHEAD = 16
 
 MakeMemTable = Callable[[int], MemTable]
+
+
+def memtables_of(info: TableInfo, region: str, texts: FindTexts = tuple) -> MakeMemTable:
+    """Makes empty MemTables of the region of this name, by generation; `texts` as there."""
+    return lambda generation: MemTable(region, generation, info.schema, info.primary_key, texts)
 
 
 @dataclass(slots=True)

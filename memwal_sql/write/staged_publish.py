@@ -23,13 +23,15 @@ from memwal_sql.storage.region_values import value_types
 from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
-from memwal_sql.write.region_opener import FindRegion, create_region, memtables_of
+from memwal_sql.write.region_opener import FindRegion, create_region
+from memwal_sql.write.replay import memtables_of
 from memwal_sql.write.router import RegionKey, RegionValues
 from memwal_sql.write.staged import StagedTask
 from memwal_sql.write.staged_read import StagedRegion, staged_regions
 from memwal_sql.write.staged_region import PublishLimits, RegionPublisher
 from memwal_sql.write.table_writer import active_spec
 from planner.model import TableInfo
+from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
 
 TURN = "publishing"
@@ -120,7 +122,7 @@ class Publisher:
         return RegionPublisher(
             store=context.store,
             manifests=RegionManifests(context.store, region.region_id, types),
-            make_memtable=memtables_of(base.info, region.region_id, values),
+            make_memtable=memtables_of(base.info, region_name(region.region_id, values)),
             entry_schema=entry_schema(base.info.schema, field_ids(base.dataset)),
             write=writer.write,
             limits=self._limits,

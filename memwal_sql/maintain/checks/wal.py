@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
-
-import pyarrow as pa
 
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.storage import paths
 from memwal_sql.storage.wal import Wal
-from memwal_sql.write.memtable import MemTable
-from memwal_sql.write.replay import Replay
+from memwal_sql.write.replay import Replay, memtables_of
 
 _FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
 
@@ -58,8 +54,7 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             wal.path(position),
             _FROM_A_COPY,
         )
-    make = partial(_memtable, region.name, info.schema, info.primary_key)
-    replay = Replay(wal, manifest.current_generation, make)
+    replay = Replay(wal, manifest.current_generation, memtables_of(info, region.name))
     for position in sorted(p for p in region.files.wal if p > flushed):
         try:
             entry = wal.read(position)
@@ -95,9 +90,3 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             where = paths.wal_folder(region.region_id)
             yield Finding(Severity.ERROR, str(error), where, _FROM_A_COPY)
             return
-
-
-def _memtable(
-    name: str, schema: pa.Schema, primary_key: tuple[str, ...], generation: int
-) -> MemTable:
-    return MemTable(name, generation, schema, primary_key)
