@@ -150,6 +150,11 @@ def collect(node: Node) -> pa.Table:
     return pa.Table.from_batches([b for part in parts for b in part], node.schema)
 
 
+def nodes(plan: Node) -> list[Node]:
+    """Every node of a plan, parents first."""
+    return [plan, *(node for child in plan.children for node in nodes(child))]
+
+
 def pairs(node: Node) -> list[tuple[int, int]]:
     """The (id, val) rows of a node, sorted."""
     table = collect(node)
@@ -167,13 +172,14 @@ def newest(base: Sequence[Write], *regions: Sequence[Sequence[Write]]) -> dict[i
 
 @dataclass(frozen=True)
 class Rows(Node):
-    """A leaf that yields given batches and counts its executions; it fails where it must not
-    run."""
+    """A leaf that yields given batches and notes its executions, and the numbers of the batches
+    that it was asked for; it fails where it must not run."""
 
     batches: tuple[pa.RecordBatch, ...]
     kind: pa.Schema
     forbidden: bool = False
     executed: list[int] = field(default_factory=list, compare=False)
+    asked: list[int] = field(default_factory=list, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
@@ -190,4 +196,6 @@ class Rows(Node):
         if self.forbidden:
             raise AssertionError("this input must not be executed")
         self.executed.append(partition)
-        yield from self.batches
+        for number, batch in enumerate(self.batches):
+            self.asked.append(number)
+            yield batch

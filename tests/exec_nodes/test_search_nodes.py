@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,32 +45,7 @@ def rows_of(node: Node) -> list[Row]:
     return [tuple(row.values()) for row in collect(node).to_pylist()]
 
 
-@dataclass(frozen=True)
-class Rounds(Node):
-    """A source's candidates, round by round; notes how many rounds were asked for."""
-
-    rounds: tuple[Sequence[Row], ...]
-    kind: pa.Schema = DISTANCE_ROWS
-    asked: list[int] = field(default_factory=list, compare=False)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.kind
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return ()
-
-    def label(self) -> str:
-        return "Rounds"
-
-    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        for number, rows in enumerate(self.rounds):
-            self.asked.append(number)
-            yield narrow(rows, self.kind)
-
-
-def filtered(limit: int | None, *inputs: Rounds, queries: int = 1) -> FilterStaleExec:
+def filtered(limit: int | None, *inputs: Rows, queries: int = 1) -> FilterStaleExec:
     """Over a base with the keys 0 to 9, of which a MemTable has replaced 1 and deleted 2."""
     newer = memtable([(1, 11), (2, DELETED)], 1)
     stale = PlanStale(memory_base([(i, i) for i in range(10)]), ((newer,),), StaleSets())
@@ -79,8 +53,8 @@ def filtered(limit: int | None, *inputs: Rounds, queries: int = 1) -> FilterStal
 
 
 def test_a_source_is_asked_on_until_enough_of_its_rows_are_live() -> None:
-    base = Rounds((((1, 0, 0.1), (2, 0, 0.2), (3, 0, 0.3)), ((4, 0, 0.4),), ((5, 0, 0.5),)))
-    newer = Rounds((((0, 1, 0.0),), ()))
+    base = child(((1, 0, 0.1), (2, 0, 0.2), (3, 0, 0.3)), ((4, 0, 0.4),), ((5, 0, 0.5),))
+    newer = child(((0, 1, 0.0),), ())
     node = filtered(2, base, newer)
     assert [row[0] for row in rows_of(node)] == [3, 4, 0]
     assert (base.asked, newer.asked) == ([0, 1], [0, 1])
@@ -89,17 +63,17 @@ def test_a_source_is_asked_on_until_enough_of_its_rows_are_live() -> None:
 
 
 def test_no_more_is_asked_than_needed() -> None:
-    base = Rounds((((3, 0, 0.1), (4, 0, 0.2)), ((5, 0, 0.4),)))
+    base = child(((3, 0, 0.1), (4, 0, 0.2)), ((5, 0, 0.4),))
     assert [row[0] for row in rows_of(filtered(2, base))] == [3, 4]
     assert base.asked == [0]
-    base = Rounds(base.rounds)
+    base = Rows(base.batches, base.kind)
     assert [row[0] for row in rows_of(filtered(None, base))] == [3, 4, 5]
 
 
 def test_every_query_of_a_batch_gets_enough() -> None:
     first = ((3, 0, 0.1, 0), (1, 0, 0.1, 1), (2, 0, 0.2, 1))
     then = ((1, 0, 0.9, 0), (4, 0, 0.4, 1))
-    base = Rounds((first, then), BATCH_DISTANCE_ROWS)
+    base = child(first, then, schema=BATCH_DISTANCE_ROWS)
     node = filtered(1, base, queries=2)
     assert [(row[0], row[3]) for row in rows_of(node)] == [(3, 0), (4, 1)]
     assert base.asked == [0, 1]

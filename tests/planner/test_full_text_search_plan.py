@@ -18,7 +18,7 @@ from exec_nodes.sources.source import Filter, Source
 from exec_nodes.text.query import Boolean, Match, Operator, Phrase
 from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import Snapshot, TableInfo
-from tests.exec_nodes.tables import collect, where
+from tests.exec_nodes.tables import collect, nodes, where
 from tests.exec_nodes.text.sources import (
     DELETED,
     QUERIES,
@@ -232,10 +232,6 @@ def test_texts_of_any_script_are_found(text: str, tmp_path: Path) -> None:
     found = snapshot(base_table(tmp_path / "t", base, {}), [memtable([(4, text)], 1)])
     live = {**base, 4: text}
     check_ranking(search(found, text), Oracle(live).search(text))
-
-
-def nodes(node: Node) -> list[Node]:
-    return [node, *(inner for child in node.children for inner in nodes(child))]
 
 
 def scans(plan: Node) -> list[FTSExec]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.node import Node, draw
+from exec_nodes.node import draw
 from exec_nodes.sources.source import Filter
 from planner.model import Query
 from planner.plan import plan
@@ -22,6 +22,7 @@ from tests.exec_nodes.tables import (
     memory_base,
     memtable,
     newest,
+    nodes,
     pairs,
     snapshot,
     where,
@@ -34,10 +35,6 @@ def one_of(*keys: int) -> Filter:
     """`id = 1`, or the OR that DataFusion makes of a short IN."""
     text = " OR ".join(f"(id = {key})" for key in keys)
     return Filter(text, lambda b: pc.is_in(b["id"], value_set=pa.array(keys, pa.int64())))
-
-
-def all_nodes(node: Node) -> list[Node]:
-    return [node, *(n for child in node.children for n in all_nodes(child))]
 
 
 def test_a_key_is_looked_up_newest_first_behind_guards(tmp_path: Path) -> None:
@@ -148,7 +145,7 @@ def test_a_lookup_equals_a_dict(
     )
     filters = (one_of(*asked), *(() if above is None else (where("val", ">", above),)))
     node = plan(Query(BOTH, filters), table)
-    is_lookup = any(n.label().startswith("TakeLastExec") for n in all_nodes(node))
+    is_lookup = any(n.label().startswith("TakeLastExec") for n in nodes(node))
     assert is_lookup == (len(asked) <= 8)
     live = newest(list(base.items()), *parts)
     expected = [(k, live[k]) for k in sorted(asked) if k in live]

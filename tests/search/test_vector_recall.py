@@ -13,7 +13,8 @@ from exec_nodes.knn_exec import KNNExec
 from exec_nodes.node import Node
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.vectors import held, index_search
-from tests.search.vector_tables import Vector, VectorTable, below, nodes, plan_of, run
+from tests.exec_nodes.tables import nodes
+from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
 
 ROWS, DIMENSION, QUERIES, K = 12_000, 32, 40, 10
 GENERATIONS = 3

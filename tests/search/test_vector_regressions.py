@@ -15,7 +15,8 @@ from exec_nodes.kernels.bloom import BloomFilter
 from exec_nodes.sources import masks
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.vectors import held, index_search
-from tests.search.vector_tables import Vector, VectorTable, below, nodes, plan_of, run
+from tests.exec_nodes.tables import nodes
+from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
 
 Layer = Callable[[VectorTable], None]
 QUERY = np.zeros(6)

@@ -24,6 +24,7 @@ from exec_nodes.text.resolve import Corpus, Resolved, Words, parts_of, resolve
 from memwal_sql.errors import MemWalError
 from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import Snapshot
+from tests.exec_nodes.tables import nodes
 from tests.exec_nodes.text_query.trees import random_query, random_text
 from tests.model.process import Process, ProcessKilledError, as_another_process
 from tests.model.ranking import LanceRanking, Ranking, bm25s_ranking, check_ranking, words
@@ -238,10 +239,6 @@ class TextHistory:
 
     def _words(self, text: str | None) -> list[str]:
         return [] if text is None else words(text, self._analyzer)
-
-
-def nodes(root: Node) -> list[Node]:
-    return [root, *(node for child in root.children for node in nodes(child))]
 
 
 def weights_in(query: Resolved) -> dict[str, np.float32]:

@@ -144,10 +144,5 @@ def below(limit: int, *, pushable: bool = True) -> Filter:
     return Filter(f"n < {limit}", evaluate, ("n",), pushable=pushable)
 
 
-def nodes(plan: Node) -> list[Node]:
-    """Every node of a plan."""
-    return [plan, *(node for child in plan.children for node in nodes(child))]
-
-
 def plan_of(snapshot: Snapshot, query: VectorQuery) -> Node:
     return plan_vector_search(query, snapshot)
