@@ -11,6 +11,7 @@ from functools import lru_cache
 from memwal_sql.create import open_table
 from memwal_sql.read.pinned import PinnedTable
 from memwal_sql.spark.options import Options
+from memwal_sql.spark.workers import settle_worker
 from memwal_sql.storage.store import open_store
 from memwal_sql.storage.table_record import read_record
 from memwal_sql.table import Table
@@ -38,7 +39,9 @@ def _incarnation(options: Options) -> str:
 @lru_cache(_KEPT)
 def _table(uri: str, storage: Storage, incarnation: str, version: int | None) -> Table:
     del incarnation
-    return open_table(uri, version, storage_options=dict(storage) or None)
+    table = open_table(uri, version, storage_options=dict(storage) or None)
+    settle_worker()
+    return table
 
 
 @lru_cache(_KEPT)
