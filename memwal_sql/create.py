@@ -17,17 +17,19 @@ from memwal_sql.enabling import (
     check_no_regions,
     check_unique,
     details_for,
+    find_lance,
     index_primary_key,
     key_columns,
     mark_table,
     open_lance,
     region_spec,
+    wanted_of,
 )
 from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
 from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.maintain.checkpoints import live_checkpoint
 from memwal_sql.read.context import TableContext
-from memwal_sql.schema import check_schema, logical_schema, primary_key_of, with_primary_key
+from memwal_sql.schema import check_schema, logical_schema, with_primary_key
 from memwal_sql.storage.base_versions import read_base_version, version_numbers
 from memwal_sql.storage.index_details import commit_details, read_details
 from memwal_sql.storage.memory_store import lance_uri
@@ -68,7 +70,7 @@ def create_table(
     options = dict(storage_options) if storage_options else None
     uri = canonical_uri(uri)
     store = open_store(uri, options)
-    if open_lance(uri, options) is not None:
+    if find_lance(uri, options) is not None:
         raise InvalidCallError(f"{uri} is a table already: open_table or enable it")
     incarnation = uuid4()
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
@@ -108,19 +110,9 @@ def enable(
     options = dict(storage_options) if storage_options else None
     store = open_store(uri, options)
     dataset = open_lance(uri, options)
-    if dataset is None:
-        raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
     if read_details(store, dataset) is not None:
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
-    present = primary_key_of(dataset.schema)
-    keys = key_columns(primary_key) if primary_key is not None else present
-    logical = logical_schema(dataset.schema)
-    check_schema(logical, keys)
-    if present and present != keys:
-        raise InvalidCallError(
-            f"{uri} has the primary key {list(present)}, not {list(keys)}; it can't be changed"
-        )
-    spec = region_spec(regions, logical, keys)
+    keys, spec = wanted_of(uri, dataset, primary_key, regions)
     check_no_regions(store, uri)
     check_unique(dataset, keys)
     incarnation = uuid4()
@@ -171,8 +163,6 @@ def open_table(
         held = live_checkpoint(context, checkpoint)
         version = held.version
     dataset = open_lance(uri, options, version)
-    if dataset is None:
-        raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
     try:
         table = Table(context, dataset, pinned=version is not None, checkpoint=held)
     except TableReplacedError as error:

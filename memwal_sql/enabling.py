@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from exec_nodes.kernels.duplicates import first_duplicate
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
-from memwal_sql.schema import key_metadata, primary_key_of
+from memwal_sql.schema import check_schema, key_metadata, logical_schema, primary_key_of
 from memwal_sql.storage.base_indexes import searchable_indexes
+from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
@@ -46,7 +47,33 @@ def region_spec(
     return validate(wanted, schema, keys)
 
 
+def wanted_of(
+    uri: str, dataset: Any, primary_key: str | Sequence[str] | None, regions: Regions | None
+) -> tuple[tuple[str, ...], RegionSpec]:
+    """The key and the spec that a table at `uri` is to have; without `primary_key` its own key.
+
+    Raises InvalidCallError where they do not fit the table, or another key than it has.
+    """
+    present = primary_key_of(dataset.schema)
+    keys = present if primary_key is None else key_columns(primary_key)
+    schema = logical_schema(dataset.schema)
+    check_schema(schema, keys)
+    if present and present != keys:
+        raise InvalidCallError(
+            f"{uri} has the primary key {list(present)}, not {list(keys)}; it can't be changed"
+        )
+    return keys, region_spec(regions, schema, keys)
+
+
 def open_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
+    """The Lance table at `uri`. Raises InvalidCallError when there is none."""
+    found = find_lance(uri, options, version)
+    if found is None:
+        raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
+    return found
+
+
+def find_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
     """The Lance table at `uri`; None when there is none."""
     try:
         return lance.dataset(lance_uri(uri), version=version, storage_options=options)
@@ -54,7 +81,7 @@ def open_lance(uri: str, options: dict[str, str] | None, version: int | None = N
         if "not found" not in str(error).lower():
             reason = redacted(str(error), options or {})
             raise StoreUnavailableError(f"{uri} could not be opened: {reason}") from None
-    if version is not None and (latest := open_lance(uri, options)) is not None:
+    if version is not None and (latest := find_lance(uri, options)) is not None:
         raise InvalidCallError(
             f"{uri} has no version {version}; its latest is {latest.version}, and old ones are "
             "cleaned up after some time"
@@ -109,8 +136,7 @@ def index_primary_key(dataset: Any, keys: Sequence[str]) -> None:
 def details_for(dataset: Any, spec: RegionSpec) -> IndexDetails:
     """Index details of a table without regions, with `spec` as their first spec; the indexes that
     it has for searches are maintained."""
-    field_ids = {f.name(): f.id() for f in dataset.lance_schema.fields()}
     return IndexDetails(
-        region_specs=() if spec.is_manual else (to_storage(spec, field_ids),),
+        region_specs=() if spec.is_manual else (to_storage(spec, field_ids(dataset)),),
         maintained_indexes=searchable_indexes(dataset),
     )

@@ -31,15 +31,13 @@ from memwal_sql.enabling import (
     check_unique,
     details_for,
     index_primary_key,
-    key_columns,
     mark_table,
     open_lance,
-    region_spec,
+    wanted_of,
 )
 from memwal_sql.errors import CorruptFileError, InvalidCallError
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.read.context import TableContext
-from memwal_sql.schema import check_schema, logical_schema, primary_key_of
 from memwal_sql.storage.index_details import commit_details, drop_index, read_details
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.older_format import (
@@ -112,7 +110,7 @@ def upgrade(
         raise InvalidCallError(f"{uri} has no MemWAL index of the older format: open or enable it")
     mem_wals = decode_older(begun.message, uri)
     _check_nothing_is_lost(uri, mem_wals, read_wal)
-    keys, spec = _wanted(uri, dataset, primary_key, regions)
+    keys, spec = wanted_of(uri, dataset, primary_key, regions)
     if not begun.recorded:
         check_no_regions(store, uri)
         check_unique(dataset, keys)
@@ -131,8 +129,6 @@ def upgrade(
 def _opened(uri: Uri, storage_options: Mapping[str, str] | None) -> tuple[str, ObjectStore, Any]:
     uri = canonical_uri(uri)
     dataset = open_lance(uri, dict(storage_options) if storage_options else None)
-    if dataset is None:
-        raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
     return uri, open_store(uri, storage_options), dataset
 
 
@@ -186,20 +182,6 @@ def _check_nothing_is_lost(
                 f"generation {max(merged)} of region {region!r} was merged before {late[0]}, whose "
                 "rows would replace newer ones: merge it with what wrote it"
             )
-
-
-def _wanted(
-    uri: str, dataset: Any, primary_key: str | Sequence[str] | None, regions: Regions | None
-) -> tuple[tuple[str, ...], RegionSpec]:
-    present = primary_key_of(dataset.schema)
-    keys = present if primary_key is None else key_columns(primary_key)
-    logical = logical_schema(dataset.schema)
-    check_schema(logical, keys)
-    if present and present != keys:
-        raise InvalidCallError(
-            f"{uri} has the primary key {list(present)}, not {list(keys)}; it can't be changed"
-        )
-    return keys, region_spec(regions, logical, keys)
 
 
 def _make_current(
