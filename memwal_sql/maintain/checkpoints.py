@@ -13,9 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import lance
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, RetryError
@@ -27,12 +25,12 @@ from memwal_sql.maintain.checkpoint_records import (
     find,
     write,
 )
+from memwal_sql.maintain.details import latest_dataset
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.storage.floors import Floor, read_floors
-from memwal_sql.storage.memory_store import lance_uri
 
 _ATTEMPTS = 10
 _TIME = pa.timestamp("ms", "UTC")
@@ -167,7 +165,7 @@ def _is_whole(context: TableContext, pinned: PinnedSnapshot) -> bool:
 def _tag(context: TableContext, checkpoint: Checkpoint) -> bool:
     """Tag the base version; False when it was cleaned up meanwhile."""
     try:
-        _dataset(context).tags.create(checkpoint.tag, checkpoint.version)
+        latest_dataset(context).tags.create(checkpoint.tag, checkpoint.version)
     except (OSError, ValueError) as error:
         if "not found" not in str(error).lower():
             raise RetryError(
@@ -187,11 +185,7 @@ def _release(context: TableContext, dropped: Checkpoint, tag: str) -> None:
 def delete_tag(context: TableContext, tag: str) -> None:
     """Remove a tag from the base table; one that has gone already is passed over."""
     with suppress(OSError, ValueError):
-        _dataset(context).tags.delete(tag)
-
-
-def _dataset(context: TableContext) -> Any:
-    return lance.dataset(lance_uri(context.uri), storage_options=context.storage_options)
+        latest_dataset(context).tags.delete(tag)
 
 
 def _seconds(expires: Expires, now: float) -> float | None:

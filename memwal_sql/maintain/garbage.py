@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-import lance
 import pyarrow as pa
 
 from exec_nodes.sources.at_once import at_once
@@ -30,6 +29,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.maintain.catch_up import CatchUp
 from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints, held_by_checkpoints
+from memwal_sql.maintain.details import latest_dataset
 from memwal_sql.maintain.garbage_rules import Garbage, Kind, RegionState, region_garbage
 from memwal_sql.maintain.holds import Holds, held_by_versions
 from memwal_sql.maintain.loose_garbage import loose_garbage
@@ -42,7 +42,6 @@ from memwal_sql.storage.base_versions import BaseVersion, base_versions, version
 from memwal_sql.storage.floors import Floor, Floors, check_floors, raise_floors, read_floors
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.index_details import Progress as IndexProgress
-from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
 
@@ -112,9 +111,7 @@ class _Collector:
         self._grace = grace
         self._now = now
         self._report = report
-        self.dataset: Any = lance.dataset(
-            lance_uri(context.uri), storage_options=context.storage_options
-        )
+        self.dataset = latest_dataset(context)
 
     def old_versions(
         self, versions: Sequence[BaseVersion], age: timedelta | None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import lance
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from memwal_sql.create import create_table
+from memwal_sql.enabling import find_lance
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
 from memwal_sql.spark.region_text import region_fields
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema
-from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.table import Table
 from memwal_sql.write.staged_publish import routing_spec
 from memwal_sql.write.staged_rows import RowForm
@@ -34,7 +33,7 @@ def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     of `schema` don't fit, or an option does not.
     """
     form, rows = row_form(options), arrow_schema(schema)
-    there = _exists(options)
+    there = find_lance(options.uri, options.storage_options) is not None
     wish = options.choice("ifExists", IF_EXISTS, "append")
     if there and wish == "error":
         raise InvalidCallError(f'{options.uri} is there already, and ifExists is "error"')
@@ -45,16 +44,6 @@ def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     routing_spec(table.info)
     form.check(rows, table.info)
     return table, False
-
-
-def _exists(options: Options) -> bool:
-    try:
-        lance.dataset(lance_uri(options.uri), storage_options=options.storage_options)
-    except (OSError, ValueError) as error:
-        if "not found" in str(error).lower():
-            return False
-        raise
-    return True
 
 
 def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:
