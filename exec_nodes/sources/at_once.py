@@ -25,6 +25,12 @@ def at_once(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
     return list(_pool(os.getpid()).map(call, items))
 
 
+def in_background(call: Callable[[], object]) -> None:
+    """Call `call` some time soon, on one of these threads. What it raises is lost: it is for what
+    only makes later work faster."""
+    _pool(os.getpid()).submit(call)
+
+
 @lru_cache(maxsize=1)
 def _pool(pid: int) -> ThreadPoolExecutor:
     # By process: a fork takes no threads along.

@@ -10,7 +10,13 @@ import pyarrow as pa
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
 from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.key_rows import BYTES_PER_ROW, ROWS_PER_LOOKUP, KeyRows, is_integral
+from exec_nodes.sources.key_rows import (
+    BYTES_PER_ROW,
+    ROWS_PER_LOOKUP,
+    KeyRows,
+    KnownKeys,
+    is_integral,
+)
 
 _NO_ROWS = pa.table({})
 
@@ -42,13 +48,23 @@ class BaseLookups:
         return found if found.num_rows <= 1 else None
 
     def _held(self, key: KeyBatch) -> KeyRows | None:
+        """The keys in memory: those of another version are most of this one's."""
+        own, shared = (self._identity, "key rows"), ("key rows", self._dataset.uri)
+        held: KeyRows | None = self._cache.get(own)
+        if held is not None:
+            return held
+        known: KnownKeys | None = self._cache.get(shared)
         self._lookups += 1
-        if self._lookups * ROWS_PER_LOOKUP < self._rows or not is_integral(key.types[0]):
+        if known is None and self._lookups * ROWS_PER_LOOKUP < self._rows:
+            return None
+        if not is_integral(key.types[0]) or self._dataset.has_stable_row_ids:
             return None
         if self._rows * BYTES_PER_ROW > self._cache.largest:
             return None
-        return self._cache.compute(
-            (self._identity, "key rows"),
-            lambda: KeyRows(self._dataset, key.names[0]),
-            lambda found: found.nbytes,
+        held = self._cache.compute(
+            own,
+            lambda: KeyRows(self._dataset, key.names[0], known),
+            lambda read: read.nbytes,
         )
+        self._cache.put(shared, held.known, held.nbytes)
+        return held

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,48 +12,108 @@ import pyarrow as pa
 
 from exec_nodes.kernels.keys import one_array, plain
 from exec_nodes.sources.lance_scan import MAX_BATCH_ROWS
+from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 
-# A lookup by btree takes 0.25 ms more than one by ordinal (1,000,000 rows, 2 cores), reading and
+# A lookup by btree takes 0.25 ms more than one by address (1,000,000 rows, 2 cores), reading and
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.
 ROWS_PER_LOOKUP = 10_000
 BYTES_PER_ROW = 16
 
+_OFFSET = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """The keys of some fragments in ascending order, and where each is. Fragments are told by the
+    files that they had, which never change."""
+
+    files: Mapping[int, Hashable]
+    keys: npt.NDArray[Any]
+    addresses: RowAddresses
+
+    def serve(self, files: Mapping[int, Hashable], rows: int) -> bool:
+        """Whether a version has these fragments and new ones, and most of the rows."""
+        same = all(self.files.get(number, own) == own for number, own in files.items())
+        return same and len(self.keys) <= 2 * rows
+
 
 class KeyRows:
-    """Finds the rows of integer keys, all different, by their ordinals: their places among the
-    rows that a scan in order returns."""
+    """Finds the rows of integer keys, all different, in one version of a table without stable row
+    ids.
 
-    def __init__(self, dataset: Any, column: str) -> None:
-        """Reads the keys; `is_integral` must hold for the type of `column`."""
-        scanner = dataset.scanner(columns=[column], batch_size=MAX_BATCH_ROWS)
-        keys = one_array(plain(scanner.to_table().column(0))).to_numpy()
-        self._order: npt.NDArray[np.intp] | None = None
-        if not (keys[1:] > keys[:-1]).all():
-            self._order = np.argsort(keys)
-            keys = keys[self._order]
-        self._keys = keys
-        self._fragments = dataset.get_fragments()
-        counts = [fragment.count_rows() for fragment in self._fragments]
-        self._starts = np.cumsum([0, *counts])
+    Another version takes over what is known of the same fragments, and reads the others: after a
+    merge, the rows that it wrote. Keys of rows that were deleted since stay, and lead to no row.
+
+    Attributes:
+        known: what was read, for other versions.
+    """
+
+    def __init__(self, dataset: Any, column: str, known: KnownKeys | None = None) -> None:
+        """Reads the keys of `column` that are not `known` of another version; `is_integral` must
+        hold for its type."""
+        self._dataset = dataset
+        self._fragments = {one.fragment_id: one for one in dataset.get_fragments()}
+        files = {number: _files(one) for number, one in self._fragments.items()}
+        rows = sum(one.metadata.num_rows for one in self._fragments.values())
+        if known is None or not known.serve(files, rows):
+            self.known = KnownKeys(files, *_read(dataset, column, None))
+            return
+        keys, addresses = known.keys, known.addresses
+        unread = [one for number, one in self._fragments.items() if number not in known.files]
+        if unread:
+            new, places = _read(dataset, column, unread)
+            at = keys.searchsorted(new)
+            keys, addresses = np.insert(keys, at, new), np.insert(addresses, at, places)
+        self.known = KnownKeys({**known.files, **files}, keys, addresses)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return int(self._keys.nbytes + (0 if self._order is None else self._order.nbytes))
+        return int(self.known.keys.nbytes + self.known.addresses.nbytes)
 
     def take(self, key: Any, columns: Sequence[str]) -> pa.Table | None:
         """The row of a key; None if it is not there."""
-        keys = self._keys
-        at = int(keys.searchsorted(keys.dtype.type(key)))
-        if at == len(keys) or keys[at] != key:
+        keys = self.known.keys
+        key = keys.dtype.type(key)
+        at = int(keys.searchsorted(key))
+        row = None
+        while row is None and at < len(keys) and keys[at] == key:
+            row = self._row(int(self.known.addresses[at]), list(columns))
+            at += 1
+        return row
+
+    def _row(self, address: int, columns: list[str]) -> pa.Table | None:
+        """The row at an address, if this version has the fragment and the row is not deleted."""
+        fragment = self._fragments.get(address >> 32)
+        if fragment is None:
             return None
-        ordinal = at if self._order is None else int(self._order[at])
-        fragment = int(self._starts.searchsorted(ordinal, side="right")) - 1
-        return self._fragments[fragment].take(
-            [ordinal - int(self._starts[fragment])], columns=list(columns)
-        )
+        if not fragment.num_deletions:
+            return fragment.take([address & _OFFSET], columns=columns)
+        # By address, as a fragment counts its live rows only; deleted ones are left out.
+        found = self._dataset._take_rows(pa.array([address], pa.uint64()), columns)  # noqa: SLF001
+        return found if found.num_rows else None
 
 
 def is_integral(kind: pa.DataType) -> bool:
     """Whether `plain` turns a column of this type into integers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
+
+
+def _files(fragment: Any) -> Hashable:
+    return tuple(file.path for file in fragment.data_files())
+
+
+def _read(
+    dataset: Any, column: str, fragments: Sequence[Any] | None
+) -> tuple[npt.NDArray[Any], RowAddresses]:
+    """The keys of these fragments, all by default, in ascending order, and their rows."""
+    scanner = dataset.scanner(
+        columns=[column], batch_size=MAX_BATCH_ROWS, fragments=fragments, with_row_address=True
+    )
+    table = scanner.to_table()
+    keys = one_array(plain(table[column])).to_numpy()
+    addresses = table[ROW_ADDRESS].to_numpy()
+    if (keys[1:] > keys[:-1]).all():
+        return keys, addresses
+    order = np.argsort(keys)
+    return keys[order], addresses[order]

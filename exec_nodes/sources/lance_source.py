@@ -17,6 +17,7 @@ from exec_nodes.kernels.bloom import BloomFilter
 from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
+from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.base_lookups import BaseLookups
 from exec_nodes.sources.by_field_id import FieldIds, under_names_of
 from exec_nodes.sources.cache import ByteCache
@@ -88,10 +89,11 @@ class LanceSource:
 
     @classmethod
     def base(cls, dataset: Any, info: TableShape, *, etag: str, cache: ByteCache) -> LanceSource:
-        """The base table: `dataset` at its version, whose manifest has the e-tag (or checksum)
-        `etag`, as version numbers may be used again after a restore (protocol rule 16)."""
+        """The base table: `dataset` at its version. `etag` tells its columns and rows: versions
+        that share it share what is known of them, and version numbers alone would not do, as they
+        may be used again after a restore (protocol rule 16)."""
         return cls(
-            identity=("base", dataset.uri, dataset.version, etag),
+            identity=("base", dataset.uri, etag),
             region="",
             generation=BASE_GENERATION,
             info=info,
@@ -171,6 +173,13 @@ class LanceSource:
                 if self._dataset is None:
                     self._dataset = self._open()
         return self._dataset
+
+    @cached_property
+    def index_segments(self) -> frozenset[str]:
+        """Ids of the indexes' segments: other than rows, they are replaced from time to time."""
+        with gone_is_typed(self.name):
+            indexes = self.dataset.describe_indices()
+        return frozenset(segment.uuid for index in indexes for segment in index.segments)
 
     @property
     def ready(self) -> bool:
@@ -283,7 +292,7 @@ class LanceSource:
             found = self._warm.take(addresses, schema)
             if found is None:
                 found = take_rows(self.dataset, schema, self.row_ids(addresses))
-                self._warm.fetched(found, self.rows)
+                in_background(partial(self._warm.fetched, found, self.rows))
             return found
 
     def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:

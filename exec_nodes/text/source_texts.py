@@ -36,7 +36,9 @@ class SourceTexts:
         self, source: Source, column: str, analyzer: Analyzer, stale: RowAddresses
     ) -> LiveText:
         """The texts of a column without the rows at these sorted addresses."""
-        key = ("texts", source.identity, column, analyzer)
+        # Postings are read when they are needed, so never from an index that was replaced since.
+        index = source.index_segments if isinstance(source, LanceSource) else None
+        key = ("texts", source.identity, index, column, analyzer)
         known: tuple[int, LiveCounts] | None = self._cache.get(key)
         if known is None or known[0] != source.rows:
             with self._cache.locked(key):

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from memwal_sql.cli import care, jobs, query, show, tail
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.cli.output import remark
+from memwal_sql.cli.priority import give_way
 from memwal_sql.errors import MemWalError
 
 
@@ -70,6 +71,11 @@ for command in (
     app.command()(command)
 
 
+_BACKGROUND = ("merge", "index", "gc", "run")
+
+
 def main() -> None:
     """What the command `memwal` starts."""
+    if sys.argv[1:2] and sys.argv[1] in _BACKGROUND:
+        give_way()
     app()

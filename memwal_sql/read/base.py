@@ -16,7 +16,7 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base_indexes import BaseIndexes
 from memwal_sql.storage.field_ids import field_ids
-from memwal_sql.storage.index_details import IndexDetails, read_details
+from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.table_record import check_incarnation
@@ -32,11 +32,21 @@ class BaseTable:
 
     version: int
     dataset: Any
-    details: IndexDetails
+    found: FoundDetails
     info: TableInfo
     source: LanceSource = field(repr=False)
     indexes: BaseIndexes = field(repr=False)
     field_ids: Mapping[str, int] = field(repr=False)
+
+    @property
+    def details(self) -> IndexDetails:
+        """The MemWAL index."""
+        return self.found.details
+
+    @property
+    def etag(self) -> str:
+        """That of the version's manifest file."""
+        return self.found.etag
 
 
 def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
@@ -70,11 +80,11 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     info = TableInfo(schema, primary_key, specs)
     if info == known:
         info = known
-    source = LanceSource.base(dataset, info, etag=found.etag, cache=context.cache)
+    source = LanceSource.base(dataset, info, etag=found.rows_tag, cache=context.cache)
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.cache, context.storage_options
     )
-    return BaseTable(dataset.version, dataset, found.details, info, source, indexes, ids)
+    return BaseTable(dataset.version, dataset, found, info, source, indexes, ids)
 
 
 class BaseTracker:

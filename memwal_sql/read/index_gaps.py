@@ -58,7 +58,7 @@ class IndexGaps(Mapping[str, IndexGap]):
 
     def _find(self, name: str) -> IndexGap | None:
         since = self._context.cache.compute(
-            ("index gap", self._base.source.identity, name),
+            ("index gap", self._context.uri, self._base.etag, name),
             lambda: _Since(self._context, self._base, name),
             lambda _: _KEPT_BYTES,
         )

@@ -21,7 +21,7 @@ def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManif
     Readers of the present then take the region manifests instead; a version that was asked for
     reads as the base table alone (protocol rules 18 and 23).
     """
-    key = ("recorded regions", base.source.identity)
+    key = ("recorded regions", context.uri, base.etag)
     cached: list[RegionManifest] | None = context.cache.get(key)
     if cached is None:
         cached = recorded_manifests(context.store, base.details, base.info.region_specs)

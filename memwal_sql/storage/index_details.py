@@ -51,11 +51,12 @@ class IndexDetails:
 
 @dataclass(frozen=True, slots=True)
 class FoundDetails:
-    """Details as read. `etag` is that of the manifest file: caches are keyed by it, as a version
-    number can come again with other rows (protocol rule 16)."""
+    """Details as read. Caches are keyed by `etag`, that of the manifest file, or by `rows_tag`,
+    which tells the rows of a version: its number can come again with others (protocol rule 16)."""
 
     details: IndexDetails
     etag: str
+    rows_tag: str
 
 
 def read_details(store: ObjectStore, dataset: Any) -> FoundDetails | None:
@@ -85,7 +86,7 @@ def details_in(section: IndexSection) -> FoundDetails | None:
                 raise CorruptFileError(
                     f"{section.path} has a damaged MemWAL index: {error}"
                 ) from error
-            return FoundDetails(details, section.etag)
+            return FoundDetails(details, section.etag, section.rows_tag)
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
@@ -27,13 +28,15 @@ _MAGIC = b"LANC"
 
 @dataclass(frozen=True, slots=True)
 class IndexSection:
-    """The indexes of a table version, and a tag that no other manifest shares.
+    """The indexes of a table version, a tag that no other manifest shares, and one that all
+    versions with the same columns and rows share: an index changes neither.
 
     `timestamp` is when the version was committed, in seconds since 1970, by its committer's clock.
     """
 
     path: str
     etag: str
+    rows_tag: str
     indices: tuple[pb.IndexMetadata, ...]
     timestamp: float
 
@@ -64,7 +67,18 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
     # Timestamp, transaction and length make the end of a manifest its own.
     etag = hashlib.blake2b(tail + size.to_bytes(8, "little"), digest_size=16).hexdigest()
     written = manifest.timestamp
-    return IndexSection(path, etag, indices, written.seconds + written.nanos / 1e9)
+    rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])
+    timestamp = written.seconds + written.nanos / 1e9
+    return IndexSection(path, etag, rows_tag, indices, timestamp)
+
+
+def _tag_of(messages: Iterable[bytes]) -> str:
+    """A digest of messages; files of rows are never written anew under their names."""
+    digest = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        digest.update(_LENGTH.pack(len(message)))
+        digest.update(message)
+    return digest.hexdigest()
 
 
 class _Bytes:

@@ -163,3 +163,33 @@ def test_the_older_format_is_refused_with_a_remedy() -> None:
 def test_details_without_anything_are_details() -> None:
     assert decode_details("p", encode_details(IndexDetails())) == IndexDetails()
     assert decode_details("p", b"") == IndexDetails()
+
+
+def test_versions_share_a_tag_of_rows_until_rows_or_columns_change(tmp_path: Path) -> None:
+    """Protocol rule 16: what is known of rows outlives commits of indexes, and nothing else."""
+    store, dataset, _ = commit(str(tmp_path / "t"))
+    tags = [_rows_tag(store, dataset)]
+    dataset = commit_details(dataset, _details(store, dataset))
+    dataset.create_scalar_index("id", "BTREE")
+    assert _rows_tag(store, dataset) == tags[0]
+    for change in (
+        lambda: dataset.delete("id = 1"),
+        lambda: dataset.insert(ROWS),
+        lambda: dataset.add_columns(pa.field("more", pa.int64())),
+        lambda: dataset.alter_columns({"path": "more", "name": "less"}),
+    ):
+        change()
+        tags.append(_rows_tag(store, dataset))
+    assert len(set(tags)) == len(tags)
+
+
+def _rows_tag(store: ObjectStore, dataset: Any) -> str:
+    found = read_details(store, dataset)
+    assert found is not None
+    return found.rows_tag
+
+
+def _details(store: ObjectStore, dataset: Any) -> IndexDetails:
+    found = read_details(store, dataset)
+    assert found is not None
+    return found.details

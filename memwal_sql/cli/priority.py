@@ -1,0 +1,16 @@
+"""Jobs give way to readers and writers of the machine: a merge can take longer, a query can't."""
+
+from __future__ import annotations
+
+import os
+
+# Lance's threads for decoding, joining and building indexes; it is read when they are started.
+THREADS_VARIABLE = "LANCE_CPU_THREADS"
+_NICENESS = 10
+
+
+def give_way() -> None:
+    """Make this process and the threads that it starts from now on a background job: of lower
+    priority, and with half of the processors for Lance unless the environment says otherwise."""
+    os.nice(_NICENESS)
+    os.environ.setdefault(THREADS_VARIABLE, str(max(1, (os.cpu_count() or 1) // 2)))
