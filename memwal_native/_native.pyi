@@ -96,6 +96,44 @@ def top_k(
     None that holds any is shorter than `shortest`.
     """
 
+class VectorCodes:
+    """Vectors as one byte an element: which of them may be the nearest ones is known from a quarter
+    of the bytes. Grows at its end. Safe to use from several threads."""
+
+    def __init__(self, dimension: int, metric: str) -> None:
+        """`metric` is `l2`, `dot` or `cosine`."""
+
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def extend(
+        self,
+        vectors: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+        first: int,
+        valid: _Bytes | None,
+    ) -> None:
+        """Code the rows of a contiguous matrix whose first row is row `first`; those that are coded
+        already are passed over. `valid` is 0 for rows without a vector."""
+
+    def candidates(
+        self,
+        queries: npt.NDArray[np.float64],
+        most: int,
+        *,
+        rows: int,
+        allowed: _Bytes | None,
+        least: float | None,
+        below: float | None,
+    ) -> list[bytes]:
+        """By query, as the bytes of int64: ascending rows that hold the `most` nearest by exact
+        distance, rounded to float32, with those equally far; and few more.
+
+        Rows count that are among the first `rows`, whose `allowed` (by row) is not 0, and whose
+        distance is `least` or more and below `below`. Those that have none may be among them.
+        """
+
 def remember(error: BaseException) -> None:
     """Note an exception for `recall` that DataFusion's bindings are about to turn into text."""
 

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
-from exec_nodes.vectors.column import Positions, Squares, VectorColumn
+from exec_nodes.vectors.column import Flags, VectorColumn
+from exec_nodes.vectors.metrics import Metric
+from memwal_native import VectorCodes
 
 # A search in memory beats one through an index as long as the vectors fit (200,000 x 64 float32
-# on 2 cores: 2 to 3 ms against 5 ms with equal recall), but the index need not read them all. They
+# on 2 cores: 1 to 2 ms against 5 ms with equal recall), but the index need not read them all. They
 # are read once so many searches were made as pay for it: one reads about as much as this.
 _BYTES_PER_SEARCH = 4 * 1024 * 1024
-# Beside the elements of a row: its address, its square and its length.
-_BYTES_PER_ROW = 24
+_ADDRESS_BYTES = 8
 _COUNTER_BYTES = 200
 T = TypeVar("T")
 
@@ -34,24 +33,32 @@ def held_vectors(
     A MemTable's always are. They are read at the first call if `eager` says so, otherwise after
     some; None if they are too many for the cache.
     """
+    codes = partial(_held_codes, source, column)
     if isinstance(source, MemTableSource):
-        squares = partial(_growing_squares, source, column)
-        return VectorColumn.decoded(*source.column(column), squares)
+        return VectorColumn.decoded(*source.column(column), codes)
     key = (source.identity, "vectors", column)
     found: VectorColumn | None = VECTORS.get(key)
     if found is not None:
         return found
-    size = source.rows * (row_bytes + _BYTES_PER_ROW)
+    size = source.rows * (row_bytes + _ADDRESS_BYTES)
     if size > VECTORS.largest or not (eager() or _worth(source, column, size)):
         return None
-    return VECTORS.compute(key, lambda: _read(source, column), lambda read: read.nbytes)
+    return VECTORS.compute(
+        key,
+        lambda: VectorColumn.decoded(*source.column(column), codes),
+        lambda read: read.nbytes,
+    )
 
 
-def dead_positions(source: Source, column: VectorColumn, mask: RowAddresses) -> Positions:
-    """The positions of masked rows in a held column."""
+def live_flags(source: Source, column: VectorColumn, mask: RowAddresses) -> Flags:
+    """By position in a held column: whether the row is not masked."""
+
+    def make() -> Flags:
+        return column.flags(column.positions(mask), False)
+
     if isinstance(source, MemTableSource):
-        return column.positions(mask)
-    return derived(source, "dead", mask, lambda: column.positions(mask), lambda at: at.nbytes)
+        return make()
+    return derived(source, "live", mask, make, lambda flags: flags.nbytes)
 
 
 def derived(
@@ -80,19 +87,12 @@ def _worth(source: Source, column: str, size: int) -> bool:
     return paid
 
 
-def _read(source: Source, column: str) -> VectorColumn:
-    held = VectorColumn.decoded(*source.column(column))
-    _ = held.squares
-    return held
-
-
-def _growing_squares(source: MemTableSource, column: str, held: VectorColumn) -> Squares:
-    """Those of a MemTable, of which only the rows since the last search are summed."""
-    key = (source.identity, "squares", column)
-    known: Squares | None = VECTORS.get(key)
-    if known is None:
-        known = np.empty(0, np.float64)
-    if len(known) < len(held):
-        known = np.concatenate([known, held.squares_from(len(known))])
-        VECTORS.put(key, known, known.nbytes)
-    return known[: len(held)]
+def _held_codes(source: Source, column: str, held: VectorColumn, metric: Metric) -> VectorCodes:
+    """Those of a source, kept; of a MemTable only the rows since the last search are coded."""
+    key = (source.identity, "codes", column, metric)
+    known: VectorCodes | None = VECTORS.get(key)
+    if known is None or len(known) < len(held):
+        with VECTORS.locked(key):
+            known = held.coded(VECTORS.get(key), metric)
+            VECTORS.put(key, known, known.nbytes)
+    return known

@@ -15,7 +15,7 @@ from exec_nodes.sources.live_rows import live_rows
 from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
-from exec_nodes.vectors.held import dead_positions, held_vectors
+from exec_nodes.vectors.held import held_vectors, live_flags
 from exec_nodes.vectors.index_search import IndexSearch, few_rows, has_index
 from exec_nodes.vectors.nearest import measured, nearest
 from exec_nodes.vectors.query import NearestQuery
@@ -50,14 +50,13 @@ class SourceSearch:
         return self._read_all(most, mask)
 
     def _in_memory(self, held: VectorColumn, most: int, mask: RowAddresses) -> Candidates:
-        query, only, dead = self.query, None, None
+        query, counts = self.query, None
         if self.filters:
-            only = held.positions(_minus(self.source.matching(self.filters), mask))
+            rows = _minus(self.source.matching(self.filters), mask)
+            counts = held.flags(held.positions(rows), True)
         elif len(mask):
-            dead = dead_positions(self.source, held, mask)
-        return nearest(
-            held, query.vectors, most, query.metric, only=only, dead=dead, bounds=query.bounds
-        )
+            counts = live_flags(self.source, held, mask)
+        return nearest(held, query.vectors, most, query.metric, counts=counts, bounds=query.bounds)
 
     def _by_index(
         self, source: LanceSource, index: IndexInfo, most: int, mask: RowAddresses
@@ -119,13 +118,10 @@ class SourceSearch:
                 addresses = batch.column(ROW_ADDRESS).to_numpy()
                 vectors = pa.chunked_array([batch.column(query.column)])
                 column = VectorColumn.decoded(vectors, addresses)
+                live = live_rows(addresses, mask)
+                counts = None if live is None else column.flags(live, True)
                 found = nearest(
-                    column,
-                    query.vectors,
-                    most,
-                    query.metric,
-                    only=live_rows(addresses, mask),
-                    bounds=query.bounds,
+                    column, query.vectors, most, query.metric, counts=counts, bounds=query.bounds
                 )
                 best = nearest_of([best, found], most)
         return best

@@ -2,6 +2,7 @@
 //! of regions or generations.
 
 mod arrow_bridge;
+mod buffers;
 mod errors;
 mod exec;
 mod insert;
@@ -12,6 +13,8 @@ mod runtime;
 mod sealed;
 mod sealed_table;
 mod text;
+mod threads;
+mod vectors;
 
 use pyo3::prelude::*;
 
@@ -23,6 +26,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<predicate::Predicate>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
     text::register(module)?;
+    vectors::register(module)?;
     module.add_function(wrap_pyfunction!(errors::remember_raised, module)?)?;
     module.add_function(wrap_pyfunction!(errors::recall, module)?)
 }

@@ -1,6 +1,5 @@
 //! Kernels of full-text search: posting lists as Lance packs them, their tokens, and ranking.
 
-mod buffers;
 mod postings;
 mod token_map;
 mod top_k;

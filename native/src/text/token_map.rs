@@ -3,7 +3,7 @@
 use fst::{Map, Streamer};
 use pyo3::prelude::*;
 
-use crate::text::buffers::{Numbers, invalid};
+use crate::buffers::{Numbers, invalid};
 
 /// The tokens of one index partition.
 #[pyclass(frozen, module = "memwal_native")]

@@ -8,8 +8,9 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::text::buffers::{Numbers, bytes_of, invalid};
+use crate::buffers::{Numbers, bytes_of, invalid};
 use crate::text::postings::{BLOCK, Cursor, Postings};
+use crate::threads::threads_for;
 
 /// Documents whose scores are summed up at once: few enough for the processor's nearer caches.
 const WINDOW: usize = 1 << 14;
@@ -106,8 +107,7 @@ impl Search<'_> {
     /// The documents are shared out to threads; which ones are the best does not depend on how.
     fn run(&self) -> Vec<Hit> {
         let (documents, postings) = (self.lengths.len(), self.postings());
-        let most = thread::available_parallelism().map_or(1, usize::from);
-        let threads = (postings / POSTINGS_A_THREAD).clamp(1, most);
+        let threads = threads_for(postings, POSTINGS_A_THREAD);
         let share = documents.div_ceil(threads).next_multiple_of(WINDOW).max(WINDOW);
         let part = |start: usize| Scores::new(self).best(start..(start + share).min(documents));
         let part = &part;

@@ -283,7 +283,7 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
 ) -> None:
     monkeypatch.setattr(held, "VECTORS", ByteCache())
     source = indexed(tmp_path / "t")
-    size = ROWS * (QUERY.row_bytes + 24)
+    size = ROWS * (QUERY.row_bytes + 8)
     monkeypatch.setattr(held, "_BYTES_PER_SEARCH", size // 3 - 1)
     tries = [held.held_vectors(source, "v", QUERY.row_bytes, eager=lambda: False) for _ in range(6)]
     assert [one is not None for one in tries] == [False, False, False, True, True, True]

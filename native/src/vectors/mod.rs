@@ -1,0 +1,13 @@
+//! Kernels of vector search: which of many vectors may be the nearest ones to a query.
+
+mod bounds;
+mod codes;
+mod products;
+mod search;
+mod vector_codes;
+
+use pyo3::prelude::*;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<vector_codes::VectorCodes>()
+}

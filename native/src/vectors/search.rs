@@ -1,0 +1,184 @@
+//! The rows that may be among the nearest to a query, by the bounds on their distances.
+
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::thread;
+
+use crate::threads::threads_for;
+use crate::vectors::bounds::Bounds;
+use crate::vectors::codes::Codes;
+use crate::vectors::products::{LANES, Multiply, fastest};
+
+/// Lines that are read for all queries before the next ones: they stay in the nearer caches.
+const TILE_LINES: usize = 1 << 10;
+/// Lines that take longer than to start a thread.
+const LINES_A_THREAD: usize = 1 << 16;
+
+/// Which rows count.
+pub struct Wanted<'a> {
+    /// How many of the nearest.
+    pub most: usize,
+    /// Only the rows before this one.
+    pub rows: usize,
+    /// By row, not 0 if it counts; None if all do.
+    pub allowed: Option<&'a [u8]>,
+    /// The least distance that counts.
+    pub least: f32,
+    /// Distances from here on don't count.
+    pub below: f32,
+}
+
+/// By query, ascending: rows that hold the nearest of those that count.
+pub fn candidates(codes: &Codes, queries: &[Option<Bounds>], wanted: &Wanted<'_>) -> Vec<Vec<i64>> {
+    let known: Vec<&Bounds> = queries.iter().flatten().collect();
+    let mut found = candidates_of_known(codes, &known, wanted).into_iter();
+    let all = || (0..wanted.rows).filter(|&row| wanted.counts(row)).map(|row| row as i64).collect();
+    let next = |query: &Option<Bounds>| match query {
+        Some(_) => found.next().unwrap_or_default(),
+        None => all(),
+    };
+    queries.iter().map(next).collect()
+}
+
+fn candidates_of_known(codes: &Codes, queries: &[&Bounds], wanted: &Wanted<'_>) -> Vec<Vec<i64>> {
+    let (blocks, multiply) = (wanted.rows.div_ceil(LANES), fastest());
+    let lines = blocks * codes.groups() * queries.len();
+    let share = blocks.div_ceil(threads_for(lines, LINES_A_THREAD)).max(1);
+    let part = |start: usize| {
+        let mut hits: Vec<Hits> = queries.iter().map(|_| Hits::new(wanted)).collect();
+        scan(codes, queries, start..(start + share).min(blocks), multiply, &mut hits);
+        hits
+    };
+    let part = &part;
+    let hits = thread::scope(|scope| {
+        let later = (share..blocks).step_by(share);
+        let others: Vec<_> = later.map(|start| scope.spawn(move || part(start))).collect();
+        let mut hits = part(0);
+        for other in others {
+            match other.join() {
+                Ok(found) => hits.iter_mut().zip(found).for_each(|(one, more)| one.merge(more)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        hits
+    });
+    hits.into_iter().map(Hits::rows).collect()
+}
+
+fn scan(
+    codes: &Codes,
+    queries: &[&Bounds],
+    blocks: Range<usize>,
+    multiply: Multiply,
+    hits: &mut [Hits<'_>],
+) {
+    let groups = codes.groups();
+    let tile = (TILE_LINES / groups).max(1);
+    let mut products = vec![[0.0; LANES]; tile];
+    for start in blocks.clone().step_by(tile) {
+        let end = (start + tile).min(blocks.end);
+        let lines = &codes.lines[start * groups..end * groups];
+        for (query, hits) in queries.iter().zip(hits.iter_mut()) {
+            multiply(lines, &query.parts, &mut products);
+            for (block, products) in (start..end).zip(&products) {
+                hits.offer(codes, query, block, products);
+            }
+        }
+    }
+}
+
+/// The rows found for one query so far.
+struct Hits<'a> {
+    wanted: &'a Wanted<'a>,
+    /// The least of what the distances are at most; of so many rows as are wanted.
+    nearest: BinaryHeap<Most>,
+    /// Rows, and what their distances are at least.
+    rows: Vec<(f32, u32)>,
+}
+
+impl<'a> Hits<'a> {
+    fn new(wanted: &'a Wanted<'a>) -> Self {
+        Self { wanted, nearest: BinaryHeap::new(), rows: Vec::new() }
+    }
+
+    #[inline]
+    fn offer(&mut self, codes: &Codes, query: &Bounds, block: usize, products: &[f32; LANES]) {
+        let (least, farthest) = (query.least(codes, block, products), self.farthest());
+        // Without a branch a row: most blocks have nothing. What is not a number counts.
+        if least.iter().fold(true, |none, &least| none & (least > farthest)) {
+            return;
+        }
+        for (lane, &least) in least.iter().enumerate() {
+            let row = block * LANES + lane;
+            if least > self.farthest() || !self.wanted.counts(row) {
+                continue;
+            }
+            let most = query.most(codes, row, products[lane]);
+            if most < self.wanted.least {
+                continue;
+            }
+            self.rows.push((least, row as u32));
+            if least >= self.wanted.least {
+                self.keep(Most(most));
+            }
+        }
+    }
+
+    fn keep(&mut self, most: Most) {
+        self.nearest.push(most);
+        if self.nearest.len() > self.wanted.most {
+            self.nearest.pop();
+        }
+    }
+
+    /// What is certainly farther away than this is not among the nearest. Finite: rows without a
+    /// distance are infinitely far away.
+    #[inline]
+    fn farthest(&self) -> f32 {
+        let worst = self.nearest.peek().filter(|_| self.nearest.len() >= self.wanted.most);
+        worst.map_or(f32::MAX, |worst| worst.0).min(self.wanted.below).min(f32::MAX)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+        other.nearest.into_iter().for_each(|most| self.keep(most));
+    }
+
+    /// Ascending.
+    fn rows(self) -> Vec<i64> {
+        let farthest = self.farthest();
+        let near = self.rows.into_iter().filter(|(least, _)| !(*least > farthest));
+        near.map(|(_, row)| i64::from(row)).collect()
+    }
+}
+
+impl Wanted<'_> {
+    #[inline]
+    fn counts(&self, row: usize) -> bool {
+        row < self.rows && self.allowed.is_none_or(|allowed| allowed[row] != 0)
+    }
+}
+
+/// Ordered as numbers are; what is not a number comes last.
+#[derive(Clone, Copy)]
+struct Most(f32);
+
+impl Ord for Most {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Most {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Most {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Most {}
