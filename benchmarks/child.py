@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
 import psutil  # type: ignore[import-untyped]
 
@@ -32,6 +35,33 @@ def run_child(module: str, *arguments: str) -> ChildAnswer:
     The child prints a line when it has imported everything, waits for a line, works, and prints
     one line. Raises CalledProcessError if it fails; its error output is shown.
     """
+    with _started(module, arguments) as (child, tell, answers):
+        process = psutil.Process(child.pid)
+        idle = peak = process.memory_info().rss
+        tell.write("go\n")
+        tell.close()
+        while child.poll() is None:
+            peak = max(peak, _resident(process))
+            time.sleep(_SAMPLE_SECONDS)
+        words = answers.read().split()
+    return ChildAnswer(words, peak - idle)
+
+
+@contextmanager
+def beside(module: str, *arguments: str) -> Iterator[None]:
+    """While `python -m module arguments` works: from the line that it prints first until the end
+    of its input, which tells it to stop. Raises CalledProcessError if it fails."""
+    with _started(module, arguments) as (_, tell, answers):
+        yield
+        tell.close()
+        answers.read()
+
+
+@contextmanager
+def _started(
+    module: str, arguments: Sequence[str]
+) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
+    """A child that has printed its first line, its input and its output."""
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -39,17 +69,9 @@ def run_child(module: str, *arguments: str) -> ChildAnswer:
         if child.stdin is None or child.stdout is None:
             raise OSError("the child has no pipes")
         child.stdout.readline()
-        process = psutil.Process(child.pid)
-        idle = peak = process.memory_info().rss
-        child.stdin.write("go\n")
-        child.stdin.close()
-        while child.poll() is None:
-            peak = max(peak, _resident(process))
-            time.sleep(_SAMPLE_SECONDS)
-        words = child.stdout.read().split()
+        yield child, child.stdin, child.stdout
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, command)
-    return ChildAnswer(words, peak - idle)
 
 
 def _resident(process: psutil.Process) -> int:

@@ -5,28 +5,23 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
-import lance
 import numpy as np
 
 import memwal_sql as mw
 from benchmarks.data import WrongResultError
+from benchmarks.indexed import indexed_table
 from benchmarks.merging import WIDTH, vector_rows
 from benchmarks.result import Result, at_most_ratio
 from benchmarks.timing import interleaved
 from benchmarks.workspace import Workspace
 
-_PART = 4  # of the rows of the merge benchmark: an index over them is trained here
-_PARTITIONS = 64
 _K = 10
 
 
 def index_gap(work: Workspace) -> Iterator[Result]:
     """The same table twice, of which one was indexed after its last merge."""
     folder = work.folder / "index-gap"
-    base, rows = work.sizes.base_rows // _PART, work.sizes.merge_rows // _PART
-    lance.write_dataset(vector_rows(np.arange(base), 0), folder / "behind")
-    behind = mw.enable(folder / "behind", primary_key="id")
-    behind.create_index("vec", "IVF_FLAT", num_partitions=_PARTITIONS)
+    behind, base, rows = indexed_table(folder / "behind", work.sizes)
     with behind.writer(durable=False, memtable_rows=rows + 1) as writer:
         writer.upsert(vector_rows(np.arange(base - rows // 2, base + rows - rows // 2), 1))
         writer.flush()
