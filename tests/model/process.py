@@ -34,10 +34,6 @@ class Switch:
         self._before = True
         self._lock = Lock()
 
-    @property
-    def is_dead(self) -> bool:
-        return self._dead
-
     def kill(self) -> None:
         self._dead = True
 
@@ -45,10 +41,6 @@ class Switch:
         """Die at the `change`-th (from 1) change from now: before it, or after it has landed."""
         with self._lock:
             self._countdown, self._before = change, before
-
-    def disarm(self) -> None:
-        with self._lock:
-            self._countdown = None
 
     def run(self, name: str, operation: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Do one operation as long as the process lives."""
