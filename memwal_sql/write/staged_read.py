@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lance
 import pyarrow as pa
 
-from memwal_sql.errors import SourceGoneError
+from memwal_sql.errors import NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.write.memtable import conform, memtable_schema
 from memwal_sql.write.router import RegionKey, RegionValues
 from memwal_sql.write.staged import StagedPiece, StagedTask
-from memwal_sql.write.staged_keys import PieceKeys, winners
+from memwal_sql.write.staged_keys import Mask, PieceKeys, winners
 from memwal_sql.write.staged_region import RegionBatch
 from memwal_sql.write.staged_rows import ORDER
+
+# What is read of a region at once; less than the largest piece it can't be.
+_TABLE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +72,46 @@ class StagedReader:
         if len(pieces) > 1:
             keys = [PieceKeys(task, self._keys(piece)) for task, piece in pieces]
             kept = winners(keys, self._primary_key)
-        generations, tables = [], [self._schema.empty_table()]
+        else:
+            self._check(pieces[0][1])
+        generations: list[StagedPiece] = []
+        others: list[tuple[StagedPiece, Mask | None]] = []
         for number, (_, piece) in enumerate(pieces):
             mask = None if kept is None or kept[number].all() else kept[number]
             if piece.folder is not None and mask is None:
                 generations.append(piece)
-                continue
+            else:
+                others.append((piece, mask))
+        return RegionBatch(
+            generations=tuple(generations),
+            rows=sum(piece.rows if mask is None else int(mask.sum()) for piece, mask in others),
+            nbytes=sum(piece.size for piece, _ in others),
+            tables=partial(self._tables, others),
+        )
+
+    def _tables(self, pieces: Sequence[tuple[StagedPiece, Mask | None]]) -> Iterator[pa.Table]:
+        gathered: list[pa.Table] = []
+        for piece, mask in pieces:
             rows = self.rows(piece)
-            tables.append(rows if mask is None else rows.filter(pa.array(mask)))
-        return RegionBatch(pa.concat_tables(tables), tuple(generations))
+            gathered.append(rows if mask is None else rows.filter(pa.array(mask)))
+            if sum(table.nbytes for table in gathered) >= _TABLE_BYTES:
+                yield pa.concat_tables(gathered)
+                gathered = []
+        if any(table.num_rows for table in gathered):
+            yield pa.concat_tables(gathered)
 
     def rows(self, piece: StagedPiece) -> pa.Table:
         """The rows of a piece in a MemTable's schema."""
         found = self._arrow(piece) if piece.folder is None else self._open(piece.folder).to_table()
         batches = [conform(batch, self._schema) for batch in found.to_batches()]
         return pa.Table.from_batches(batches, self._schema)
+
+    def _check(self, piece: StagedPiece) -> None:
+        """That it can be read here is known before anything is published."""
+        if piece.folder is not None:
+            self._open(piece.folder)
+        elif piece.path is not None and not self._context.store.exists(piece.path):
+            raise self._gone(piece.path)
 
     def _keys(self, piece: StagedPiece) -> pa.Table:
         columns = list(self._primary_key)
@@ -94,17 +123,23 @@ class StagedReader:
         return rows.select([*columns, *([ORDER] if ORDER in rows.column_names else [])])
 
     def _arrow(self, piece: StagedPiece) -> pa.Table:
-        return _read(piece.data or self._context.store.get(str(piece.path)))
+        try:
+            return _read(piece.data or self._context.store.get(str(piece.path)))
+        except NotFoundError as error:
+            raise self._gone(str(piece.path)) from error
 
     def _open(self, folder: str) -> Any:
         uri = f"{lance_uri(self._context.uri)}/{folder}"
         try:
             return lance.dataset(uri, storage_options=self._context.storage_options)
         except (OSError, ValueError) as error:
-            raise SourceGoneError(
-                f"{uri}, which a task has staged, can't be read here: the driver and all "
-                f"executors must reach the table under the same URI ({error})"
-            ) from error
+            raise self._gone(folder) from error
+
+    def _gone(self, path: str) -> SourceGoneError:
+        return SourceGoneError(
+            f"{self._context.uri}/{path}, which a task has staged, can't be read here: the driver "
+            "and all executors must reach the table under the same URI"
+        )
 
 
 def _read(data: bytes) -> pa.Table:

@@ -11,7 +11,7 @@ with the mark; what the WAL holds by then is flushed first, so that generations 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -50,11 +50,19 @@ class PublishLimits:
 
 @dataclass(frozen=True, slots=True)
 class RegionBatch:
-    """A region's part of a batch: `rows` in a MemTable's schema, every key once; and staged
-    generations, older than `rows`, in order."""
+    """A region's part of a batch, every key once.
 
-    rows: pa.Table
-    generations: tuple[StagedPiece, ...] = ()
+    Attributes:
+        generations: what was staged as such and can stay as it is.
+        rows: how many rows there are beside them.
+        nbytes: what these take in memory, at most.
+        tables: reads them, in a MemTable's schema, in tables of a bounded size.
+    """
+
+    generations: tuple[StagedPiece, ...]
+    rows: int
+    nbytes: int
+    tables: Callable[[], Iterator[pa.Table]]
 
 
 class RegionPublisher:
@@ -92,9 +100,10 @@ class RegionPublisher:
             lease, manifest, wal = self._claimed()
             if mark is not None and self._published(manifest, mark.query_id) >= mark.batch_id:
                 return False
-            small = batch.rows.num_rows <= self._limits.rows
-            if small and batch.rows.nbytes <= self._limits.bytes and not batch.generations:
-                self._append(lease, wal, batch.rows, mark)
+            small = batch.rows <= self._limits.rows and batch.nbytes <= self._limits.bytes
+            if small and not batch.generations:
+                for rows in batch.tables():  # one, being small
+                    self._append(lease, wal, rows, mark)
             else:
                 self._publish_generations(lease, batch, mark)
         except BaseException:
@@ -126,8 +135,6 @@ class RegionPublisher:
         return max([manifest.published.get(query_id, -1), *known])
 
     def _append(self, lease: Lease, wal: WalWriter, rows: pa.Table, mark: BatchMark | None) -> None:
-        if not rows.num_rows:
-            return
         in_wal = self._tail[-1].memtable.rows if self._tail else 0
         full = in_wal + rows.num_rows > self._limits.rows
         if len(self._tail) > 1 or full:
@@ -152,8 +159,9 @@ class RegionPublisher:
         for piece in batch.generations:
             flushed.append(self._place(piece, number))
             number += 1
-        if batch.rows.num_rows:
-            flushed.append(self._write(self.region_id, number, batch.rows))
+        for rows in batch.tables():
+            flushed.append(self._write(self.region_id, number, rows))
+            number += 1
         if flushed:
             published = {} if mark is None else {mark.query_id: mark.batch_id}
             self._manifest = commit_flush(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from uuid import uuid4
 
 import lance
@@ -90,8 +91,8 @@ def _live(
 ) -> Iterator[pa.RecordBatch]:
     """Every staged row that deletes nothing."""
     for part in parts:
-        tables = [reader.rows(piece) for piece in part.batch.generations]
-        for table in (*tables, part.batch.rows):
+        generations = (reader.rows(piece) for piece in part.batch.generations)
+        for table in chain(generations, part.batch.tables()):
             kept = table.filter(pc.invert(table[TOMBSTONE])).drop_columns([TOMBSTONE])
             for batch in kept.to_batches():
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -13,9 +13,10 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create
-from memwal_sql.errors import FencedError, InvalidCallError, MemWalError
+from memwal_sql.errors import FencedError, InvalidCallError, MemWalError, SourceGoneError
 from memwal_sql.storage import settle
 from memwal_sql.table import Table
+from memwal_sql.write import staged_read
 from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.staged import StagedTask, StageLimits
 from memwal_sql.write.staged_region import PublishLimits
@@ -182,6 +183,38 @@ def test_the_same_key_from_two_tasks(table: Table, limits: StageLimits) -> None:
     assert values(table) == dict.fromkeys(range(5), "x") | dict.fromkeys(range(5, 9), "y")
     with pytest.raises(InvalidCallError, match="1 rows have a null"):
         stage(table, {"id": [1], "val": ["x"], "at": pa.nulls(1, pa.int64())}, limits, form)
+
+
+@pytest.mark.parametrize("form", [PLAIN, RowForm(order_by="at")])
+def test_small_parts_of_many_tasks_are_read_some_at_a_time(table: Table, form: RowForm) -> None:
+    """What the driver holds doesn't grow with the number of tasks."""
+    tasks = []
+    for task in range(9):
+        first = 10 * task - (5 if form.order_by else 0)  # some rows are older than another task's
+        rows = keys(first, 10 * task + 10, str(task))
+        tasks.append(stage(table, {**rows, "at": [task] * len(rows["id"])}, form=form))
+    publisher = table.publisher()
+    publisher._limits = PublishLimits(rows=1)
+    with patch.object(staged_read, "_TABLE_BYTES", 100):
+        publisher.publish(tasks, BatchMark("q", 0))
+        assert len(table.generations()) > 3 * 3
+    expected = {key: str((key + 5) // 10 if form.order_by else key // 10) for key in range(90)}
+    expected |= dict.fromkeys(range(85, 90), "8")
+    if form.order_by:
+        expected |= dict.fromkeys(range(-5, 0), "0")
+    assert values(table) == expected
+    with patch.object(staged_read, "_TABLE_BYTES", 100):
+        table.replace_staged(tasks)
+    assert values(table) == expected
+
+
+def test_what_was_staged_elsewhere_is_missed_before_anything_is_published(table: Table) -> None:
+    limits = StageLimits(generation=1 << 40, inline=0)
+    task = stage(table, keys(0, 30, "a"), limits)
+    Path(table.uri, str(task.pieces[-1].path)).unlink()
+    with pytest.raises(SourceGoneError, match="under the same URI"):
+        table.publisher().publish([task])
+    assert values(table) == {}
 
 
 def test_within_one_task_the_last_row_wins_or_the_highest_in_order(table: Table) -> None:
