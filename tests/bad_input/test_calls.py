@@ -1,0 +1,332 @@
+"""Calls that can't be done, through the public surface (issue "Bad input and faults").
+
+Each is a typed error that names the value and the remedy, and leaves the table as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import (
+    FencedError,
+    InvalidCallError,
+    MemWalError,
+    ReopenError,
+)
+from tests.bad_input.rows import SCHEMA, make_rows, refused, texts_of
+
+# Rows
+
+
+BAD_UPSERTS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
+    "wrong type": (
+        lambda: make_rows(5).set_column(0, "id", pa.array(["five"])),
+        ("'id'", "int64", "string"),
+    ),
+    "a value that would change": (
+        lambda: make_rows(5).set_column(0, "id", pa.array([5.5])),
+        ("'id'", "5.5"),
+    ),
+    "a value out of range": (
+        lambda: make_rows(5).set_column(1, "small", pa.array([300], pa.int64())),
+        ("'small'", "300"),
+    ),
+    "no key column": (lambda: make_rows(5).drop_columns(["id"]), ("primary key", "'id'")),
+    "no required column": (lambda: make_rows(5).drop_columns(["must"]), ("'must'", "missing")),
+    "an unknown column": (
+        lambda: make_rows(5).append_column("extra", pa.array([1])),
+        ("extra", "small"),
+    ),
+    "a null key": (
+        lambda: pa.table({"id": pa.array([5, None], pa.int64()), "must": [1.0, 2.0]}),
+        ("'id'", "row 1", "null"),
+    ),
+    "a null in a required column": (
+        lambda: pa.table({"id": [5, 6], "must": [1.0, None]}),
+        ("'must'", "row 1", "null"),
+    ),
+    "a column twice": (
+        lambda: pa.table(
+            [pa.array([1]), pa.array([2]), pa.array([0.5])], names=["id", "id", "must"]
+        ),
+        ("id",),
+    ),
+    "no rows at all": (lambda: 17, ("int", "table")),
+    "a string": (lambda: "id", ("str",)),
+    "columns of different length": (lambda: {"id": [1, 2], "must": [0.5]}, ("equally long",)),
+    "a Python fraction": (lambda: {"id": [1.2, 1.7], "must": [2.9, 3.9]}, ("'id'", "1.2")),
+    "a Python value of another type": (lambda: [{"id": "five", "must": 0.5}], ("'id'", "five")),
+}
+
+
+@pytest.mark.parametrize("case", BAD_UPSERTS)
+@pytest.mark.parametrize("durable", [True, False])
+def test_bad_rows_are_refused_whole(table: Any, uri: str, case: str, durable: bool) -> None:
+    make, words = BAD_UPSERTS[case]
+    with table.writer(durable=durable) as writer:
+        writer.upsert(make_rows(1, text="before"))
+        writer.flush()
+        with refused(uri, *words):
+            writer.upsert(make())
+        assert texts_of(table) == {0: "x", 1: "before", 2: "x"}
+        writer.upsert(make_rows(2, text="after"))  # the writer goes on
+        assert texts_of(table) == {0: "x", 1: "before", 2: "after"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (pa.table({"other": [1]}), ("id", "other")),
+        (pa.table({"id": pa.array([None], pa.int64())}), ("id", "null")),
+        (pa.table({"id": ["one"]}), ("id", "string")),
+        (["one"], ("'one'", "id", "int64")),
+        ([(1, 2)], ("(1, 2)",)),
+        ([None], ("null", "id")),
+        ([1.5], ("1.5", "id")),
+        ([2**70], (str(2**70), "id")),
+        ({"id": 1}, ("'id'", "1", "list")),
+        (True, ("True", "id")),
+    ],
+    ids=[
+        "no key column",
+        "null",
+        "strings",
+        "text",
+        "tuple",
+        "None",
+        "fraction",
+        "too large",
+        "no list",
+        "bool",
+    ],
+)
+def test_bad_keys_are_refused_by_delete_and_get(
+    table: Any, uri: str, keys: Any, words: tuple[str, ...]
+) -> None:
+    with table.writer() as writer:
+        writer.upsert(make_rows(7))
+        writer.flush()
+        with refused(uri, *words):
+            writer.delete(keys)
+        with refused(uri, *words):
+            table.get(keys)
+        assert 7 in texts_of(table)
+
+
+def test_a_composite_key_of_the_wrong_length_is_refused(uri: str) -> None:
+    schema = pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.string())])
+    table = mw.create_table(uri, schema, primary_key=["a", "b"])
+    for keys in ([1], [(1,)], [(1, "x", 2)]):
+        with refused(uri, repr(keys[0]), "'a'", "'b'"):
+            table.get(keys)
+
+
+def test_the_last_of_duplicate_keys_in_a_batch_wins(table: Any) -> None:
+    with table.writer() as writer:
+        batch = pa.concat_tables(
+            [make_rows(1, text="first"), make_rows(5), make_rows(1, text="last")]
+        )
+        writer.upsert(batch)
+        assert texts_of(table) == {0: "x", 1: "last", 2: "x", 5: "x"}
+        writer.flush()
+        assert texts_of(table) == {0: "x", 1: "last", 2: "x", 5: "x"}
+        assert table.get([1, 1])["text"].to_pylist() == ["last"]
+
+
+@pytest.mark.parametrize(
+    "empty", [lambda: SCHEMA.empty_table(), list, lambda: {"id": [], "must": []}]
+)
+def test_empty_batches_do_nothing(table: Any, uri: str, empty: Callable[[], Any]) -> None:
+    with table.writer() as writer:
+        result = writer.upsert(empty())
+        assert result.rows == 0
+        assert writer.delete([]).rows == 0
+        writer.flush()
+        assert texts_of(table) == {0: "x", 1: "x", 2: "x"}
+    assert table.get([]).num_rows == 0
+
+
+# Tables
+
+
+BAD_KEYS = {
+    "none": ([], ("primary key",)),
+    "unknown": ("nope", ("nope", "id")),
+    "twice": (["id", "id"], ("twice",)),
+    "float": ("must", ("must", "double")),
+}
+
+
+@pytest.mark.parametrize("case", BAD_KEYS)
+def test_a_table_needs_a_usable_primary_key(uri: str, case: str) -> None:
+    key, words = BAD_KEYS[case]
+    with refused(uri, *words):
+        mw.create_table(uri, SCHEMA, primary_key=key)
+    lance.write_dataset(make_rows(1), uri)
+    with refused(uri, *words):
+        mw.enable(uri, primary_key=key)
+
+
+def test_a_nested_primary_key_is_refused(uri: str) -> None:
+    schema = pa.schema([pa.field("id", pa.list_(pa.int64()))])
+    with refused(uri, "'id'", "list"):
+        mw.create_table(uri, schema, primary_key="id")
+
+
+def test_enable_without_a_primary_key_says_how_to_give_one(uri: str) -> None:
+    lance.write_dataset(make_rows(1), uri)
+    with refused(uri, "primary_key"):
+        mw.enable(uri)
+
+
+def test_reserved_and_repeated_column_names_are_refused(uri: str) -> None:
+    for name in ("_tombstone", "_rowaddr"):
+        schema = pa.schema([pa.field("id", pa.int64()), pa.field(name, pa.bool_())])
+        with refused(uri, name, "reserved"):
+            mw.create_table(uri, schema, primary_key="id")
+    twice = pa.schema([pa.field("id", pa.int64()), pa.field("id", pa.int64())])
+    with refused(uri, "id"):
+        mw.create_table(uri, twice, primary_key="id")
+
+
+def test_a_uri_that_is_no_table_is_refused(tmp_path: Path, uri: str) -> None:
+    with refused(uri, uri, "create_table"):
+        mw.open_table(uri)
+    with refused(uri, uri, "create_table"):
+        mw.enable(uri, primary_key="id")
+    assert not Path(uri).exists()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "note.txt").write_text("not a table")
+    with refused(str(folder), str(folder)):
+        mw.open_table(folder)
+    file = tmp_path / "file"
+    file.write_text("not a table")
+    with pytest.raises(MemWalError, match=re.escape(str(file))):
+        mw.open_table(file)
+
+
+def test_a_lance_table_without_a_memwal_index_says_how_to_get_one(uri: str) -> None:
+    lance.write_dataset(make_rows(1), uri)
+    with refused(uri, uri, "enable"):
+        mw.open_table(uri)
+
+
+def test_a_table_is_made_once(table: Any, uri: str) -> None:
+    with refused(uri, uri, "open_table"):
+        mw.create_table(uri, SCHEMA, primary_key="id")
+    with refused(uri, uri, "open_table"):
+        mw.enable(uri, primary_key="id")
+
+
+def test_enable_refuses_duplicate_keys_and_says_which(uri: str) -> None:
+    lance.write_dataset(make_rows(3, 41, 5, 41), uri)
+    with refused(uri, "41", "more than once"):
+        mw.enable(uri, primary_key="id")
+    with pytest.raises(InvalidCallError):
+        mw.open_table(uri)
+
+
+def test_enable_refuses_null_keys(uri: str) -> None:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.int64())])
+    lance.write_dataset(pa.table({"id": [1, None], "v": [1, 2]}, schema=schema), uri)
+    with refused(uri, "null", "'id'"):
+        mw.enable(uri, primary_key="id")
+
+
+BAD_REGIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
+    "not of the key": (lambda: [mw.bucket("text", 4)], ("text", "primary key")),
+    "an unknown column": (lambda: [mw.identity("nope")], ("nope",)),
+    "no buckets": (lambda: [mw.bucket("id", 0)], ("0",)),
+    "a random expression": (
+        lambda: [mw.expression("col0 + CAST(random() * 1000000000 AS BIGINT)", "id")],
+        ("random",),
+    ),
+    "the time": (
+        lambda: [mw.expression("CAST(now() AS BIGINT) + col0 * 0", "id")],
+        ("now",),
+    ),
+    "no SQL": (lambda: [mw.expression("col0 +* 1", "id")], ("col0 +* 1",)),
+    "another result type": (
+        lambda: [mw.expression("col0 % 3", "id", result_type="utf8")],
+        ("string", "cast"),
+    ),
+    "year of a number": (lambda: [mw.year("id")], ("year", "id")),
+    "the same field twice": (lambda: [mw.identity("id"), mw.identity("id")], ("id",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD_REGIONS)
+def test_bad_region_specs_are_refused(uri: str, case: str) -> None:
+    """Protocol rules 10 and 12."""
+    make, words = BAD_REGIONS[case]
+    with refused(uri, *words):
+        mw.create_table(uri, SCHEMA, primary_key="id", regions=make())
+
+
+def test_bad_questions_are_refused(table: Any, uri: str) -> None:
+    with refused(uri, "nope", "strong"):
+        table.scan(consistency="nope")
+    with refused(uri, "nope"):
+        mw.register(datafusion.SessionContext(), "t", table, consistency="nope")
+    with refused(uri, "nope", "text"):
+        table.scan(columns=["nope"])
+    with refused(uri, "nope", "text"):
+        table.get([1], columns=["nope"])
+    with refused(uri, "-1"):
+        table.scan(limit=-1)
+    with refused(uri, "nope"):
+        table.scan(filter="nope > 1").read_all()
+    with refused(uri, "id >"):
+        table.scan(filter="id > > 1").read_all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"durable": "yes"},
+        {"memtable_rows": 0},
+        {"wal_flush_bytes": -1},
+        {"memtable_row": 5},
+        {"region": "a"},
+    ],
+    ids=lambda o: next(iter(o)),
+)
+def test_bad_writer_options_are_refused(table: Any, uri: str, options: dict[str, Any]) -> None:
+    name = next(iter(options))
+    with refused(uri, name):
+        table.writer(**options)
+
+
+def test_a_closed_writer_takes_nothing(table: Any, uri: str) -> None:
+    writer = table.writer()
+    writer.upsert(make_rows(1, text="y"))
+    writer.close()
+    writer.close()
+    with refused(uri, "closed", kind=ReopenError):
+        writer.upsert(make_rows(2))
+    assert texts_of(table)[1] == "y"
+
+
+def test_a_second_writer_fences_the_first_which_says_who_took_over(table: Any, uri: str) -> None:
+    first = table.writer()
+    first.upsert(make_rows(1, text="first"))
+    second = mw.open_table(uri).writer()
+    second.upsert(make_rows(2, text="second"))
+    for _ in range(2):
+        with refused(uri, "epoch 2", kind=FencedError):
+            first.upsert(make_rows(1, text="zombie"))
+    with suppress(MemWalError):
+        first.close()
+    second.close()
+    assert texts_of(table) == {0: "x", 1: "first", 2: "second"}
