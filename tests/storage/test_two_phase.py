@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-import memwal_sql as mw
 from memwal_sql.errors import (
     CorruptFileError,
-    InvalidCallError,
     NotFoundError,
     OutcomeUnknownError,
     StoreUnavailableError,
 )
-from memwal_sql.storage.commit_log import (
-    Commit,
-    CommitState,
-    SqliteCommitLog,
-    open_commit_log,
-    register_commit_log,
-)
+from memwal_sql.storage.commit_log import Commit, CommitState, SqliteCommitLog
 from memwal_sql.storage.local_store import LocalStore
 from memwal_sql.storage.memory_store import MemoryStore
 from memwal_sql.storage.settle import settle_put
-from memwal_sql.storage.store import open_store
 from memwal_sql.storage.two_phase import TwoPhaseStore
 from tests.faults import Fault, FaultyStore, Kind
-
-PATH = "folder/0001.binpb"
+from tests.storage.stepping import PATH, StepError, Stepping, die_at
 
 
 class RacyStore(MemoryStore):
@@ -53,45 +37,6 @@ class RacyStore(MemoryStore):
         return True
 
 
-class StepError(BaseException):
-    """The process ends here; nothing catches it."""
-
-
-class Stepping:
-    """Whatever it wraps, until `steps` changes were made by all that share the counter."""
-
-    def __init__(self, inner: Any, budget: list[int], after: bool) -> None:
-        self._inner = inner
-        self._budget = budget
-        self._after = after
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._inner, name)
-        if name not in ("put", "sync", "delete", "swap"):
-            return value
-
-        def step(*args: Any) -> Any:
-            self._budget[0] -= 1
-            if self._budget[0] == 0 and not self._after:
-                raise StepError
-            result = value(*args)
-            if self._budget[0] == 0:
-                raise StepError
-            return result
-
-        return step
-
-
-@pytest.fixture
-def log_file(tmp_path: Path) -> str:
-    return str(tmp_path / "commits.sqlite")
-
-
-@pytest.fixture
-def log(log_file: str) -> SqliteCommitLog:
-    return SqliteCommitLog(log_file, "table")
-
-
 @pytest.fixture(params=["memory", "local"])
 def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "memory":
@@ -101,17 +46,6 @@ def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 def contents(inner: Any) -> dict[str, bytes]:
     return {meta.path: inner.get(meta.path) for meta in inner.list("folder")}
-
-
-def die_at(step: int, after: bool, inner: Any, log: Any, call: Callable[[Any], Any]) -> bool:
-    """Do `call` with a store that dies at a step; whether it did."""
-    budget = [step]
-    store = TwoPhaseStore(Stepping(inner, budget, after), Stepping(log, budget, after))
-    try:
-        call(store)
-    except StepError:
-        return True
-    return False
 
 
 def test_the_first_put_wins_and_leaves_one_object(inner: Any, log: SqliteCommitLog) -> None:
@@ -443,202 +377,3 @@ def test_objects_on_their_way_are_no_leftovers(log: SqliteCommitLog) -> None:
 
 def _put_elsewhere(store: Any) -> None:
     store.put_if_absent("folder/elsewhere", b"")
-
-
-def test_the_log_swaps_only_what_is_there(log: SqliteCommitLog) -> None:
-    one = Commit(PATH, "s1", CommitState.PREPARED)
-    two = Commit(PATH, "s1", CommitState.COMMITTED)
-    assert log.swap(PATH, None, None) and log.swap(PATH, None, one)
-    assert not log.swap(PATH, None, two) and not log.swap(PATH, two, None)
-    assert not log.swap(PATH, None, None)
-    assert log.unfinished() == [one]
-    assert log.swap(PATH, one, two) and not log.swap(PATH, one, two)
-    assert log.read(PATH) == two and log.unfinished() == []
-    assert log.swap(PATH, two, None) and log.read(PATH) is None
-
-
-def test_many_open_a_new_log_at_once(tmp_path: Path) -> None:
-    """SQLite does not wait for others who switch the journal of a new file."""
-    for number in range(20):
-        barrier = threading.Barrier(8)
-        opened: list[SqliteCommitLog] = []
-        file = str(tmp_path / f"{number}.sqlite")
-
-        def open_it(file: str, barrier: threading.Barrier, into: list[SqliteCommitLog]) -> None:
-            barrier.wait()
-            into.append(SqliteCommitLog(file, "table"))
-
-        threads = [threading.Thread(target=open_it, args=(file, barrier, opened)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(opened) == 8
-
-
-def test_tables_share_a_log_without_seeing_each_other(log_file: str) -> None:
-    one, two = (SqliteCommitLog(log_file, name) for name in ("one", "two"))
-    commit = Commit(PATH, "s", CommitState.PREPARED)
-    assert one.swap(PATH, None, commit) and two.swap(PATH, None, commit)
-    assert one.swap(PATH, commit, None)
-    assert one.unfinished() == [] and two.unfinished() == [commit]
-
-
-def test_a_log_of_ones_own_is_registered_by_scheme(log: SqliteCommitLog) -> None:
-    opened: list[tuple[str, str]] = []
-
-    def opener(value: str, table_uri: str) -> Any:
-        opened.append((value, table_uri))
-        return log
-
-    register_commit_log("fakedb", opener)
-    open_store("memory://registered", {"memwal_commit_log": "fakedb://commits"})
-    assert opened == [("fakedb://commits", "memory://registered")]
-
-
-def test_bad_logs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidCallError, match="nothing is known of dynamodb://"):
-        open_commit_log("dynamodb://x", "t")
-    with pytest.raises(InvalidCallError, match="is not there; make it first"):
-        open_commit_log(str(tmp_path / "none" / "log"), "t")
-    (tmp_path / "text").write_text("this is no database, although it is long enough to be one" * 9)
-    with pytest.raises(InvalidCallError, match="file that SQLite can use"):
-        open_commit_log(f"sqlite://{tmp_path}/text", "t")
-    with pytest.raises(InvalidCallError, match="choose a word"):
-        register_commit_log("sqlite", lambda value, uri: SqliteCommitLog(value, uri))
-
-
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
-
-
-def _rows(*pairs: tuple[int, int]) -> pa.Table:
-    ids, numbers = zip(*pairs, strict=True)
-    return pa.table({"id": ids, "n": numbers}, schema=SCHEMA)
-
-
-def _read(uri: str, options: dict[str, str]) -> dict[int, int]:
-    rows = mw.open_table(uri, storage_options=options).scan().read_all()
-    return dict(zip(rows["id"].to_pylist(), rows["n"].to_pylist(), strict=True))
-
-
-def test_a_table_lives_on_a_store_without_put_if_absent(
-    tmp_path: Path, log_file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The storage option is all that a user does."""
-
-    def unsupported(self: object, path: str, data: bytes) -> bool:
-        raise AssertionError("this store can't put if absent")
-
-    monkeypatch.setattr(LocalStore, "put_if_absent", unsupported)
-    uri, options = str(tmp_path / "table"), {"memwal_commit_log": log_file}
-    table = mw.create_table(
-        uri, SCHEMA, primary_key="id", regions=[mw.bucket("id", 2)], storage_options=options
-    )
-    with table.writer() as writer:
-        writer.upsert(_rows((1, 1), (2, 2)))
-        writer.flush()
-        writer.upsert(_rows((2, 3)))
-    with mw.open_table(uri, storage_options=options).writer() as writer:
-        writer.delete(pa.table({"id": [1]}))
-    assert _read(uri, options) == {2: 3}
-    with pytest.raises(InvalidCallError, match="was made with a commit log"):
-        mw.open_table(uri)
-
-
-def test_the_collector_takes_what_dead_puts_left_and_the_records_of_what_it_deletes(
-    tmp_path: Path, log_file: str
-) -> None:
-    uri, options = str(tmp_path / "table"), {"memwal_commit_log": log_file}
-    table = mw.create_table(uri, SCHEMA, primary_key="id", storage_options=options)
-    with table.writer() as writer:
-        for number in range(4):
-            writer.upsert(_rows((number, number)))
-            writer.flush()
-    (wal,) = Path(uri).glob("_mem_wal/*/wal")
-    path = f"{wal.relative_to(uri)}/{'1' * 64}.arrow"
-    log = SqliteCommitLog(log_file, uri)
-    die_at(3, False, LocalStore(uri), log, lambda s: s.put_if_absent(path, b"never"))
-    (left,) = wal.glob("1111*")
-    two_hours_ago = time.time() - 7200  # what is younger may still be under way
-    os.utime(left, (two_hours_ago, two_hours_ago))
-    table.merge()
-    recorded = len(_all_recorded(log))
-    entries = len(list(wal.iterdir()))
-    table.collect_garbage(older_than=timedelta(0))
-    assert not left.exists()
-    assert len(list(wal.iterdir())) < entries and len(_all_recorded(log)) < recorded
-    there = {str(file.relative_to(uri)) for file in Path(uri).rglob("*") if file.is_file()}
-    assert _all_recorded(log) <= there
-    assert table.check().ok
-    assert _read(uri, options) == {number: number for number in range(4)}
-
-
-def _all_recorded(log: SqliteCommitLog) -> set[str]:
-    with log._transaction() as connection:
-        return {row[0] for row in connection.execute("SELECT path FROM commits")}
-
-
-def test_a_table_made_without_a_log_is_not_opened_with_one(tmp_path: Path, log_file: str) -> None:
-    """Its other writers would not ask the log."""
-    uri = str(tmp_path / "table")
-    mw.create_table(uri, SCHEMA, primary_key="id")
-    with pytest.raises(InvalidCallError, match="made without a commit log: leave out"):
-        mw.open_table(uri, storage_options={"memwal_commit_log": log_file})
-
-
-def _write_and_die(uri: str, options: dict[str, str], nth: int, link: Any) -> None:
-    """Write counters to row 5 until the `nth` change of a file or of the log kills the process."""
-    budget = [nth]
-
-    def trapped(inner: Any) -> Any:
-        def call(*args: Any) -> Any:
-            budget[0] -= 1
-            if budget[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return inner(*args)
-
-        return call
-
-    for owner, name in ((LocalStore, "put"), (LocalStore, "delete"), (SqliteCommitLog, "swap")):
-        setattr(owner, name, trapped(getattr(owner, name)))
-    with mw.open_table(uri, storage_options=options).writer(memtable_rows=2) as writer:
-        for number in range(1, 6):
-            writer.upsert(_rows((5, number)))
-            link.send(number)
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Any]:
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["memwal_sql"])
-    yield found
-
-
-@pytest.mark.parametrize("nth", range(1, 40, 3))
-def test_an_acknowledged_row_survives_a_killed_writer(
-    processes: Any, tmp_path: Path, log_file: str, nth: int
-) -> None:
-    uri, options = str(tmp_path / "table"), {"memwal_commit_log": log_file}
-    mw.create_table(uri, SCHEMA, primary_key="id", storage_options=options)
-    ours, theirs = processes.Pipe(duplex=False)
-    process = processes.Process(target=_write_and_die, args=(uri, options, nth, theirs))
-    process.start()
-    theirs.close()
-    acknowledged = 0
-    while True:
-        try:
-            acknowledged = ours.recv()
-        except EOFError:
-            break
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    seen = _read(uri, options).get(5, 0)
-    assert seen in (acknowledged, acknowledged + 1)
-    with mw.open_table(uri, storage_options=options).writer() as writer:
-        writer.upsert(_rows((6, 1)))  # claims the region, which settles what was unknown
-        kept = _read(uri, options).get(5, 0)
-        assert kept in (acknowledged, acknowledged + 1) and kept >= seen
-        writer.flush()
-    expected = {6: 1} | ({5: kept} if kept else {})
-    assert _read(uri, options) == expected
-    assert SqliteCommitLog(log_file, uri).unfinished() == []
