@@ -120,6 +120,34 @@ def test_a_query_runs_in_datafusion_and_its_result_in_spark(spark: SparkSession,
     assert "can't be planned" in refusal(lambda: load(spark, uri, query="SELECT nothing FROM t"))
 
 
+def test_searches_are_queries_and_their_results_join(spark: SparkSession, uri: str) -> None:
+    """Also for what is not flushed yet, and without what was replaced."""
+    fields = {"id": pa.int64(), "body": pa.string(), "at": pa.list_(pa.float32(), 2)}
+    table = mw.create_table(uri, pa.schema(fields), "id", [mw.bucket("id", 2)])
+    with table.writer() as writer:
+        bodies = [f"wet {'cat' if key % 5 else 'dog'}" for key in range(20)]
+        places = [[float(key), 0.0] for key in range(20)]
+        writer.upsert({"id": list(range(20)), "body": bodies, "at": places})
+        writer.flush()
+        writer.upsert({"id": [5, 20], "body": ["dry cat", "dog"], "at": [[99.0, 0.0], [5.5, 0.0]]})
+        nearest = load(
+            spark,
+            uri,
+            query="SELECT id, _distance FROM vector_search('t', 'at', [5.0, 0.0], 3)",
+            name="t",
+        )
+        assert {(row["id"], row["_distance"]) for row in nearest.collect()} == {
+            (20, 0.25),
+            (4, 1.0),
+            (6, 1.0),
+        }
+        dogs = "SELECT id, _score FROM full_text_search('t', 'body', 'dog', 9) WHERE id > 5"
+        found = load(spark, uri, query=dogs, name="t").join(load(spark, uri), "id")
+        best = found.orderBy(sf.desc("_score")).collect()
+        assert [row["body"] for row in best] == ["dog", "wet dog", "wet dog"]
+        assert {row["id"] for row in best} == {10, 15, 20}
+
+
 def test_deletes_by_operation_and_by_column(spark: SparkSession, uri: str) -> None:
     save(frame(spark, 0, 20, "a"), uri, primaryKey="id", regions="bucket(id, 2)")
     save(spark.range(5), uri, operation="delete")

@@ -3,58 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import SparkSession
 
 import memwal_sql as mw
 from memwal_sql.spark import build_indexes, collect_garbage, merge, snapshot_regions
+from tests.spark.feed import Feed, run, start
 from tests.spark.frames import load, rows
 
 pytestmark = pytest.mark.xdist_group("spark")
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
-
-
-class Feed:
-    """A folder of Parquet files that Spark streams one by one."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark = spark
-        self._folder = folder
-        folder.mkdir()
-        self._files = 0
-
-    def add(self, keys: list[int], val: str) -> None:
-        table = pa.table({"id": pa.array(keys, pa.int64()), "val": [val] * len(keys)})
-        file = self._folder / f"{self._files:04}.parquet"
-        pq.write_table(table, file)
-        os.utime(file, (self._files + 1, self._files + 1))  # Spark takes the oldest first
-        self._files += 1
-
-    def stream(self) -> DataFrame:
-        reader = self._spark.readStream.schema("id long, val string")
-        return reader.option("maxFilesPerTrigger", 1).parquet(str(self._folder))
-
-
-def start(frame: DataFrame, uri: str, checkpoint: Path, **options: Any) -> StreamingQuery:
-    writer = frame.writeStream.format("memwal").option("checkpointLocation", str(checkpoint))
-    for name, value in options.items():
-        writer = writer.option(name, value)
-    return writer.trigger(availableNow=True).start(uri)
-
-
-def run(frame: DataFrame, uri: str, checkpoint: Path, **options: Any) -> None:
-    query = start(frame, uri, checkpoint, **options)
-    assert query.awaitTermination(120)
 
 
 def test_a_stream_writes_every_batch_once(spark: SparkSession, uri: str, tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Executors and drivers that are killed from outside, `kill -9`; rows equal the oracle after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+import memwal_sql as mw
+from tests.spark import streaming_child
+from tests.spark.feed import Feed, run
+from tests.spark.frames import load, rows, save
+
+pytestmark = pytest.mark.xdist_group("spark")
+_SECONDS = 60
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + _SECONDS
+    while not what():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.005)
+
+
+def kill_with_children(process: psutil.Process) -> None:
+    """The process and what it has started, at once."""
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(signal.SIGKILL)
+
+
+def executors() -> list[psutil.Process]:
+    """The executors of this process's cluster."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it ended meanwhile
+            if _EXECUTOR in " ".join(one.cmdline()):
+                found.append(one)
+    return found
+
+
+def attempts(uri: str) -> set[str]:
+    """Folders of attempts in which something is staged."""
+    staging = Path(uri, "_memwal_sql", "staging")
+    holding = (Path(folder) for folder, _, files in os.walk(staging) if files)
+    return {folder.relative_to(staging).parts[1] for folder in holding}
+
+
+def test_an_executor_that_is_killed_while_it_stages_is_replaced(
+    spark: SparkSession, uri: str
+) -> None:
+    """Each task stages two generations; an executor goes when the first file is there."""
+    table = mw.create_table(
+        uri, pa.schema({"id": pa.int64(), "val": pa.string()}), "id", [mw.bucket("id", 2)]
+    )
+    count, width = 12_000, 3_200
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def kill_one() -> None:
+        wait_for(lambda: bool(attempts(uri)))
+        kill_with_children(executors()[0])
+        while not done.wait(0.02):
+            seen.update(attempts(uri))
+
+    before = {one.pid for one in executors()}
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    save(
+        spark.range(0, count, 1, 2).select("id", sf.rpad(sf.hex("id"), width, ".").alias("val")),
+        uri,
+    )
+    done.set()
+    killer.join()
+    assert len(seen) > 2, "no task was run again"
+    assert {one.pid for one in executors()} != before
+    assert table.snapshot().regions[0].sources, "nothing was published as a generation"
+    assert rows(load(spark, uri)) == {key: f"{key:X}".ljust(width, ".") for key in range(count)}
+    assert attempts(uri) == set()
+
+
+def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
+    spark: SparkSession, uri: str, tmp_path: Path
+) -> None:
+    """Protocol rule 24: no batch is lost, and none that was published is written again."""
+    mw.create_table(
+        uri, pa.schema({"id": pa.int64(), "val": pa.string()}), "id", [mw.bucket("id", 2)]
+    )
+    feed, checkpoint = Feed(spark, tmp_path / "in"), tmp_path / "checkpoint"
+    batches = 6
+    oracle: dict[int, str] = {}
+    for batch in range(batches):
+        keys = list(range(10 * batch, 10 * batch + 20))
+        feed.add(keys, f"of batch {batch}")
+        oracle |= dict.fromkeys(keys, f"of batch {batch}")
+    arguments = [str(tmp_path / "in"), uri, str(checkpoint)]
+    child = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", streaming_child.__name__, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        wait_for(lambda: (checkpoint / "commits" / "0").exists() or child.poll() is not None)
+    finally:
+        kill_with_children(psutil.Process(child.pid))
+    assert child.wait() == -signal.SIGKILL
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    table = mw.open_table(uri)
+    last = table.last_batch(query)
+    assert 0 <= last < batches - 1
+    with table.writer() as writer:
+        writer.upsert({"id": [10 * last], "val": ["newer"]})
+    run(feed.stream(), uri, checkpoint)
+    assert rows(load(spark, uri)) == oracle | {10 * last: "newer"}
+    assert table.last_batch(query) == batches - 1

@@ -1,0 +1,73 @@
+"""A table on an S3 server: tasks stage there, and the driver publishes what they staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+import memwal_sql as mw
+from tests.spark.frames import frame, load, refusal, rows, save
+
+pytestmark = pytest.mark.xdist_group("spark")
+BUCKET, SECRET = "tables", "a-very-secret-value"
+URI = f"s3://{BUCKET}/events"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def client(endpoint: str) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="key",
+        aws_secret_access_key=SECRET,
+    )
+
+
+def test_tasks_stage_on_the_object_store(spark: SparkSession, endpoint: str) -> None:
+    """Small batches travel in messages, larger ones as staged files, the largest as generations."""
+    s3 = client(endpoint)
+    s3.create_bucket(Bucket=BUCKET)
+    settings = {
+        "aws_access_key_id": "key",
+        "aws_secret_access_key": SECRET,
+        "aws_endpoint": endpoint,
+        "aws_region": "us-east-1",
+        "allow_http": "true",
+    }
+    options = {f"storage.{name}": value for name, value in settings.items()}
+    save(frame(spark, 0, 100, "a"), URI, primaryKey="id", regions="bucket(id, 2)", **options)
+    oracle = dict.fromkeys(range(100), "a")
+    for first, last, width in ((50, 3_050, 500), (90, 3_090, 5_800)):
+        val = sf.rpad(sf.hex("id"), width, ".").alias("val")
+        save(spark.range(first, last, 1, 1).select("id", val), URI, **options)
+        oracle |= {key: f"{key:X}".ljust(width, ".") for key in range(first, last)}
+        assert rows(load(spark, URI, **options)) == oracle
+    table = mw.open_table(URI, storage_options=settings)
+    assert len(table.generations()) > 2
+    save(spark.range(3).select("id"), URI, operation="delete", **options)
+    for key in range(3):
+        del oracle[key]
+    assert rows(load(spark, URI, **options)) == oracle
+    save(frame(spark, 0, 10, "new"), URI, "overwrite", **options)
+    assert rows(load(spark, URI, **options)) == dict.fromkeys(range(10), "new")
+    listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="events/_memwal_sql/staging/")
+    assert "Contents" not in listed
+    wrong = options | {"storage.aws_endpoint": "http://127.0.0.1:1"}
+    wrong |= {"storage.client_max_retries": "0", "storage.client_retry_timeout": "1"}
+    message = refusal(lambda: load(spark, URI, **wrong).count())
+    assert URI in message and SECRET not in message
