@@ -26,14 +26,8 @@ from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.storage import paths
 from memwal_sql.storage.older_format import OlderMemWal
+from tests.model.pairs import SCHEMA, rows
 from tests.storage.older import entry_range, make_older, mem_wal
-
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
-
-
-def rows(*pairs: tuple[int, int]) -> pa.Table:
-    ids, numbers = zip(*pairs, strict=True)
-    return pa.table({"id": ids, "n": numbers}, schema=SCHEMA)
 
 
 def call(*arguments: object, code: int = 0) -> str:

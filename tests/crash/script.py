@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
@@ -53,6 +54,16 @@ def writes(seed: int, count: int) -> Iterator[Write]:
         kind = rng.choices(("upsert", "delete", "flush"), (6, 2, 2))[0]
         ids = () if kind == "flush" else tuple(rng.sample(range(KEYS), rng.randint(2, 6)))
         yield Write(op, kind, ids)
+
+
+def read(table: Any) -> State:
+    """The rows of a scan, and of a lookup of every key."""
+    rows = table.scan().read_all()
+    found = dict(zip(rows["id"].to_pylist(), rows["op"].to_pylist(), strict=True))
+    assert len(found) == rows.num_rows, "a key was returned twice"
+    got = table.get(list(range(KEYS)))
+    assert dict(zip(got["id"].to_pylist(), got["op"].to_pylist(), strict=True)) == found
+    return found
 
 
 def base_state() -> State:

@@ -22,7 +22,7 @@ import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.errors import MemWalError
 from memwal_sql.storage import settle
-from tests.crash.script import KEYS, State, base_rows, base_state, writes
+from tests.crash.script import State, base_rows, base_state, read, writes
 from tests.faults import Fault, FaultyStore, Kind
 from tests.model.process import as_another_process
 
@@ -60,13 +60,7 @@ def _faults(rng: Random, *, torn: bool) -> list[Fault]:
 
 def _read(uri: str) -> State:
     with as_another_process():
-        table = mw.open_table(uri)
-        rows = table.scan().read_all()
-        found = dict(zip(rows["id"].to_pylist(), rows["op"].to_pylist(), strict=True))
-        assert len(found) == rows.num_rows, "a key was returned twice"
-        got = table.get(list(range(KEYS)))
-        assert dict(zip(got["id"].to_pylist(), got["op"].to_pylist(), strict=True)) == found
-    return found
+        return read(mw.open_table(uri))
 
 
 def _open_faulty(uri: str, faults: list[Fault]) -> Any:

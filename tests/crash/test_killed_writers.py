@@ -14,7 +14,7 @@ import pytest
 import memwal_sql as mw
 from tests.crash.doomed import Death
 from tests.crash.killing import copy_of, deaths_at_every_call, run_to_death, told_by
-from tests.crash.script import KEYS, State, Write, base_rows, base_state, writes
+from tests.crash.script import State, Write, base_rows, base_state, read, writes
 from tests.crash.writing_child import write_until_death
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
@@ -40,30 +40,21 @@ def _states(seed: int) -> list[State]:
     return found
 
 
-def _read(table: Any) -> State:
-    rows = table.scan().read_all()
-    found = dict(zip(rows["id"].to_pylist(), rows["op"].to_pylist(), strict=True))
-    assert len(found) == rows.num_rows, "a key was returned twice"
-    got = table.get(list(range(KEYS)))
-    assert dict(zip(got["id"].to_pylist(), got["op"].to_pylist(), strict=True)) == found
-    return found
-
-
 def _examine(uri: str, seed: int, acknowledged: int) -> None:
     """Read as a stranger, then claim, write and flush: the rows stay what they were."""
     states = _states(seed)
     allowed = states[acknowledged : acknowledged + 2]
     table = mw.open_table(uri)
-    found = _read(table)
+    found = read(table)
     assert found in allowed, f"{acknowledged} writes were acknowledged: {found} not in {allowed}"
     with table.writer(**OPTIONS) as writer:
         last = Write(99, "upsert", (0, 1))
         writer.upsert(last.rows())
         expected = last.apply(found)
-        assert _read(table) == expected
+        assert read(table) == expected
         writer.flush()
-        assert _read(table) == expected
-    assert _read(mw.open_table(uri)) == expected
+        assert read(table) == expected
+    assert read(mw.open_table(uri)) == expected
 
 
 def _kill_and_examine(context: Any, template: Path, folder: Path, seed: int, death: Death) -> bool:

@@ -19,7 +19,7 @@ import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.errors import MemWalError
 from tests.crash.racer import write_for_a_while
-from tests.crash.script import SCHEMA, Write, base_rows, base_state
+from tests.crash.script import SCHEMA, State, Write, base_rows, base_state, read
 from tests.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
@@ -60,12 +60,9 @@ def test_what_racing_writers_were_told_is_written_is_there(
     assert len(values) == len({str(value) for value in values}) == len(manifests(uri)) == 2
 
 
-def _read(uri: str) -> dict[int, int]:
+def _read(uri: str) -> State:
     with as_another_process():
-        rows = mw.open_table(uri).scan().read_all()
-    found = dict(zip(rows["id"].to_pylist(), rows["op"].to_pylist(), strict=True))
-    assert len(found) == rows.num_rows, "a key was returned twice"
-    return found
+        return read(mw.open_table(uri))
 
 
 @pytest.mark.parametrize("kind", [Kind.PAUSE, Kind.PAUSE_AFTER], ids=["before", "after"])

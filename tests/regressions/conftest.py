@@ -9,7 +9,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from tests.regressions.rows import rows
+from tests.model.pairs import rows
 
 
 @pytest.fixture

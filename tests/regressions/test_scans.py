@@ -13,7 +13,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.sources.lance_source import LanceSource
 from tests.model.merging import manifests, merge_one
-from tests.regressions.rows import count, get, keys, rows, select
+from tests.model.pairs import count, get, keys, rows, select
 
 Layer = Callable[[Any], None]
 

@@ -18,8 +18,8 @@ from memwal_sql import create
 from memwal_sql.errors import FencedError, MemWalError, ReopenError, StoreUnavailableError
 from memwal_sql.storage.store import open_store
 from tests.model.merging import manifests
+from tests.model.pairs import count, get, rows, select
 from tests.model.process import Process, as_another_process
-from tests.regressions.rows import count, get, rows, select
 
 
 class _HookedStore:

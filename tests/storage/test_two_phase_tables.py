@@ -19,19 +19,12 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.commit_log import SqliteCommitLog
 from memwal_sql.storage.local_store import LocalStore
 from tests.crash.killing import run_to_death
+from tests.model.pairs import SCHEMA, pairs_of, rows
 from tests.storage.stepping import die_at
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
 
-
-def _rows(*pairs: tuple[int, int]) -> pa.Table:
-    ids, numbers = zip(*pairs, strict=True)
-    return pa.table({"id": ids, "n": numbers}, schema=SCHEMA)
-
-
-def _read(uri: str, options: dict[str, str]) -> dict[int, int]:
-    rows = mw.open_table(uri, storage_options=options).scan().read_all()
-    return dict(zip(rows["id"].to_pylist(), rows["n"].to_pylist(), strict=True))
+def _read(uri: str, options: dict[str, str]) -> dict[int, int | None]:
+    return pairs_of(mw.open_table(uri, storage_options=options).scan().read_all())
 
 
 def test_a_table_lives_on_a_store_without_put_if_absent(
@@ -48,9 +41,9 @@ def test_a_table_lives_on_a_store_without_put_if_absent(
         uri, SCHEMA, primary_key="id", regions=[mw.bucket("id", 2)], storage_options=options
     )
     with table.writer() as writer:
-        writer.upsert(_rows((1, 1), (2, 2)))
+        writer.upsert(rows((1, 1), (2, 2)))
         writer.flush()
-        writer.upsert(_rows((2, 3)))
+        writer.upsert(rows((2, 3)))
     with mw.open_table(uri, storage_options=options).writer() as writer:
         writer.delete(pa.table({"id": [1]}))
     assert _read(uri, options) == {2: 3}
@@ -65,7 +58,7 @@ def test_the_collector_takes_what_dead_puts_left_and_the_records_of_what_it_dele
     table = mw.create_table(uri, SCHEMA, primary_key="id", storage_options=options)
     with table.writer() as writer:
         for number in range(4):
-            writer.upsert(_rows((number, number)))
+            writer.upsert(rows((number, number)))
             writer.flush()
     (wal,) = Path(uri).glob("_mem_wal/*/wal")
     path = f"{wal.relative_to(uri)}/{'1' * 64}.arrow"
@@ -116,7 +109,7 @@ def _write_and_die(uri: str, options: dict[str, str], nth: int, link: Any) -> No
         setattr(owner, name, trapped(getattr(owner, name)))
     with mw.open_table(uri, storage_options=options).writer(memtable_rows=2) as writer:
         for number in range(1, 6):
-            writer.upsert(_rows((5, number)))
+            writer.upsert(rows((5, number)))
             link.send(number)
 
 
@@ -139,7 +132,7 @@ def test_an_acknowledged_row_survives_a_killed_writer(
     seen = _read(uri, options).get(5, 0)
     assert seen in (acknowledged, acknowledged + 1)
     with mw.open_table(uri, storage_options=options).writer() as writer:
-        writer.upsert(_rows((6, 1)))  # claims the region, which settles what was unknown
+        writer.upsert(rows((6, 1)))  # claims the region, which settles what was unknown
         kept = _read(uri, options).get(5, 0)
         assert kept in (acknowledged, acknowledged + 1) and kept >= seen
         writer.flush()

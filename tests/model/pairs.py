@@ -30,6 +30,11 @@ def pairs_of(table: pa.Table) -> dict[int, int | None]:
     return found
 
 
+def read(table: Any, consistency: str = "strong") -> dict[int, int | None]:
+    """The rows of a scan."""
+    return pairs_of(table.scan(consistency=consistency).read_all())
+
+
 def select(table: Any, where: str = "", limit: int | None = None) -> dict[int, int | None]:
     """The rows of a SQL query; scan and SQL must agree where both can be asked."""
     session = datafusion.SessionContext()
