@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from memwal_sql.maintain import checkpoints
 from memwal_sql.storage.store import open_store
 from tests.maintain.life import NOW, SCHEMA, collect, create, flush, kinds, merge_all, rows, values
 from tests.model.process import Process, as_another_process
+from tests.model.racing import contest
 
 HOUR = timedelta(hours=1)
 
@@ -270,23 +271,8 @@ def test_one_who_dies_while_making_a_checkpoint_leaves_none_or_a_whole_one(
 def test_many_make_the_same_checkpoint_and_one_of_them_wins(tmp_path: Path) -> None:
     table = create(tmp_path)
     flush(table, rows(0, 3, 1))
-    won: list[int] = []
-    lost: list[mw.MemWalError] = []
-    barrier = threading.Barrier(4)
-
-    def make() -> None:
-        handle = mw.open_table(table.uri)
-        barrier.wait()
-        try:
-            won.append(handle.checkpoint("c"))
-        except mw.InvalidCallError as error:
-            lost.append(error)
-
-    threads = [threading.Thread(target=make) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    handles = [mw.open_table(table.uri) for _ in range(4)]
+    won, lost = contest(mw.InvalidCallError, *(partial(one.checkpoint, "c") for one in handles))
     assert len(won) == 1 and len(lost) == 3
     assert values(mw.open_table(table.uri, checkpoint="c")) == dict.fromkeys(range(4), 1)
 

@@ -45,6 +45,7 @@ from tests.maintain.life import (
 )
 from tests.model.merging import manifests
 from tests.model.process import ProcessKilledError, Switch, _KillableStore, as_another_process
+from tests.model.racing import race
 from tests.write.hooked_store import HookedStore
 
 
@@ -309,22 +310,7 @@ def test_collectors_at_the_same_time_delete_what_one_would(template: Path, tmp_p
     shutil.copytree(template, whole)
     shutil.copytree(template, uri)
     _collect_with(whole, open_store(whole))
-    barrier = threading.Barrier(4)
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        barrier.wait()
-        try:
-            _collect_with(uri, open_store(uri))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not errors, errors
+    race(*[lambda: _collect_with(uri, open_store(uri))] * 4)
     assert _files(uri) == _files(whole)
     assert values(mw.open_table(uri)) == _expected()
 

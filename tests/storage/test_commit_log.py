@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from memwal_sql.storage.commit_log import (
     register_commit_log,
 )
 from memwal_sql.storage.store import open_store
+from tests.model.racing import race
 
 PATH = "folder/0001.binpb"
 
@@ -36,19 +37,7 @@ def test_the_log_swaps_only_what_is_there(log: SqliteCommitLog) -> None:
 def test_many_open_a_new_log_at_once(tmp_path: Path) -> None:
     """SQLite does not wait for others who switch the journal of a new file."""
     for number in range(20):
-        barrier = threading.Barrier(8)
-        opened: list[SqliteCommitLog] = []
-        file = str(tmp_path / f"{number}.sqlite")
-
-        def open_it(file: str, barrier: threading.Barrier, into: list[SqliteCommitLog]) -> None:
-            barrier.wait()
-            into.append(SqliteCommitLog(file, "table"))
-
-        threads = [threading.Thread(target=open_it, args=(file, barrier, opened)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        opened = race(*[partial(SqliteCommitLog, str(tmp_path / f"{number}.sqlite"), "table")] * 8)
         assert len(opened) == 8
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -27,6 +26,7 @@ from memwal_sql.storage.region_manifest import (
 )
 from memwal_sql.storage.store import ObjectStore, open_store
 from tests.faults import Fault, FaultyStore, Kind
+from tests.model.racing import contest
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
 TYPES = {"bucket": pa.int32(), "country": pa.string()}
@@ -115,29 +115,12 @@ def test_two_claimants_of_one_version_do_not_both_win(store: ObjectStore) -> Non
     """Protocol rule 3: without a nonce both write the same bytes and both believe they won."""
     created = RegionManifests(store, REGION).create(RegionManifest(REGION))
     for _ in range(20):
-        barrier = threading.Barrier(4)
-        wins: list[RegionManifest] = []
-        conflicts: list[ManifestConflictError] = []
 
-        def claim(
-            old: RegionManifest = created,
-            barrier: threading.Barrier = barrier,
-            wins: list[RegionManifest] = wins,
-            conflicts: list[ManifestConflictError] = conflicts,
-        ) -> None:
-            barrier.wait()
-            try:
-                wins.append(
-                    RegionManifests(store, REGION).commit(old, writer_epoch=old.writer_epoch + 1)
-                )
-            except ManifestConflictError as conflict:
-                conflicts.append(conflict)
+        def claim(old: RegionManifest = created) -> RegionManifest:
+            manifests = RegionManifests(store, REGION)
+            return manifests.commit(old, writer_epoch=old.writer_epoch + 1)
 
-        threads = [threading.Thread(target=claim) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        wins, conflicts = contest(ManifestConflictError, *[claim] * 4)
         assert len(wins) == 1 and len(conflicts) == 3
         assert all(one.latest.version >= wins[0].version for one in conflicts)
         created = wins[0]

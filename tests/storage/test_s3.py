@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -20,6 +20,7 @@ from memwal_sql.storage.index_details import IndexDetails, commit_details, read_
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.store import ObjectMeta, ObjectStore, open_store
 from memwal_sql.storage.wal import Wal, encode_fence
+from tests.model.racing import contest
 from tests.storage import native
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
@@ -90,28 +91,10 @@ def test_one_of_many_claimants_commits_a_manifest_version(
     """Protocol rule 3 on S3's conditional put."""
     old = RegionManifests(store, REGION).create(RegionManifest(REGION))
     for _ in range(3):
-        barrier = threading.Barrier(4)
-        wins: list[RegionManifest] = []
-        lost: list[ManifestConflictError] = []
-
-        def claim(
-            old: RegionManifest = old,
-            barrier: threading.Barrier = barrier,
-            wins: list[RegionManifest] = wins,
-            lost: list[ManifestConflictError] = lost,
-        ) -> None:
-            mine = RegionManifests(open_store(uri, options), REGION)
-            barrier.wait()
-            try:
-                wins.append(mine.commit(old, writer_epoch=old.writer_epoch + 1))
-            except ManifestConflictError as conflict:
-                lost.append(conflict)
-
-        threads = [threading.Thread(target=claim) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        claimants = [RegionManifests(open_store(uri, options), REGION) for _ in range(4)]
+        epoch = old.writer_epoch + 1
+        claims = [partial(one.commit, old, writer_epoch=epoch) for one in claimants]
+        wins, lost = contest(ManifestConflictError, *claims)
         assert len(wins) == 1 and len(lost) == 3
         old = wins[0]
     assert RegionManifests(store, REGION).latest() == old

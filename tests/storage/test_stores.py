@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,6 +18,7 @@ from memwal_sql.errors import InvalidCallError, NotFoundError, StoreUnavailableE
 from memwal_sql.storage import local_store, whole_file
 from memwal_sql.storage.local_store import LocalStore
 from memwal_sql.storage.store import ObjectMeta, ObjectStore, lance_uri, open_store
+from tests.model.racing import race
 
 
 def no_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,20 +115,8 @@ def test_what_a_killed_put_left_is_no_object_but_a_leftover(store: ObjectStore) 
 
 
 def test_one_of_many_racing_threads_wins(store: ObjectStore) -> None:
-    won: list[int] = []
-    barrier = threading.Barrier(8)
-
-    def race(number: int) -> None:
-        barrier.wait()
-        if store.put_if_absent("race", b"%d" % number):
-            won.append(number)
-
-    threads = [threading.Thread(target=race, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert store.get("race") == b"%d" % won[0] and len(won) == 1
+    won = race(*(partial(store.put_if_absent, "race", b"%d" % number) for number in range(8)))
+    assert store.get("race") == b"%d" % won.index(True) and won.count(True) == 1
 
 
 @pytest.mark.parametrize("nameless", [True, False])

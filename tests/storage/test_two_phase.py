@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +24,7 @@ from memwal_sql.storage.memory_store import MemoryStore
 from memwal_sql.storage.settle import settle_put
 from memwal_sql.storage.two_phase import TwoPhaseStore
 from tests.faults import Fault, FaultyStore, Kind
+from tests.model.racing import race
 from tests.storage.stepping import PATH, StepError, Stepping, die_at
 
 
@@ -103,38 +105,19 @@ def _race(stores: list[Any], rounds: int) -> int:
     """The number of puts that won in so many rounds; a loser always finds the winner's bytes."""
     winners = 0
     for number in range(rounds):
-        barrier = threading.Barrier(len(stores))
-        won: list[bytes] = []
-        seen: list[bytes] = []
-
-        threads = [
-            threading.Thread(
-                target=_put, args=(store, b"%d" % i, f"race/{number}", barrier, won, seen)
-            )
-            for i, store in enumerate(stores)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        puts = race(
+            *(partial(_put, store, f"race/{number}", b"%d" % i) for i, store in enumerate(stores))
+        )
+        won = [b"%d" % i for i, (first, _) in enumerate(puts) if first]
         winners += len(won)
         if len(won) == 1:
-            assert seen == won * len(stores)
+            assert [seen for _, seen in puts] == won * len(stores)
     return winners
 
 
-def _put(
-    store: Any,
-    mine: bytes,
-    path: str,
-    barrier: threading.Barrier,
-    won: list[bytes],
-    seen: list[bytes],
-) -> None:
-    barrier.wait()
-    if store.put_if_absent(path, mine):
-        won.append(mine)
-    seen.append(store.get(path))
+def _put(store: Any, path: str, mine: bytes) -> tuple[bool, bytes]:
+    """Whether it won, and what is there then."""
+    return store.put_if_absent(path, mine), store.get(path)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

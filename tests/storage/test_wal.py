@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import zlib
+from functools import partial
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from memwal_sql.storage.store import ObjectStore, open_store
 from memwal_sql.storage.wal import Wal, WalEntry, decode_entry, encode_entry, encode_fence
 from memwal_sql.storage.wal_entry import entry_schema
 from tests.faults import Fault, FaultyStore, Kind
+from tests.model.racing import race
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
 SCHEMA = entry_schema(
@@ -148,19 +149,9 @@ def test_an_append_to_a_taken_position_gives_what_is_there(store: ObjectStore, k
 
 def test_entries_of_equal_rows_are_told_apart(store: ObjectStore) -> None:
     """Protocol rule 3: without a nonce two writers of the same rows both believe they won."""
-    outcomes: list[bool] = []
-    barrier = threading.Barrier(6)
-
-    def append() -> None:
-        data = encode_entry(batch(), writer_epoch=3, generation=2)
-        barrier.wait()
-        outcomes.append(Wal(store, REGION).append(1, data).landed)
-
-    threads = [threading.Thread(target=append) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    entries = [encode_entry(batch(), writer_epoch=3, generation=2) for _ in range(6)]
+    landed = race(*(partial(Wal(store, REGION).append, 1, data) for data in entries))
+    outcomes = [outcome.landed for outcome in landed]
     assert sorted(outcomes) == [False] * 5 + [True]
 
 

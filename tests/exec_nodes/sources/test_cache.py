@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from threading import Barrier, Thread
-
 import pytest
 
 from exec_nodes.sources.cache import ByteCache
+from tests.model.racing import race
 
 
 def test_the_least_recently_used_entry_goes_first() -> None:
@@ -28,21 +27,13 @@ def test_what_is_too_large_is_handed_out_but_not_kept() -> None:
 
 
 def test_a_missing_entry_is_computed_once_and_an_error_is_not_kept() -> None:
-    cache, start, calls = ByteCache(), Barrier(6), []
+    cache, calls = ByteCache(), []
 
     def make() -> str:
         calls.append(1)
         return "made"
 
-    def ask() -> None:
-        start.wait()
-        assert cache.compute("k", make, len) == "made"
-
-    threads = [Thread(target=ask) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert race(*[lambda: cache.compute("k", make, len)] * 6) == ["made"] * 6
     assert len(calls) == 1
 
     def fail() -> str:

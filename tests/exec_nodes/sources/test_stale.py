@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from threading import Barrier, Thread
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +30,7 @@ from tests.exec_nodes.tables import (
     memtable,
     stored,
 )
+from tests.model.racing import race
 
 
 class Growing:
@@ -112,18 +112,8 @@ def test_threads_that_need_a_missing_set_compute_it_once() -> None:
     base = memory_base([(1, 1)])
     base.__class__ = Slow
     Slow.scans = 0
-    sets, newer, start = StaleSets(), [memtable([(1, 2)], 1)], Barrier(8)
-    found: list[list[int]] = []
-
-    def ask() -> None:
-        start.wait()
-        found.append(sets.of_base(base, newer).tolist())
-
-    threads = [Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    sets, newer = StaleSets(), [memtable([(1, 2)], 1)]
+    found = race(*[lambda: sets.of_base(base, newer).tolist()] * 8)
     assert found == [[0]] * 8
     assert Slow.scans == 1
 

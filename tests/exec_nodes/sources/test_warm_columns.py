@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from functools import partial
 
 import pyarrow as pa
 
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.source import ROW_ADDRESS
 from exec_nodes.sources.warm_columns import WarmColumns
+from tests.model.racing import race
 
 ROWS = pa.table({"a": pa.array(range(8)), ROW_ADDRESS: pa.array(range(8), pa.uint64())})
 
@@ -25,14 +25,9 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail() -> None:
             time.sleep(0.002)  # the others come meanwhile
             return ROWS
 
-        warm, start = WarmColumns(object(), ByteCache(), read), Barrier(8)
+        warm = WarmColumns(object(), ByteCache(), read)
 
-        def fetch(_: int, warm: WarmColumns = warm, start: Barrier = start) -> None:
-            start.wait()
-            warm.fetched(ROWS.select(["a"]).slice(0, 1), 8)
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(fetch, range(8)))
+        race(*[partial(warm.fetched, ROWS.select(["a"]).slice(0, 1), 8)] * 8)
         assert 1 <= len(reads) <= 8
         taken = warm.take(ROWS[ROW_ADDRESS].to_numpy()[2:4], ROWS.select(["a"]).schema)
         assert taken is not None and taken["a"].to_pylist() == [2, 3]
