@@ -62,11 +62,11 @@ class FilterStaleExec(UnaryNode):
             found, batches = np.zeros(self.queries, np.int64), 0
             with closing(self.child.execute(part)) as stream:  # type: ignore[type-var]
                 for batch in stream:
-                    self.metrics.add(refills=min(1, batches))
+                    live = self._live(batch)
+                    rows = batch if live.all() else batch.filter(pa.array(live))
+                    stale = batch.num_rows - rows.num_rows
+                    self.metrics.add(refills=min(1, batches), stale_rows=stale)
                     batches += 1
-                    live = np.flatnonzero(self._live(batch))
-                    self.metrics.add(stale_rows=batch.num_rows - len(live))
-                    rows = batch if len(live) == batch.num_rows else batch.take(pa.array(live))
                     if rows.num_rows:
                         yield rows
                     if self.limit is not None:
@@ -78,11 +78,11 @@ class FilterStaleExec(UnaryNode):
         ordinals = batch.column(SOURCE).to_numpy()
         addresses = batch.column(ROW_ADDRESS).to_numpy()
         live = np.ones(batch.num_rows, np.bool_)
-        for ordinal in np.unique(ordinals):
+        for ordinal in sorted(set(ordinals.tolist())):
             rows = np.flatnonzero(ordinals == ordinal)
             live[rows] = ~_among(addresses[rows], self.masks.of(ordinal))
-            left, rows = self.masks.left(ordinal), rows[live[rows]]
-            if left and len(rows):
+            left = self.masks.left(ordinal)
+            if left and len(rows := rows[live[rows]]):
                 source = self.masks.stale.sources[ordinal]
                 # Once each: several queries may have found the same row.
                 distinct, places = np.unique(addresses[rows], return_inverse=True)

@@ -28,8 +28,9 @@ class Statistics:
 class Metrics:
     """Counters of one node, added to by every thread that executes it.
 
-    Common names: output_rows, output_batches, output_bytes, elapsed_compute_ns (the node's own
-    time, its children's excluded). A node adds names of its own, such as bloom_hits.
+    Common names: output_rows, output_batches, output_bytes (as DataFusion counts them: memory that
+    batches share counts for each), elapsed_compute_ns (the node's own time, its children's
+    excluded). A node adds names of its own, such as bloom_hits.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ class Node(ABC):
                     return
                 rows += batch.num_rows
                 batches += 1
-                size += batch.nbytes
+                size += batch.get_total_buffer_size()
                 yield batch
         finally:
             # Once a stream, as taking the lock at every batch costs as much as a small batch.

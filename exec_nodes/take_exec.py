@@ -47,14 +47,15 @@ class TakeExec(UnaryNode):
         ordinals = batch.column(SOURCE).to_numpy()
         addresses = batch.column(ROW_ADDRESS).to_numpy()
         pieces, places = [], []
-        for ordinal in np.unique(ordinals):
+        for ordinal in sorted(set(ordinals.tolist())):
             rows = np.flatnonzero(ordinals == ordinal)
             found = self.sources[ordinal].rows_at(addresses[rows], self.output.names)
-            pieces.append(found.cast(self.output))
+            pieces.append(found if found.schema == self.output else found.cast(self.output))
             places.append(rows)
-        order = np.argsort(np.concatenate(places))
-        whole = pa.concat_tables(pieces).take(pa.array(order)).combine_chunks()
-        return [column.chunk(0) for column in whole.columns]
+        whole = pa.concat_tables(pieces)
+        if len(pieces) > 1:
+            whole = whole.take(pa.array(np.argsort(np.concatenate(places))))
+        return [column.chunk(0) for column in whole.combine_chunks().columns]
 
     @property
     def _ranking(self) -> list[pa.Field]:
