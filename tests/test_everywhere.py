@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import boto3
 import datafusion
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 import memwal_sql as mw
+from tests.model.s3 import s3_server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 SECRET = "a-very-secret-value"
@@ -20,26 +19,8 @@ SECRET = "a-very-secret-value"
 
 @pytest.fixture(scope="module")
 def s3_options() -> Iterator[dict[str, str]]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="key",
-        aws_secret_access_key=SECRET,
-    )
-    client.create_bucket(Bucket="tables")
-    yield {
-        "aws_access_key_id": "key",
-        "aws_secret_access_key": SECRET,
-        "aws_endpoint": endpoint,
-        "aws_region": "us-east-1",
-        "allow_http": "true",
-    }
-    server.stop()
+    with s3_server("tables", SECRET) as options:
+        yield options
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])

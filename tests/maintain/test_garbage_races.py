@@ -13,12 +13,10 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-import boto3
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 import memwal_sql as mw
 from memwal_sql import create as opening
@@ -46,6 +44,7 @@ from tests.maintain.life import (
 from tests.model.merging import manifests
 from tests.model.process import ProcessKilledError, Switch, _KillableStore, as_another_process
 from tests.model.racing import race
+from tests.model.s3 import s3_server
 from tests.write.hooked_store import HookedStore
 
 
@@ -389,16 +388,8 @@ def test_the_number_of_files_stays_flat_under_a_stream(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def s3_options() -> Iterator[dict[str, str]]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    settings = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
-    endpoint = f"http://{host}:{port}"
-    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **settings).create_bucket(
-        Bucket="tables"
-    )
-    yield {**settings, "aws_endpoint": endpoint, "aws_region": "us-east-1", "allow_http": "true"}
-    server.stop()
+    with s3_server("tables") as options:
+        yield options
 
 
 @pytest.mark.parametrize("place", ["memory", "s3"])

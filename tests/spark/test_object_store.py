@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import memwal_sql as mw
+from tests.model.s3 import s3_client, s3_server
 from tests.spark.frames import frame, load, refusal, rows, save
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -20,35 +18,15 @@ URI = f"s3://{BUCKET}/events"
 
 
 @pytest.fixture
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def settings() -> Iterator[dict[str, str]]:
+    with s3_server(BUCKET, SECRET) as found:
+        yield found
 
 
-def client(endpoint: str) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="key",
-        aws_secret_access_key=SECRET,
-    )
-
-
-def test_tasks_stage_on_the_object_store(spark: SparkSession, endpoint: str) -> None:
-    """Small batches travel in messages, larger ones as staged files, the largest as generations."""
-    s3 = client(endpoint)
-    s3.create_bucket(Bucket=BUCKET)
-    settings = {
-        "aws_access_key_id": "key",
-        "aws_secret_access_key": SECRET,
-        "aws_endpoint": endpoint,
-        "aws_region": "us-east-1",
-        "allow_http": "true",
-    }
+def test_tasks_stage_on_the_object_store(spark: SparkSession, settings: dict[str, str]) -> None:
+    """Small batches travel in messages, larger ones as staged files, the largest as generations, or as
+    data files of the table where they replace it."""
+    s3 = s3_client(settings)
     options = {f"storage.{name}": value for name, value in settings.items()}
     save(frame(spark, 0, 100, "a"), URI, primaryKey="id", regions="bucket(id, 2)", **options)
     oracle = dict.fromkeys(range(100), "a")
@@ -63,8 +41,10 @@ def test_tasks_stage_on_the_object_store(spark: SparkSession, endpoint: str) -> 
     for key in range(3):
         del oracle[key]
     assert rows(load(spark, URI, **options)) == oracle
-    save(frame(spark, 0, 10, "new"), URI, "overwrite", **options)
-    assert rows(load(spark, URI, **options)) == dict.fromkeys(range(10), "new")
+    new = spark.range(0, 2_000, 1, 1).select("id", sf.lpad(sf.hex("id"), 5_800, ".").alias("val"))
+    save(new, URI, "overwrite", **options)
+    oracle = {key: f"{key:X}".rjust(5_800, ".") for key in range(2_000)}
+    assert rows(load(spark, URI, **options)) == oracle
     listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="events/_memwal_sql/staging/")
     assert "Contents" not in listed
     wrong = options | {"storage.aws_endpoint": "http://127.0.0.1:1"}

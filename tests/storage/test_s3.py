@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
-import boto3
 import lance
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 import memwal_sql as mw
 from memwal_sql.errors import ManifestConflictError, NotFoundError, OutcomeUnknownError
@@ -21,6 +19,7 @@ from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.store import ObjectMeta, ObjectStore, open_store
 from memwal_sql.storage.wal import Wal, encode_fence
 from tests.model.racing import contest
+from tests.model.s3 import s3_server
 from tests.storage import native
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
@@ -29,23 +28,8 @@ BUCKET = "tables"
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    settings = {"aws_access_key_id": "key", "aws_secret_access_key": "hunter2secret"}
-    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **settings).create_bucket(
-        Bucket=BUCKET
-    )
-    yield {
-        **settings,
-        "aws_endpoint": endpoint,
-        "aws_region": "us-east-1",
-        "allow_http": "true",
-        "client_max_retries": "1",
-        "client_retry_timeout": "5",
-    }
-    server.stop()
+    with s3_server(BUCKET, "hunter2secret") as found:
+        yield {**found, "client_max_retries": "1", "client_retry_timeout": "5"}
 
 
 @pytest.fixture
