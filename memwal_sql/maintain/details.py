@@ -8,7 +8,7 @@ are made, and looked at afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -49,12 +49,37 @@ def latest_dataset(context: TableContext) -> Any:
 
 @contextmanager
 def maintenance(context: TableContext, job: str) -> Iterator[Lease]:
-    """Hold the maintenance lease; what an earlier holder left unchecked is put right first."""
+    """Hold the maintenance lease; what earlier holders left unchecked is put right first."""
     with maintenance_lease(context.store, job) as lease:
-        if lease.unfinished is not None:
-            restore_progress(context, lease.unfinished)
-            lease.rewrites(None)
+        if lease.unfinished:
+            _settle(context, lease)
         yield lease
+
+
+def _settle(context: TableContext, lease: Lease) -> None:
+    """Check what earlier holders may have committed, and see to it that nothing more can come.
+
+    A holder that sleeps may wake and commit long after others took over. Lance refuses a rewrite of
+    details over another rewrite, so where one has not landed yet, the details are committed as they
+    are: whatever was read before that comes too late.
+    """
+    for _ in range(_ATTEMPTS):
+        left = lease.unfinished
+        landed = [restore_progress(context, one) for one in left]
+        if all(landed):
+            lease.rewrites()
+            return
+        dataset = latest_dataset(context)
+        found = details_of(context, dataset)
+        fence = Unfinished(dataset.version, uuid4())
+        lease.rewrites(*left, fence)
+        with suppress(RetryError):  # then one has landed just now: look again
+            commit_details(dataset, found, fence.index_uuid)
+            for one in (*left, fence):
+                restore_progress(context, one)
+            lease.rewrites()
+            return
+    raise RetryError(f"{context.uri}: other commits came in between {_ATTEMPTS} times; try again")
 
 
 def change_details(
@@ -81,7 +106,7 @@ def change_details(
                 continue  # somebody else committed a version that Lance would not pass over
             if committed.version != dataset.version + 1:
                 restore_progress(context, unfinished)
-            lease.rewrites(None)
+            lease.rewrites()
             return int(committed.version)
     raise RetryError(f"{context.uri}: other commits came in between {_ATTEMPTS} times; try again")
 
@@ -94,14 +119,18 @@ def details_of(context: TableContext, dataset: Any) -> IndexDetails:
     return found.details
 
 
-def restore_progress(context: TableContext, rewrite: Unfinished) -> None:
-    """Put back the progress of versions that a rewrite of the details passed over, if any.
+def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
+    """Put back the progress of versions that a rewrite of the details passed over, if any; whether
+    the rewrite has landed.
 
     What was merged again since then is left alone: the base table holds what its mark says.
     """
     for _ in range(_ATTEMPTS):
         dataset = latest_dataset(context)
-        rewritten, before = _find(context, rewrite, dataset.version)
+        found = _find(context, rewrite, dataset.version)
+        if found is None:
+            return False
+        rewritten, before = found
         now = details_of(context, dataset).merged_generations
         erased = {
             shard: generation
@@ -109,12 +138,15 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> None:
             if rewritten.get(shard, 0) == now.get(shard, 0) < generation
         }
         if not erased or _restored(dataset, now, erased):
-            return
+            return True
     raise RetryError(f"{context.uri}: merges kept coming in between; run the job again")
 
 
-def _find(context: TableContext, rewrite: Unfinished, latest: int) -> tuple[Progress, Progress]:
-    """The progress that a rewrite committed, and the most that the versions before it had."""
+def _find(
+    context: TableContext, rewrite: Unfinished, latest: int
+) -> tuple[Progress, Progress] | None:
+    """The progress that a rewrite committed, and the most that the versions before it had; None if
+    it has not landed."""
     most: dict[UUID, int] = {}
     for version in range(rewrite.read_version + 1, latest + 1):
         try:
@@ -127,7 +159,7 @@ def _find(context: TableContext, rewrite: Unfinished, latest: int) -> tuple[Prog
             return found.details.merged_generations, most
         for shard, generation in found.details.merged_generations.items():
             most[shard] = max(generation, most.get(shard, 0))
-    return {}, {}  # it never landed
+    return None
 
 
 def _restored(dataset: Any, now: Progress, erased: Progress) -> bool:

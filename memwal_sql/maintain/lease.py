@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +37,8 @@ _own: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What an earlier holder may have committed: details that it had read at `read_version`, in an
-    index entry with `index_uuid`."""
+    """What a holder may have committed, or may still commit after others took over: details that
+    it had read at `read_version`, in an index entry with `index_uuid`."""
 
     read_version: int
     index_uuid: UUID
@@ -56,20 +56,17 @@ class Lease:
             "process": os.getpid(),
         }
         self._version = 0
-        self._unfinished: dict[str, Any] | None = None
+        self._unfinished: tuple[Unfinished, ...] = ()
 
     @property
-    def unfinished(self) -> Unfinished | None:
-        """A rewrite of details that nobody has checked yet (see `renew`)."""
-        left = self._unfinished
-        if left is None:
-            return None
-        return Unfinished(int(left["read_version"]), UUID(left["index_uuid"]))
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Rewrites of details that nobody has checked yet, see `rewrites`; the oldest first."""
+        return self._unfinished
 
     def take(self, after: Record | None) -> bool:
         """Take the lease with the record after `after`; whether nobody was faster."""
         version = 1 if after is None else after.version + 1
-        self._unfinished = None if after is None else after.content.get("unfinished")
+        self._unfinished = () if after is None else _notes(after.content["unfinished"])
         if self._records.put(version, self._record(held=True)) is not None:
             return False
         if self._records.versions()[-1] != version:
@@ -84,16 +81,14 @@ class Lease:
         """Prove that the lease is still held. Raises MaintenanceLostError when it is not."""
         self._put(held=True)
 
-    def rewrites(self, unfinished: Unfinished | None) -> None:
-        """Prove the same, and note what is about to be committed.
+    def rewrites(self, *unfinished: Unfinished) -> None:
+        """Prove the same, and note what is about to be committed, or may still be.
 
-        Should this process die on the way, the next holder finds the note and looks whether
-        progress was lost; None says that this has been done.
+        Should this process die on the way, the next holder finds the notes and looks whether
+        progress was lost; none say that this has been done, and that none of them can come any
+        more.
         """
-        self._unfinished = None
-        if unfinished is not None:
-            index_uuid = str(unfinished.index_uuid)
-            self._unfinished = {"read_version": unfinished.read_version, "index_uuid": index_uuid}
+        self._unfinished = unfinished
         self._put(held=True)
 
     def give_back(self) -> None:
@@ -102,7 +97,11 @@ class Lease:
             self._put(held=False)
 
     def _record(self, *, held: bool) -> dict[str, Any]:
-        return {**self._content, "held": held, "unfinished": self._unfinished}
+        notes = [
+            {"read_version": one.read_version, "index_uuid": str(one.index_uuid)}
+            for one in self._unfinished
+        ]
+        return {**self._content, "held": held, "unfinished": notes}
 
     def _put(self, *, held: bool) -> None:
         found = self._records.put(self._version + 1, self._record(held=held))
@@ -136,6 +135,10 @@ def maintenance_lease(
             lease.give_back()
     finally:
         _own.discard(holder)
+
+
+def _notes(content: Sequence[Mapping[str, Any]]) -> tuple[Unfinished, ...]:
+    return tuple(Unfinished(int(one["read_version"]), UUID(one["index_uuid"])) for one in content)
 
 
 def _wait_and_take(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.errors import RetryError
 from memwal_sql.maintain import details, lease, merger
 from memwal_sql.maintain.lease import Unfinished, maintenance_lease
 from memwal_sql.maintain.progress import report_nothing
@@ -152,6 +153,51 @@ def test_progress_that_a_dead_rewriter_erased_is_restored_by_the_next_job(tmp_pa
     assert in_base(table.uri) == expected()
     assert table.merge() == 0
     assert lance.dataset(table.uri).version == version + 1
+
+
+def test_a_rewrite_that_comes_after_its_takeover_erases_nothing(tmp_path: Path) -> None:
+    """Protocol rule 19: a holder sleeps past its takeover, others merge, it commits and dies."""
+    table = make_table(tmp_path)
+    (region,) = manifests(table.uri)
+    context = table._context
+    assert merge_one(table.uri, region, ["id"]) == 1
+    with maintenance_lease(context.store, "rewrite") as held:
+        asleep = details.latest_dataset(context)
+        found = details.details_of(context, asleep)
+        unfinished = Unfinished(asleep.version, uuid4())
+        held.rewrites(unfinished)
+    assert table.merge() == 2  # somebody who took over
+    with suppress(RetryError):
+        commit_details(asleep, found, unfinished.index_uuid)
+    assert table.merge() == 0
+    assert progress_of(table.uri) == {str(region): 3}
+    assert rows_of(mw.open_table(table.uri)) == expected()
+
+
+def test_notes_stay_until_every_rewrite_has_landed_or_can_land_no_more(tmp_path: Path) -> None:
+    """Who takes over and dies before it has made the first one's commit impossible passes on both
+    notes."""
+    table = make_table(tmp_path)
+    (region,) = manifests(table.uri)
+    context = table._context
+    assert merge_one(table.uri, region, ["id"]) == 1
+    first = details.latest_dataset(context)
+    notes = [Unfinished(first.version, uuid4()) for _ in range(2)]
+    with maintenance_lease(context.store, "first") as held:
+        held.rewrites(notes[0])
+    with maintenance_lease(context.store, "second") as held:
+        assert held.unfinished == (notes[0],)
+        held.rewrites(*held.unfinished, notes[1])
+    assert merge_one(table.uri, region, ["id"]) == 2
+    found = details.details_of(context, first)
+    commit_details(first, found, notes[0].index_uuid)
+    assert progress_of(table.uri) == {str(region): 1}
+    table.merge()
+    assert progress_of(table.uri) == {str(region): 3}
+    with maintenance_lease(context.store, "last") as held:
+        assert held.unfinished == ()
+    with pytest.raises(RetryError):
+        commit_details(first, found, notes[1].index_uuid)
 
 
 def test_what_was_merged_again_meanwhile_is_not_marked_as_more(tmp_path: Path) -> None:
