@@ -53,7 +53,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Stage one task's rows."""
         if self._leave:
             return Staged(StagedTask(()))
-        return _stage(self._options, self._job, iterator)
+        return _stage(self._options, self._job, iterator, replaces=self._overwrite)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish, on the driver."""
@@ -103,8 +103,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         table_of(self._options).discard_staged(self._query)
 
 
-def _stage(options: Options, job: str, batches: Iterator[pa.RecordBatch]) -> Staged:
-    return Staged(table_of(options).stager(job, row_form(options)).stage(batches))
+def _stage(
+    options: Options, job: str, batches: Iterator[pa.RecordBatch], *, replaces: bool = False
+) -> Staged:
+    stager = table_of(options).stager(job, row_form(options), replaces=replaces)
+    return Staged(stager.stage(batches))
 
 
 def _tasks(messages: list[WriterCommitMessage | None]) -> list[StagedTask]:

@@ -10,6 +10,7 @@ from memwal_sql.table.maintaining import MaintainedTable
 from memwal_sql.write.batch_marks import last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.staged import StagedTask, Stager, discard, staging_folder
+from memwal_sql.write.staged_fragments import FragmentStager
 from memwal_sql.write.staged_publish import Publisher, routing_spec
 from memwal_sql.write.staged_replace import replace_rows
 from memwal_sql.write.staged_rows import RowForm
@@ -26,21 +27,21 @@ class SharedTable(MaintainedTable):
         """Rebuilds snapshots that a handle of the same table pinned, here or elsewhere."""
         return PinnedTable(self._context)
 
-    def stager(self, job: str, form: RowForm) -> Stager:
-        """Stages the rows of one task of a distributed write, for a `publisher` to publish.
+    def stager(self, job: str, form: RowForm, *, replaces: bool = False) -> Stager:
+        """Stages the rows of one task of a distributed write, for a `publisher` to publish, or for
+        `replace_staged` where they are all that the table shall have.
 
         Args:
             job: names the folder of what the job's tasks stage; `discard_staged` removes it.
         """
         self._check_present("write")
         base = self._tracker.latest()
-        return Stager(
-            store=self._context.store,
-            writer=GenerationWriter(self._context, base.info, base.dataset, self._index_recipes),
-            spec=routing_spec(base.info),
-            form=form,
-            folder=staging_folder(job),
-        )
+        store, folder = self._context.store, staging_folder(job)
+        writer = GenerationWriter(self._context, base.info, base.dataset, self._index_recipes)
+        if replaces:
+            return FragmentStager(store=store, writer=writer, form=form, folder=folder)
+        spec = routing_spec(base.info)
+        return Stager(store=store, writer=writer, spec=spec, form=form, folder=folder)
 
     def publisher(self) -> Publisher:
         """Publishes what the tasks of a distributed write have staged."""

@@ -49,8 +49,9 @@ class StageLimits:
 class StagedPiece:
     """Rows of one region, every key once.
 
-    Exactly one of `folder` (a generation's, from the table's root), `path` (of Arrow bytes) and
-    `data` (the bytes) is set. `order` is where a generation's keys and their order are.
+    Exactly one of `folder` (a generation's, from the table's root), `fragments` (data files of the
+    base table as Lance describes them, in JSON), `path` (of Arrow bytes) and `data` (the bytes) is
+    set. `order` is where the keys of the first two and their order are, if they were staged.
     """
 
     key: RegionKey
@@ -61,6 +62,12 @@ class StagedPiece:
     path: str | None = None
     data: bytes | None = None
     order: str | None = None
+    fragments: tuple[str, ...] = ()
+
+    @property
+    def large(self) -> bool:
+        """Whether it can stay where it is."""
+        return self.folder is not None or bool(self.fragments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ class Stager:
         rows = newest(buffer.table(), info.primary_key)
         size = int(rows.nbytes)
         if size >= self._limits.generation:
-            piece = self._generation(key, buffer.values, rows)
+            piece = self._large(key, buffer.values, rows)
         else:
             data = to_bytes(rows)
             piece = StagedPiece(key, buffer.values, rows.num_rows, size, data=data)
@@ -125,17 +132,22 @@ class Stager:
                 self._inline += len(data)
         self._pieces.append(piece)
 
-    def _generation(
+    def _large(
         self, key: RegionKey, values: Mapping[str, RegionValue], rows: pa.Table
     ) -> StagedPiece:
+        """A generation that lacks its number."""
         order = None
         if ORDER in rows.column_names:
-            order = self._put(to_bytes(rows.select([*self._writer.info.primary_key, ORDER])))
+            order = self._put_keys(rows)
             rows = rows.drop_columns([ORDER])
         region = region_id(self._writer.context.incarnation, self._spec.spec_id, values)
         written = self._writer.write_into(self._folder, region, next(self._numbers), rows)
         folder = f"{self._folder}/{paths.generation_folder(region, written.path)}"
         return StagedPiece(key, values, rows.num_rows, int(rows.nbytes), folder=folder, order=order)
+
+    def _put_keys(self, rows: pa.Table) -> str:
+        ordered = [ORDER] if ORDER in rows.column_names else []
+        return self._put(to_bytes(rows.select([*self._writer.info.primary_key, *ordered])))
 
     def _put(self, data: bytes) -> str:
         path = f"{self._folder}/{next(self._numbers)}.arrow"

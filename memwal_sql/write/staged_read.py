@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+from lance.file import LanceFileReader
 
 from memwal_sql.errors import NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
@@ -66,7 +68,7 @@ class StagedReader:
     def batch(self, pieces: Sequence[tuple[int, StagedPiece]]) -> RegionBatch:
         """One region's pieces, each with the number of its task.
 
-        Generations stay as they are unless some of their rows are older than another piece's.
+        Large ones stay as they are unless some of their rows are older than another piece's.
         """
         kept = None
         if len(pieces) > 1:
@@ -74,16 +76,16 @@ class StagedReader:
             kept = winners(keys, self._primary_key)
         else:
             self._check(pieces[0][1])
-        generations: list[StagedPiece] = []
+        whole: list[StagedPiece] = []
         others: list[tuple[StagedPiece, Mask | None]] = []
         for number, (_, piece) in enumerate(pieces):
             mask = None if kept is None or kept[number].all() else kept[number]
-            if piece.folder is not None and mask is None:
-                generations.append(piece)
+            if piece.large and mask is None:
+                whole.append(piece)
             else:
                 others.append((piece, mask))
         return RegionBatch(
-            generations=tuple(generations),
+            whole=tuple(whole),
             rows=sum(piece.rows if mask is None else int(mask.sum()) for piece, mask in others),
             nbytes=sum(piece.size for piece, _ in others),
             tables=partial(self._tables, others),
@@ -102,7 +104,14 @@ class StagedReader:
 
     def rows(self, piece: StagedPiece) -> pa.Table:
         """The rows of a piece in a MemTable's schema."""
-        found = self._arrow(piece) if piece.folder is None else self._open(piece.folder).to_table()
+        if piece.folder is not None:
+            found = self._open(piece.folder).to_table()
+        elif piece.fragments:
+            uri = lance_uri(self._context.uri)
+            files = [f"{uri}/{path}" for path in data_files(piece)]
+            found = pa.concat_tables([self._file(file) for file in files])
+        else:
+            found = self._arrow(piece)
         batches = [conform(batch, self._schema) for batch in found.to_batches()]
         return pa.Table.from_batches(batches, self._schema)
 
@@ -110,8 +119,9 @@ class StagedReader:
         """That it can be read here is known before anything is published."""
         if piece.folder is not None:
             self._open(piece.folder)
-        elif piece.path is not None and not self._context.store.exists(piece.path):
-            raise self._gone(piece.path)
+        for path in (*data_files(piece), *filter(None, [piece.path])):
+            if not self._context.store.exists(path):
+                raise self._gone(path)
 
     def _keys(self, piece: StagedPiece) -> pa.Table:
         columns = list(self._primary_key)
@@ -135,11 +145,21 @@ class StagedReader:
         except (OSError, ValueError) as error:
             raise self._gone(folder) from error
 
+    def _file(self, uri: str) -> pa.Table:
+        reader = LanceFileReader(uri, storage_options=self._context.storage_options)
+        return reader.read_all().to_table()
+
     def _gone(self, path: str) -> SourceGoneError:
         return SourceGoneError(
             f"{self._context.uri}/{path}, which a task has staged, can't be read here: the driver "
             "and all executors must reach the table under the same URI"
         )
+
+
+def data_files(piece: StagedPiece) -> list[str]:
+    """The paths of a piece's data files from the table's root, in the order of its rows."""
+    fragments = [json.loads(one) for one in piece.fragments]
+    return [f"data/{file['path']}" for one in fragments for file in one["files"]]
 
 
 def _read(data: bytes) -> pa.Table:

@@ -53,13 +53,13 @@ class RegionBatch:
     """A region's part of a batch, every key once.
 
     Attributes:
-        generations: what was staged as such and can stay as it is.
+        whole: what was staged as generations, and can stay as it is.
         rows: how many rows there are beside them.
         nbytes: what these take in memory, at most.
         tables: reads them, in a MemTable's schema, in tables of a bounded size.
     """
 
-    generations: tuple[StagedPiece, ...]
+    whole: tuple[StagedPiece, ...]
     rows: int
     nbytes: int
     tables: Callable[[], Iterator[pa.Table]]
@@ -101,7 +101,7 @@ class RegionPublisher:
             if mark is not None and self._published(manifest, mark.query_id) >= mark.batch_id:
                 return False
             small = batch.rows <= self._limits.rows and batch.nbytes <= self._limits.bytes
-            if small and not batch.generations:
+            if small and not batch.whole:
                 for rows in batch.tables():  # one, being small
                     self._append(lease, wal, rows, mark)
             else:
@@ -156,7 +156,7 @@ class RegionPublisher:
         self._flush_tail(lease, self._tail)
         number = self._latest().current_generation
         flushed = []
-        for piece in batch.generations:
+        for piece in batch.whole:
             flushed.append(self._place(piece, number))
             number += 1
         for rows in batch.tables():

@@ -1,5 +1,8 @@
 """Replacing all rows of a table by staged ones, in one step that readers see (protocol rule 24).
 
+Tasks have written data files of the base table. Only small parts, and those in which a row is older
+than another task's, are written here, some at a time.
+
 Rows live in the base table and in the regions, and no commit covers both. So the regions are
 emptied first, without a change that anybody sees: they are claimed, their WALs flushed, and
 everything is merged into the base. Then one commit of the base drops all fragments and adds the new
@@ -18,7 +21,7 @@ from uuid import uuid4
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.fragment import write_fragments
+from lance.fragment import FragmentMetadata, write_fragments
 
 from memwal_sql.errors import RetryError
 from memwal_sql.maintain.details import details_of, latest_dataset
@@ -66,6 +69,12 @@ def replace_rows(
             data_storage_version=dataset.data_storage_version,
             storage_options=context.storage_options,
         )
+        fragments += [
+            FragmentMetadata.from_json(one)
+            for part in parts
+            for piece in part.batch.whole
+            for one in piece.fragments
+        ]
         for _ in range(_ATTEMPTS):
             merge()
             dataset = latest_dataset(context)
@@ -89,9 +98,9 @@ def replace_rows(
 def _live(
     parts: Sequence[StagedRegion], reader: StagedReader, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Every staged row that deletes nothing."""
+    """Every row that deletes nothing and is in no data file yet."""
     for part in parts:
-        generations = (reader.rows(piece) for piece in part.batch.generations)
+        generations = (reader.rows(one) for one in part.batch.whole if not one.fragments)
         for table in chain(generations, part.batch.tables()):
             kept = table.filter(pc.invert(table[TOMBSTONE])).drop_columns([TOMBSTONE])
             for batch in kept.to_batches():

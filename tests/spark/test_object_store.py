@@ -24,8 +24,8 @@ def settings() -> Iterator[dict[str, str]]:
 
 
 def test_tasks_stage_on_the_object_store(spark: SparkSession, settings: dict[str, str]) -> None:
-    """Small batches travel in messages, larger ones as staged files, the largest as generations, or as
-    data files of the table where they replace it."""
+    """Few rows travel in messages, more as staged files, the most as generations, or as data files
+    of the table where they replace it."""
     s3 = s3_client(settings)
     options = {f"storage.{name}": value for name, value in settings.items()}
     save(frame(spark, 0, 100, "a"), URI, primaryKey="id", regions="bucket(id, 2)", **options)

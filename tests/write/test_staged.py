@@ -42,10 +42,15 @@ def table(tmp_path: Path) -> Table:
 
 
 def stage(
-    table: Table, rows: dict[str, Any], limits: StageLimits = SMALL, form: RowForm = PLAIN
+    table: Table,
+    rows: dict[str, Any],
+    limits: StageLimits = SMALL,
+    form: RowForm = PLAIN,
+    *,
+    replaces: bool = False,
 ) -> StagedTask:
     """What a task would send to the driver."""
-    stager = table.stager("job", form)
+    stager = table.stager("job", form, replaces=replaces)
     stager._limits = limits
     return pickle.loads(pickle.dumps(stager.stage(pa.table(rows).to_batches(max_chunksize=7))))
 
@@ -243,14 +248,15 @@ def test_a_killed_task_leaves_nothing_that_counts(table: Table) -> None:
     assert not [f for f in Path(table.uri).glob("_memwal_sql/staging/**/*") if f.is_file()]
 
 
+@pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("limits", [SMALL, LARGE])
-def test_replacing_all_rows_is_one_step(table: Table, limits: StageLimits) -> None:
+def test_replacing_all_rows_is_one_step(table: Table, limits: StageLimits, replaces: bool) -> None:
     with table.writer() as writer:
         writer.upsert(keys(0, 50, "old"))
         writer.flush()
         writer.upsert(keys(40, 60, "old, in the WAL"))
     before = mw.open_table(table.uri).pin()
-    version = table.replace_staged([stage(table, keys(10, 20, "new"), limits)])
+    version = table.replace_staged([stage(table, keys(10, 20, "new"), limits, replaces=replaces)])
     assert values(table) == dict.fromkeys(range(10, 20), "new")
     assert version <= mw.open_table(table.uri).version
     assert table.get([5, 15]).to_pylist() == [{"id": 15, "val": "new"}]
@@ -262,6 +268,35 @@ def test_replacing_all_rows_is_one_step(table: Table, limits: StageLimits) -> No
     assert values(table) == dict.fromkeys(range(10, 20), "new") | {5: "again"}
     table.replace_staged([])
     assert values(table) == {}
+
+
+def test_a_replacement_takes_over_the_files_that_tasks_wrote(table: Table) -> None:
+    """Their rows don't pass through the driver, unless some are older than another task's."""
+    form = RowForm(order_by="at", delete_column="gone")
+    limits = StageLimits(buffered=200, generation=1)
+
+    def staged(rows: dict[str, Any], at: int, gone: bool = False) -> StagedTask:
+        count = len(rows["id"])
+        more = {**rows, "at": [at] * count, "gone": [gone] * count}
+        return stage(table, more, limits, form, replaces=True)
+
+    alone, older = staged(keys(0, 200_000, "a"), 1), staged(keys(300_000, 300_010, "old"), 1)
+    newer = staged(keys(300_005, 300_020, "b"), 2)
+    assert len(alone.pieces) == 2  # of two tables that were read one after the other
+    deletes = staged(keys(300_018, 300_030, ""), 3, gone=True)
+    read: list[int] = []
+    rows = staged_read.StagedReader.rows
+
+    def counted(self: Any, piece: Any) -> pa.Table:
+        found = rows(self, piece)
+        read.append(found.num_rows)
+        return found
+
+    with patch.object(staged_read.StagedReader, "rows", counted):
+        table.replace_staged([newer, alone, older, deletes])
+    assert sorted(read) == [10, 12, 15]
+    expected = dict.fromkeys(range(200_000), "a") | dict.fromkeys(range(300_000, 300_005), "old")
+    assert values(table) == expected | dict.fromkeys(range(300_005, 300_018), "b")
 
 
 def test_a_replacement_that_fails_changes_nothing(table: Table) -> None:
