@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.types as pat
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.global_bm25_exec import GlobalBM25Exec
 from exec_nodes.global_limit_exec import GlobalLimitExec
+from exec_nodes.kernels.arrays import is_text
 from exec_nodes.search_rows import SCORE
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.index_info import IndexInfo
@@ -99,7 +99,7 @@ def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:
             raise InvalidCallError(f"there is no column {name!r}; the table has {names}")
     for name in columns:
         kind = schema.field(name).type
-        if not (pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind)):
+        if not is_text(kind):
             raise InvalidCallError(
                 f"column {name!r} is {kind}: full-text search needs a column of strings"
             )

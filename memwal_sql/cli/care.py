@@ -18,13 +18,7 @@ from memwal_sql.cli.options import (
     opened,
     storage_options,
 )
-from memwal_sql.cli.output import (
-    print_line,
-    progress_bars,
-    remark,
-    show_json,
-    show_rows,
-)
+from memwal_sql.cli.output import progress_bars, remark, show_json, show_result, show_rows
 from memwal_sql.cli.region_fields import parse_regions
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.findings import Severity
@@ -41,11 +35,9 @@ def check(
     with progress_bars(output) as report:
         found = opened(uri, options).check(report)
     ok = found.ok and not (strict and found.of(Severity.WARNING))
-    if output is Output.JSON:
-        findings = found.to_arrow().to_pylist()
-        show_json({"uri": found.uri, "version": found.version, "ok": ok, "findings": findings})
-    else:
-        print_line(str(found))
+    findings = found.to_arrow().to_pylist()
+    result = {"uri": found.uri, "version": found.version, "ok": ok, "findings": findings}
+    show_result(result, str(found), output)
     if not ok:
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -77,10 +69,8 @@ def checkpoint(
     else:
         ends = None if expires is None else duration(expires, "--expires")
         version = table.checkpoint(name, ends)
-        if output is Output.JSON:
-            show_json({"name": name, "version": version})
-        else:
-            print_line(f"{name} holds version {version}")
+        result = {"name": name, "version": version}
+        show_result(result, f"{name} holds version {version}", output)
 
 
 def upgrade(
@@ -110,10 +100,8 @@ def upgrade(
             storage_options=storage_options(options),
             progress=report,
         )
-    if output is Output.JSON:
-        show_json({"uri": table.uri, "version": table.version})
-    else:
-        print_line(f"{table.uri} has the format of today, in version {table.version}")
+    text = f"{table.uri} has the format of today, in version {table.version}"
+    show_result({"uri": table.uri, "version": table.version}, text, output)
 
 
 def _function(name: str) -> Any:

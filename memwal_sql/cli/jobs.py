@@ -15,7 +15,14 @@ from memwal_sql.cli.options import (
     duration,
     opened,
 )
-from memwal_sql.cli.output import print_line, progress_bars, remark, show_json, show_rows
+from memwal_sql.cli.output import (
+    print_line,
+    progress_bars,
+    remark,
+    show_json,
+    show_result,
+    show_rows,
+)
 from memwal_sql.errors import RetryError
 from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.view.texts import count_text, size_text
@@ -35,7 +42,8 @@ def merge(
     """Move what is flushed into the base table."""
     with progress_bars(output) as report:
         merged = opened(uri, options).merge(report, region or None)
-    _result(output, {"generations_merged": merged}, f"{count_text(merged, 'generation')} merged")
+    text = f"{count_text(merged, 'generation')} merged"
+    show_result({"generations_merged": merged}, text, output)
 
 
 def index(
@@ -50,13 +58,13 @@ def index(
     with progress_bars(output) as report:
         built = opened(uri, options).build_indexes(report, name or None)
     text = f"brought up to date: {', '.join(built)}" if built else "all indexes are up to date"
-    _result(output, {"indexes": built}, text)
+    show_result({"indexes": built}, text, output)
 
 
 def snapshot(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:
     """Record the state of all regions in the base table, for eventual readers and time travel."""
     version = opened(uri, options).snapshot_regions()
-    _result(output, {"version": version}, f"recorded in version {version}")
+    show_result({"version": version}, f"recorded in version {version}", output)
 
 
 def gc(
@@ -160,10 +168,3 @@ def _show_run(run: JobRun, output: Output) -> None:
         remark(f"{run.job} was not done: {run.outcome}", "yellow")
     else:
         print_line(f"{run.job}: {run.outcome} ({run.seconds:.1f} s)")
-
-
-def _result(output: Output, value: dict[str, object], text: str) -> None:
-    if output is Output.JSON:
-        show_json(value)
-    else:
-        print_line(text)

@@ -54,6 +54,14 @@ def show_json(value: object) -> None:
     print_line(json.dumps(plain(value), ensure_ascii=False))
 
 
+def show_result(value: object, text: str, output: Output) -> None:
+    """Write what a command did: `value` for machines, `text` for people."""
+    if output is Output.JSON:
+        show_json(value)
+    else:
+        print_line(text)
+
+
 def show_json_rows(batches: Iterable[pa.RecordBatch]) -> None:
     """Write rows as one JSON array, as they come."""
     before = "["

@@ -60,7 +60,7 @@ def decode_values(entries: Mapping[str, pb.RegionValue], types: Types) -> Mappin
 def _bytes(array: pa.Array) -> bytes:
     if pa.types.is_boolean(array.type):
         return b"\x01" if array[0].as_py() else b"\x00"
-    if _is_text(array.type):
+    if _is_varying(array.type):
         return bytes(array[0].as_buffer())
     buffer = array.buffers()[1]
     return bytes(buffer)[: array.type.byte_width]
@@ -68,11 +68,11 @@ def _bytes(array: pa.Array) -> bytes:
 
 def _value(entry: pb.RegionValue, data_type: pa.DataType) -> RegionValue:
     data = entry.value
-    if entry.is_null or (not data and not _is_text(data_type)):
+    if entry.is_null or (not data and not _is_varying(data_type)):
         return None
     if pa.types.is_boolean(data_type):
         return data != b"\x00"
-    if _is_text(data_type):
+    if _is_varying(data_type):
         is_string = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
         return data.decode() if is_string else data
     width = data_type.byte_width
@@ -82,7 +82,8 @@ def _value(entry: pb.RegionValue, data_type: pa.DataType) -> RegionValue:
     return region_values(array)[0]
 
 
-def _is_text(data_type: pa.DataType) -> bool:
+def _is_varying(data_type: pa.DataType) -> bool:
+    """Whether values are texts or bytes of any length."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_large_string(data_type)
