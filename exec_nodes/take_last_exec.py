@@ -46,7 +46,8 @@ class TakeLastExec(Node):
         return f"TakeLastExec: {self.source.name}, filter=[{self.condition}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
-        found = self.source.take(self.key, self.output.names).select(schema.names)
-        for batch in found.to_batches():
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        found = self.source.last(self.key, self.output.names)
+        if found is not None:
+            rows, deleted = found
+            columns = [column.combine_chunks() for column in rows.cast(self.output).columns]
+            yield pa.RecordBatch.from_arrays([*columns, pa.array([deleted])], schema=self.schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -67,19 +67,6 @@ def _regions_of(key: KeyBatch, snapshot: Snapshot) -> list[RegionSources]:
         or region.spec_id not in own
         or tuple(region.values.values()) == own[region.spec_id]
     ]
-
-
-def _regions(key: KeyBatch, snapshot: Snapshot) -> Iterator[RegionSources]:
-    info = snapshot.info
-    own = {
-        spec.spec_id: spec.key_function(info.schema, info.primary_key)(key.values[0])
-        for spec in info.region_specs
-        if not spec.is_manual
-    }
-    for region in snapshot.regions:
-        values, expected = region.values, own.get(region.spec_id)
-        if values is None or expected is None or tuple(values.values()) == expected:
-            yield region
 
 
 def _condition(key: KeyBatch) -> str:

@@ -5,6 +5,7 @@ mod arrow_bridge;
 mod buffers;
 mod errors;
 mod exec;
+mod filter_text;
 mod insert;
 mod metrics;
 mod predicate;

@@ -10,11 +10,11 @@ use datafusion_expr::Expr;
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion_sql::unparser::expr_to_sql;
 use pyo3::prelude::*;
 
 use crate::arrow_bridge::{ArrowArray, any_batch_from_python};
 use crate::errors::python_error;
+use crate::filter_text::sql_of;
 
 /// `filter` without the table's name before its columns.
 fn unqualified(filter: &Expr) -> Result<Expr> {
@@ -25,11 +25,6 @@ fn unqualified(filter: &Expr) -> Result<Expr> {
         other => Ok(Transformed::no(other)),
     })?;
     Ok(stripped.data)
-}
-
-/// The text of `filter`; None where SQL has no words for it.
-fn sql_of(filter: &Expr) -> Option<String> {
-    expr_to_sql(filter).ok().map(|sql| sql.to_string())
 }
 
 /// One conjunct of a WHERE clause.

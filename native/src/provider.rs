@@ -84,7 +84,7 @@ impl PythonTable {
             let arguments = (projection, predicates, limit);
             MountedExec::mount(&self.provider.bind(py).call_method1("scan", arguments)?)
         })?;
-        sealed(plan, runtime()?.clone())
+        sealed(plan)
     }
 }
 

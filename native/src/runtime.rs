@@ -1,12 +1,16 @@
-//! This library's own Tokio runtime: the host's is not visible here (each library has its own
-//! copy of Tokio), and a plan that spawns without one would abort the process.
+//! What stands for the host's own, which is not visible here.
+//!
+//! Each library has its own copy of Tokio, and a plan that spawns without a runtime would abort the
+//! process.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use datafusion_common::{DataFusionError, Result};
+use datafusion_execution::TaskContext;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+static NO_SESSION: LazyLock<Arc<TaskContext>> = LazyLock::new(Arc::default);
 static RUNTIME: OnceLock<io::Result<Runtime>> = OnceLock::new();
 
 /// The runtime, started on first use. Python nodes run in its threads that may block.
@@ -17,4 +21,9 @@ pub fn runtime() -> Result<&'static Handle> {
     runtime.as_ref().map(Runtime::handle).map_err(|error| {
         DataFusionError::ResourcesExhausted(format!("no threads for memwal_native: {error}"))
     })
+}
+
+/// A context without functions and settings, for what needs none; one takes long to make.
+pub fn no_session() -> &'static Arc<TaskContext> {
+    &NO_SESSION
 }

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use datafusion_common::Result;
-use datafusion_execution::TaskContext;
 use datafusion_ffi::config::FFI_ConfigOptions;
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::execution_plan::{
@@ -18,18 +17,19 @@ use datafusion_ffi::record_batch_stream::FFI_RecordBatchStream;
 use datafusion_ffi::util::{FFI_Option, FFI_Result};
 use datafusion_physical_plan::ExecutionPlan;
 use stabby::vec::Vec as FfiVec;
-use tokio::runtime::Handle;
 
 use crate::exec::MountedExec;
+use crate::runtime::{no_session, runtime};
 
 /// `plan` as what a table provider's scan returns: DataFusion's export of a foreign plan hands
 /// out this very table of functions.
-pub fn sealed(plan: Arc<MountedExec>, runtime: Handle) -> Result<Arc<dyn ExecutionPlan>> {
-    let plan = seal(FFI_ExecutionPlan::new(plan, Some(runtime)));
-    Ok(Arc::new(ForeignExecutionPlan::try_from(plan)?))
+pub fn sealed(plan: Arc<MountedExec>) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(Arc::new(ForeignExecutionPlan::try_from(seal(plan))?))
 }
 
-fn seal(mut plan: FFI_ExecutionPlan) -> FFI_ExecutionPlan {
+fn seal(plan: Arc<dyn ExecutionPlan>) -> FFI_ExecutionPlan {
+    // Every plan that is given a runtime looks through the whole tree for others without.
+    let mut plan = FFI_ExecutionPlan::new(plan, None);
     plan.children = children;
     plan.clone = clone;
     plan.execute = execute;
@@ -38,22 +38,18 @@ fn seal(mut plan: FFI_ExecutionPlan) -> FFI_ExecutionPlan {
     plan
 }
 
-fn inner(plan: &FFI_ExecutionPlan) -> &ExecutionPlanPrivateData {
+fn inner(plan: &FFI_ExecutionPlan) -> &Arc<dyn ExecutionPlan> {
     // SAFETY: only plans made by `FFI_ExecutionPlan::new` in this library get these functions,
     // and theirs is this type until they are released.
-    unsafe { &*plan.private_data.cast::<ExecutionPlanPrivateData>() }
+    unsafe { &(*plan.private_data.cast::<ExecutionPlanPrivateData>()).plan }
 }
 
 unsafe extern "C" fn clone(plan: &FFI_ExecutionPlan) -> FFI_ExecutionPlan {
-    let known = inner(plan);
-    seal(FFI_ExecutionPlan::new(Arc::clone(&known.plan), known.runtime.clone()))
+    seal(Arc::clone(inner(plan)))
 }
 
 unsafe extern "C" fn children(plan: &FFI_ExecutionPlan) -> FfiVec<FFI_ExecutionPlan> {
-    let known = inner(plan);
-    let children = known.plan.children().into_iter();
-    let runtime = &known.runtime;
-    children.map(|child| seal(FFI_ExecutionPlan::new(Arc::clone(child), runtime.clone()))).collect()
+    inner(plan).children().into_iter().map(|child| seal(Arc::clone(child))).collect()
 }
 
 unsafe extern "C" fn with_new_children(
@@ -76,9 +72,11 @@ unsafe extern "C" fn execute(
     partition: usize,
     _: FFI_TaskContext,
 ) -> FFI_Result<FFI_RecordBatchStream> {
-    let known = inner(plan);
-    match known.plan.execute(partition, Arc::new(TaskContext::default())) {
-        Ok(stream) => FFI_Result::Ok(FFI_RecordBatchStream::new(stream, known.runtime.clone())),
+    let started = inner(plan)
+        .execute(partition, Arc::clone(no_session()))
+        .and_then(|stream| Ok(FFI_RecordBatchStream::new(stream, Some(runtime()?.clone()))));
+    match started {
+        Ok(stream) => FFI_Result::Ok(stream),
         Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
     }
 }

@@ -13,7 +13,6 @@ use std::sync::{Arc, OnceLock};
 
 use async_ffi::{FfiFuture, FutureExt};
 use datafusion_catalog::TableProvider;
-use datafusion_execution::TaskContext;
 use datafusion_expr::Expr;
 use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
@@ -28,7 +27,7 @@ use prost::Message;
 use stabby::vec::Vec as FfiVec;
 
 use crate::provider::PythonTable;
-use crate::runtime::runtime;
+use crate::runtime::no_session;
 
 type Offer = unsafe extern "C" fn(
     &FFI_TableProvider,
@@ -151,13 +150,10 @@ unsafe extern "C" fn scan(
         let planned = inner
             .downcast_ref::<PythonTable>()
             .map(|table| table.plan(projection, &plain, limit.into()))
-            .transpose()
-            .and_then(|plan| Ok((plan, runtime()?.clone())));
+            .transpose();
         match planned {
-            Ok((Some(plan), runtime)) => {
-                FFI_Result::Ok(FFI_ExecutionPlan::new(plan, Some(runtime)))
-            }
-            Ok((None, _)) => FFI_Result::Err("not a table of memwal_native".into()),
+            Ok(Some(plan)) => FFI_Result::Ok(FFI_ExecutionPlan::new(plan, None)),
+            Ok(None) => FFI_Result::Err("not a table of memwal_native".into()),
             Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
         }
     }
@@ -170,5 +166,5 @@ fn plain(filters: &[u8]) -> Option<Vec<Expr>> {
         return Some(vec![]);
     }
     let list = LogicalExprList::decode(filters).ok()?;
-    parse_exprs(list.expr.iter(), &TaskContext::default(), &DefaultLogicalExtensionCodec {}).ok()
+    parse_exprs(list.expr.iter(), no_session(), &DefaultLogicalExtensionCodec {}).ok()
 }

@@ -75,6 +75,26 @@ def test_columns_are_found_by_name_whatever_else_the_batch_has() -> None:
     assert found.evaluate(batch).equals(expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("id", "id"),
+        ("_under_1", "_under_1"),
+        ("select", '"select"'),
+        ("Upper", '"Upper"'),
+        ("1st", '"1st"'),
+        ("two words", '"two words"'),
+        ("größe", '"größe"'),
+        ('a"b', '"a""b"'),
+        ("", '""'),
+    ],
+)
+def test_the_text_of_a_predicate_quotes_names_that_need_it(name: str, text: str) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    (found,) = predicates(f"{quoted} > 1", pa.table({name: [1, 2]}))
+    assert found.sql == f"({text} > 1)"
+
+
 def test_a_missing_column_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="id"):
         predicate("id > 1").evaluate(TABLE.select(["x"]).to_batches()[0])
