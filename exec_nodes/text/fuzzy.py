@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 from lance.lance import tokenize
 
-from exec_nodes.text.index import TextIndex
-
 Characters = npt.NDArray[np.uint32]
-
-_VOCABULARIES: WeakKeyDictionary[TextIndex, Vocabulary] = WeakKeyDictionary()
 
 
 def automatic_distance(token: str) -> int:
@@ -43,17 +38,24 @@ def plain_tokens(text: str) -> list[str]:
 
 
 class Vocabulary:
-    """The tokens of an index by their length, as matrices of characters: one row a token."""
+    """Different tokens by their length, as matrices of characters: one row a token."""
 
     def __init__(self, tokens: Iterable[str]) -> None:
-        by_length: defaultdict[int, list[str]] = defaultdict(list)
-        for token in tokens:
-            by_length[len(token)].append(token)
-        self._matrices = {
-            length: np.array(words).view(np.uint32).reshape(len(words), length)
-            for length, words in by_length.items()
-            if length
-        }
+        self._matrices = _matrices(tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(matrix.nbytes for matrix in self._matrices.values())
+
+    def extended(self, tokens: Iterable[str]) -> Vocabulary:
+        """With further tokens; what does not change is shared."""
+        whole = Vocabulary(())
+        whole._matrices = dict(self._matrices)
+        for length, more in _matrices(tokens).items():
+            held = whole._matrices.get(length)
+            whole._matrices[length] = more if held is None else np.concatenate([held, more])
+        return whole
 
     def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
         """The tokens at most `distance` away whose first `prefix_length` characters are those of
@@ -70,12 +72,15 @@ class Vocabulary:
         return found
 
 
-def vocabulary_of(index: TextIndex) -> Vocabulary:
-    """The vocabulary of an index, made once and kept as long as the index."""
-    known = _VOCABULARIES.get(index)
-    if known is None:
-        known = _VOCABULARIES[index] = Vocabulary(index.tokens())
-    return known
+def _matrices(tokens: Iterable[str]) -> dict[int, Characters]:
+    by_length: defaultdict[int, list[str]] = defaultdict(list)
+    for token in tokens:
+        by_length[len(token)].append(token)
+    return {
+        length: np.array(words, f"U{length}").view(np.uint32).reshape(len(words), length)
+        for length, words in by_length.items()
+        if length
+    }
 
 
 def _distances(words: Characters, asked: Characters) -> npt.NDArray[np.int32]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.fuzzy import Vocabulary
 from exec_nodes.text.index import Documents, Frequencies, Lengths
 
 # So many neighbours of one level become one segment of the next, as the batches of a MemTable do.
@@ -25,17 +26,29 @@ _ROW_BITS = np.int64(32)
 _FIRST_CAPACITY = 1024
 
 
-class _Vocabulary(dict[str, int]):
-    """Numbers tokens in the order in which they are first met; `names` has them by number."""
+class _Numbers(dict[str, int]):
+    """Numbers tokens in the order in which they are first met."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.names: list[str] = []
+        self.names: list[str] = []  # by number
+        self._known = 0
+        self._vocabulary = Vocabulary(())
+        self._lock = Lock()
 
     def __missing__(self, token: str) -> int:
         number = self[token] = len(self.names)
         self.names.append(token)
         return number
+
+    def vocabulary(self) -> Vocabulary:
+        """The tokens so far, of which only those since the last call are read."""
+        with self._lock:
+            new = self.names[self._known :]
+            if new:
+                self._vocabulary = self._vocabulary.extended(new)
+                self._known += len(new)
+            return self._vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class GrowingText:
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
-        self._vocabulary = _Vocabulary()
+        self._numbers = _Numbers()
         self._segments: list[_Segment] = []
         self._levels: list[int] = []
         self._lengths: Lengths = np.zeros(_FIRST_CAPACITY, np.int32)
@@ -73,7 +86,7 @@ class GrowingText:
     def nbytes(self) -> int:
         """Bytes held; an estimate."""
         held = sum(s.keys.nbytes + s.frequencies.nbytes for s in self._segments)
-        return held + int(self._lengths.nbytes) + 150 * len(self._vocabulary)
+        return held + int(self._lengths.nbytes) + 150 * len(self._numbers)
 
     def catch_up(self, rows: int, texts: Callable[[int], Iterable[pa.Array]]) -> None:
         """Have at least the first `rows` rows; `texts(n)` gives the texts from row n on."""
@@ -92,11 +105,11 @@ class GrowingText:
     def view(self, rows: int) -> TextView:
         """The postings of the first `rows` rows, which have been appended."""
         with self._lock:
-            return TextView(self._vocabulary, tuple(self._segments), self._lengths[:rows])
+            return TextView(self._numbers, tuple(self._segments), self._lengths[:rows])
 
     def _append(self, texts: pa.Array) -> None:
         tokens, lengths = self.analyzer.tokens_of(texts)
-        numbers = np.fromiter(map(self._vocabulary.__getitem__, tokens), np.int64, len(tokens))
+        numbers = np.fromiter(map(self._numbers.__getitem__, tokens), np.int64, len(tokens))
         start, end = self._rows, self._rows + len(lengths)
         self._reserve(end)
         self._lengths[start:end] = lengths
@@ -130,13 +143,13 @@ class GrowingText:
 class TextView:
     """The first rows of a GrowingText; never changes."""
 
-    _vocabulary: _Vocabulary
+    _numbers: _Numbers
     _segments: tuple[_Segment, ...]
     lengths: Lengths
 
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
         """See `TextIndex.postings`."""
-        number = self._vocabulary.get(token)
+        number = self._numbers.get(token)
         if number is None:
             return np.empty(0, np.int32), np.empty(0, np.int32)
         found = [(segment, segment.of(number)) for segment in self._segments]
@@ -147,12 +160,9 @@ class TextView:
         end = int(documents.searchsorted(len(self.lengths)))
         return documents[:end], frequencies[:end]
 
-    def tokens(self) -> Iterable[str]:
-        """See `TextIndex.tokens`."""
-        names, rows = self._vocabulary.names, len(self.lengths)
-        held = [np.empty(0, np.int64)]
-        held += [(s.keys >> _ROW_BITS)[_rows(s.keys) < rows] for s in self._segments]
-        return [names[number] for number in np.unique(np.concatenate(held)).tolist()]
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of these rows, and of later ones."""
+        return self._numbers.vocabulary()
 
 
 def _rows(keys: npt.NDArray[np.int64]) -> Documents:

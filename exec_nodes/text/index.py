@@ -7,7 +7,7 @@ built from the merged table).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.sources.source import RowAddresses
+from exec_nodes.text.fuzzy import Vocabulary
 
 Documents = npt.NDArray[np.int32]
 Frequencies = npt.NDArray[np.int32]
@@ -47,8 +48,8 @@ class TextIndex(Protocol):
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
         """The documents that hold a token, ascending, and how often each does (at least once)."""
 
-    def tokens(self) -> Iterable[str]:
-        """Every token that some document holds, each once, in no particular order."""
+    def vocabularies(self) -> Sequence[Vocabulary]:
+        """Every token that some document holds, and perhaps others."""
 
     def tokenize(self, text: str) -> list[str]:
         """The tokens of a text as the column's analyzer gives them, in order, repetitions kept."""

@@ -25,6 +25,7 @@ from exec_nodes.errors import RepairError, UnsupportedError
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.fuzzy import Vocabulary
 from exec_nodes.text.index import Lengths, shortest
 from memwal_native import Postings, TokenMap
 
@@ -85,6 +86,12 @@ class LancePartition:
     def tokens(self) -> list[str]:
         """All tokens, ordered by their bytes."""
         return [token for token, _ in self._tokens.items()]
+
+    def vocabulary(self) -> Vocabulary:
+        """All tokens, to find those near another one."""
+        return self._cache.compute(
+            (self._path, "vocabulary"), lambda: Vocabulary(self.tokens()), lambda made: made.nbytes
+        )
 
     @cached_property
     def _lists(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.fuzzy import Vocabulary
 from exec_nodes.text.growing import TextView
 from exec_nodes.text.index import Documents, Frequencies, Lengths, Live, shortest
 from exec_nodes.text.lance_index import LancePartition
@@ -42,8 +43,8 @@ class TextPart(Protocol):
     def postings(self, token: str) -> Postings | None:
         """The token's posting list; None if no document holds it."""
 
-    def tokens(self) -> Iterable[str]:
-        """Every token that some document holds."""
+    def vocabulary(self) -> Vocabulary:
+        """Every token that some document holds, and perhaps others; kept."""
 
 
 class IndexedPart:
@@ -55,7 +56,7 @@ class IndexedPart:
         self.lengths = partition.lengths
         self.shortest = partition.shortest
         self.postings = partition.postings
-        self.tokens = partition.tokens
+        self.vocabulary = partition.vocabulary
 
 
 class MemoryPart:
@@ -66,7 +67,7 @@ class MemoryPart:
         self.gone = np.zeros(len(addresses), np.bool_) if gone is None else gone
         self.lengths = view.lengths
         self.shortest = shortest(view.lengths)
-        self.tokens = view.tokens
+        self.vocabulary = view.vocabulary
         self._view = view
         self._known: dict[str, Postings] = {}
 
@@ -159,11 +160,9 @@ class PartedText:
         order = np.argsort(ids)
         return ids[order], often[order]
 
-    def tokens(self) -> Iterable[str]:
-        """See `TextIndex.tokens`."""
-        if len(self.parts) == 1:
-            return self.parts[0].tokens()
-        return {token for part in self.parts for token in part.tokens()}
+    def vocabularies(self) -> Sequence[Vocabulary]:
+        """See `TextIndex.vocabularies`."""
+        return [part.vocabulary() for part in self.parts]
 
     def tokenize(self, text: str) -> list[str]:
         """See `TextIndex.tokenize`."""

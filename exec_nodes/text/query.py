@@ -247,6 +247,11 @@ def _weighted(names: Sequence[str], weights: Sequence[float] | None) -> str:
 def _check_text(text: object, column: object) -> None:
     if not isinstance(text, str):
         raise InvalidCallError(f"The text of a full-text query is {text!r}; give a string.")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidCallError(
+            f"The text of a full-text query has half a surrogate pair, which no text in a table "
+            f"has: {text[:80]!r}; decode it with errors='replace'."
+        )
     if not isinstance(column, str) or not column:
         raise InvalidCallError(
             f"The column of a full-text query is {column!r}; give the name of a text column."

@@ -17,7 +17,7 @@ import numpy as np
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.text.bm25 import inverse_document_frequency, length_norms, norms_of, token_weight
-from exec_nodes.text.fuzzy import automatic_distance, plain_tokens, vocabulary_of
+from exec_nodes.text.fuzzy import automatic_distance, plain_tokens
 from exec_nodes.text.index import CorpusStatistics, TextIndex
 from exec_nodes.text.query import (
     Boolean,
@@ -235,7 +235,8 @@ def _near(token: str, query: Match, corpus: Corpus) -> list[str]:
     distance = automatic_distance(token) if query.fuzziness is None else query.fuzziness
     found: set[str] = set()
     for index in corpus.indexes:
-        found |= vocabulary_of(index).near(token, distance, query.prefix_length)
+        for vocabulary in index.vocabularies():
+            found |= vocabulary.near(token, distance, query.prefix_length)
     return sorted(found)
 
 

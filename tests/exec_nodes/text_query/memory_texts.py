@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from lance.lance import tokenize
 
+from exec_nodes.text.fuzzy import Vocabulary
 from exec_nodes.text.index import Documents, Frequencies
 from exec_nodes.text.resolve import Corpus
 
@@ -41,8 +42,8 @@ class MemoryTexts:
         documents = np.array([n for n, _ in found], np.int32)
         return documents, np.array([often for _, often in found], np.int32)
 
-    def tokens(self) -> Iterable[str]:
-        return {token for count in self._counts for token in count}
+    def vocabularies(self) -> list[Vocabulary]:
+        return [Vocabulary({token for count in self._counts for token in count})]
 
     def tokenize(self, text: str) -> list[str]:
         return [token for token, _ in self.positions(text)]
