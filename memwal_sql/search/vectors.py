@@ -16,8 +16,7 @@ _SHOWN = 80
 def query_vectors(value: Any) -> npt.NDArray[Any]:
     """(queries, dimension): one vector, or several as the rows of a matrix or a list of lists.
 
-    A null is not a number here: the planner, which knows the column, refuses it with the other
-    elements that do not fit. Raises InvalidCallError for what holds no numbers.
+    Raises InvalidCallError for what holds no numbers, and for nulls.
     """
     found = value
     if isinstance(found, pa.ChunkedArray | pa.Array):
@@ -26,15 +25,28 @@ def query_vectors(value: Any) -> npt.NDArray[Any]:
         found = found.as_py()
     if isinstance(found, bytes):
         found = np.frombuffer(found, np.uint8)
+    null = None
     try:
         numbers = np.asarray(found)
         if numbers.dtype.kind == "O":  # nulls, decimals, or lists of different lengths
+            null = _first_null(numbers)
             numbers = np.asarray(found, np.float64)
     except (ValueError, TypeError) as error:
         raise _unusable(value) from error
+    if null is not None:
+        raise InvalidCallError(f"{null} is null: a vector to search for has a number everywhere")
     if numbers.dtype.kind not in "iuf" or numbers.ndim not in (1, 2) or not numbers.size:
         raise _unusable(value)
     return np.atleast_2d(numbers)
+
+
+def _first_null(elements: npt.NDArray[np.object_]) -> str | None:
+    """Where the first null is among the elements of one query or several."""
+    for place, element in np.ndenumerate(elements):
+        if element is None:
+            query = f"query {place[0]}" if len(place) > 1 else "the query"
+            return f"element {place[-1]} of {query}"
+    return None
 
 
 def _unusable(value: Any) -> InvalidCallError:

@@ -60,3 +60,34 @@ def test_more_rows_may_be_asked_for_than_any_table_has(table: mw.Table, k: int) 
     assert table.vector_search("v", [1, 2], k).num_rows == 10
     assert table.full_text_search("body", "log", k).num_rows == 10
     assert table.hybrid_search("v", [1, 2], "body", "log", k).num_rows == 10
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ([1, None], "element 1 of the query is null"),
+        (pa.array([None, 2.0]), "element 0 of the query is null"),
+        ([[1, 2], [3, None]], "element 1 of query 1 is null"),
+    ],
+)
+def test_a_null_in_a_query_vector_is_named_with_its_place(
+    table: mw.Table, query: object, place: str
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match=place):
+        table.vector_search("v", query, 3)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "log \udc80",
+        {"phrase": {"terms": "a \ud800 log"}},
+        '{"match": {"terms": "log \\udc80"}}',
+        {"boolean": {"must_not": [{"match": {"terms": "\udfff", "fuzziness": 1}}]}},
+    ],
+)
+def test_half_a_surrogate_pair_is_refused(table: mw.Table, query: object) -> None:
+    """No text of a table can hold it, and it has no bytes that could be looked up."""
+    with pytest.raises(mw.InvalidCallError, match="half a surrogate pair"):
+        table.full_text_search("body", query, 3)
+    assert table.full_text_search("body", "log \U0001f642", 3).num_rows == 3
