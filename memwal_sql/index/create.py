@@ -12,7 +12,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
+from memwal_sql.errors import (
+    InvalidCallError,
+    MemWalError,
+    RetryError,
+    StoreUnavailableError,
+)
 from memwal_sql.index.text import TEXT_KINDS, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, vector_arguments
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
@@ -108,12 +113,11 @@ def _built(call: Any, *arguments: Any, **named: Any) -> None:
         call(*arguments, **named)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise InvalidCallError(f"Lance refuses: {error}") from error
-    except RuntimeError as error:
-        raise RetryError(f"the index could not be built: {error}") from error
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         if "conflict" in str(error).lower():
             raise RetryError(f"the base table changed meanwhile, try again: {error}") from error
-        raise StoreUnavailableError(f"the index could not be built: {error}") from error
+        kind = StoreUnavailableError if isinstance(error, OSError) else MemWalError
+        raise kind(f"Lance failed, and the table's indexes are as they were: {error}") from error
 
 
 def _with(held: Iterable[str], name: str) -> tuple[str, ...]:

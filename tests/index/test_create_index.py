@@ -153,6 +153,29 @@ def test_merge_progress_survives_an_index(tmp_path: Path) -> None:
     assert merged
 
 
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (RuntimeError("Commit conflict for version 3"), mw.RetryError),
+        (OSError("Retryable commit conflict"), mw.RetryError),
+        (OSError("No space left on device"), mw.StoreUnavailableError),
+        (RuntimeError("LanceError(Index): no such quantizer"), mw.MemWalError),
+    ],
+)
+def test_only_what_may_work_next_time_says_so(
+    tmp_path: Path, raised: Exception, kind: type[mw.MemWalError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise raised
+
+    table = table_of(tmp_path / "t")
+    monkeypatch.setattr(lance.LanceDataset, "create_scalar_index", fail)
+    with pytest.raises(mw.MemWalError, match=str(raised)[-10:]) as caught:
+        table.create_index("body", "FTS")
+    assert type(caught.value) is kind
+    assert "body_idx" not in _maintained(table)
+
+
 def _details(table: mw.Table) -> Any:
     found = read_details(open_store(table.uri), lance.dataset(table.uri))
     assert found is not None
