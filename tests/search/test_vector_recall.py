@@ -3,6 +3,7 @@ would (issue "What must be shown")."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,36 @@ def test_the_defaults_find_what_the_merged_table_would(
     tmp_path: Path, share: float, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held, "VECTORS", ByteCache(0 if kept == "too many for memory" else 1 << 28))
+    check_recall(tmp_path / "t", ROWS, share, index)
+
+
+@pytest.mark.parametrize("kind", ["IVF_HNSW_FLAT", "IVF_HNSW_SQ", "IVF_HNSW_PQ"])
+@pytest.mark.parametrize("share", [0.2, 0.99])
+def test_graphs_find_live_rows_among_many_stale_ones(
+    tmp_path: Path, share: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph is searched around the rows that a mask leaves out."""
+    monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+    monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
+    monkeypatch.setattr(index_search, "_FEW_SHARE", 1_000)
+    codes = {"num_sub_vectors": 8} if kind.endswith("PQ") else {}
+
+    def index(dataset: Any) -> None:
+        dataset.create_index("v", kind, num_partitions=8, name="v_idx", **codes)
+
+    check_recall(tmp_path / "t", ROWS // 3, share, index)
+
+
+def check_recall(folder: Path, rows: int, share: float, index: Callable[[Any], object]) -> None:
+    """A table of which such a share of the base is replaced or deleted, searched with filters that
+    leave all, some and few rows."""
     random = np.random.default_rng(31)
     centres = random.normal(size=(60, DIMENSION))
     base: dict[int, tuple[int, Vector]] = {
-        i: (i % 100, v) for i, v in enumerate(clustered(random, ROWS, centres))
+        i: (i % 100, v) for i, v in enumerate(clustered(random, rows, centres))
     }
-    table = VectorTable.over(tmp_path / "t", base, index=index)
-    stale = random.permutation(ROWS)[: int(ROWS * share)].tolist()
+    table = VectorTable.over(folder, base, index=index)
+    stale = random.permutation(rows)[: int(rows * share)].tolist()
     for part in np.array_split(stale, GENERATIONS):
         vectors = clustered(random, len(part), centres)
         # Half of each generation replaces rows, the other half deletes them.
