@@ -11,14 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.bloom_filter_guard_exec import bloom_name
+from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Statistics
 from exec_nodes.search_rows import QUERY
 from exec_nodes.sources.masks import Masks
 from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, SOURCE, RowAddresses, Source
 from exec_nodes.unary_node import UnaryNode
-
-_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class FilterStaleExec(UnaryNode):
                         if found.min() >= self.limit:
                             break
 
-    def _live(self, batch: pa.RecordBatch) -> _Flags:
+    def _live(self, batch: pa.RecordBatch) -> Mask:
         ordinals = batch.column(SOURCE).to_numpy()
         addresses = batch.column(ROW_ADDRESS).to_numpy()
         live = np.ones(batch.num_rows, np.bool_)
@@ -90,7 +89,7 @@ class FilterStaleExec(UnaryNode):
                 live[rows] = ~self._superseded(keys, left)[places]
         return live
 
-    def _superseded(self, keys: pa.Table, newer: Sequence[Source]) -> _Flags:
+    def _superseded(self, keys: pa.Table, newer: Sequence[Source]) -> Mask:
         """One flag a key: whether any of the sources has it."""
         found = np.zeros(keys.num_rows, np.bool_)
         for source in newer:
@@ -107,11 +106,11 @@ class FilterStaleExec(UnaryNode):
         return found
 
 
-def _among(addresses: RowAddresses, masked: RowAddresses) -> _Flags:
+def _among(addresses: RowAddresses, masked: RowAddresses) -> Mask:
     """Which addresses are in `masked`, which is sorted."""
     if not len(masked):
         return np.zeros(len(addresses), np.bool_)
-    flags: _Flags = masked[np.minimum(masked.searchsorted(addresses), len(masked) - 1)] == addresses
+    flags: Mask = masked[np.minimum(masked.searchsorted(addresses), len(masked) - 1)] == addresses
     return flags
 
 

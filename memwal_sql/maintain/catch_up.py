@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from memwal_sql.storage.index_details import INDEX_NAME, IndexDetails, Progress
+from memwal_sql.storage.index_details import INDEX_NAME, IndexDetails
+from memwal_sql.storage.merge_token import MergeProgress
 
 
 class CatchUp:
@@ -17,7 +18,7 @@ class CatchUp:
 
     def __init__(self, dataset: Any, details: IndexDetails) -> None:
         fragments = {one.fragment_id for one in dataset.get_fragments()}
-        self._behind: list[Progress] = []
+        self._behind: list[MergeProgress] = []
         for index in dataset.describe_indices():
             maintained = details.maintain_all_indexes or index.name in details.maintained_indexes
             covered = {one for segment in index.segments for one in segment.fragment_ids}

@@ -27,7 +27,7 @@ from memwal_sql.storage.index_details import (
     read_details_at,
 )
 from memwal_sql.storage.memory_store import lance_uri
-from memwal_sql.storage.merge_token import Progress, is_pass_shard, pass_shard
+from memwal_sql.storage.merge_token import MergeProgress, is_pass_shard, pass_shard
 
 _ATTEMPTS = 10
 
@@ -144,7 +144,7 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
 
 def _find(
     context: TableContext, rewrite: Unfinished, latest: int
-) -> tuple[Progress, Progress] | None:
+) -> tuple[MergeProgress, MergeProgress] | None:
     """The progress that a rewrite committed, and the most that the versions before it had; None if
     it has not landed."""
     most: dict[UUID, int] = {}
@@ -162,7 +162,7 @@ def _find(
     return None
 
 
-def _restored(dataset: Any, now: Progress, erased: Progress) -> bool:
+def _restored(dataset: Any, now: MergeProgress, erased: MergeProgress) -> bool:
     """Mark what was erased; False when a merge came in between.
 
     A merge that began on the erased progress merges a generation again, below newer rows that are
@@ -179,7 +179,7 @@ def _restored(dataset: Any, now: Progress, erased: Progress) -> bool:
     return not tokens or mark_only(dataset, tokens)
 
 
-def mark_only(dataset: Any, marks: Progress) -> bool:
+def mark_only(dataset: Any, marks: MergeProgress) -> bool:
     """Commit marks without rows; False when Lance refuses, as somebody came in between."""
     keys = list(primary_key_of(dataset.schema))
     merge = dataset.merge_insert(keys).when_matched_update_all().use_index(False)

@@ -41,7 +41,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base_versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.floors import Floor, Floors, check_floors, raise_floors, read_floors
 from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.index_details import Progress as IndexProgress
+from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
 
@@ -280,7 +280,7 @@ def _check_base(context: TableContext, latest: BaseVersion) -> None:
     check_floors(context.store, latest.details.merged_generations)
 
 
-def _merged(version: BaseVersion) -> IndexProgress:
+def _merged(version: BaseVersion) -> MergeProgress:
     return {} if version.details is None else version.details.merged_generations
 
 

@@ -14,16 +14,14 @@ from typing import Any
 
 import lance
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.duplicates import first_duplicate
 from exec_nodes.kernels.keys import KeyBatch
 from memwal_sql.errors import RepairError
 from memwal_sql.schema import TOMBSTONE
 from memwal_sql.storage.field_ids import field_ids
-
-Mask = npt.NDArray[np.bool_]
 
 # So many rows tell how wide a row is.
 _SAMPLE_ROWS = 1024

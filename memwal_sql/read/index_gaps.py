@@ -19,7 +19,7 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.index_details import read_details_at
-from memwal_sql.storage.merge_token import Progress, is_pass_shard
+from memwal_sql.storage.merge_token import MergeProgress, is_pass_shard
 from planner.model import IndexGap
 
 # An index that is further behind is better built than bridged.
@@ -83,7 +83,7 @@ class _Since:
     can't be told, or others than merges have written since, or it covers everything now."""
 
     def __init__(self, context: TableContext, base: BaseTable, name: str) -> None:
-        self.progress: Progress | None = None
+        self.progress: MergeProgress | None = None
         self.covered: frozenset[int] = frozenset()
         index = next((one for one in base.dataset.describe_indices() if one.name == name), None)
         if index is None:
@@ -101,8 +101,8 @@ class _Since:
 
     def _look_back(
         self, context: TableContext, base: BaseTable, name: str, built: int
-    ) -> Progress | None:
-        def marks(version: int) -> Progress:
+    ) -> MergeProgress | None:
+        def marks(version: int) -> MergeProgress:
             found = read_details_at(context.store, version)
             return {} if found is None else found.details.merged_generations
 
@@ -125,12 +125,12 @@ class _Since:
         return None
 
 
-def _within(progress: Progress, most: Progress) -> bool:
+def _within(progress: MergeProgress, most: MergeProgress) -> bool:
     regions = (region for region in progress if not is_pass_shard(region))
     return all(progress[region] <= most.get(region, 0) for region in regions)
 
 
-def _has_grown(before: Progress, after: Progress) -> bool:
+def _has_grown(before: MergeProgress, after: MergeProgress) -> bool:
     return any(generation > before.get(shard, 0) for shard, generation in after.items())
 
 

@@ -17,14 +17,13 @@ from lance.dataset import Index
 
 from memwal_sql.errors import CorruptFileError, RetryError, UnsupportedError
 from memwal_sql.storage.lance_manifest import IndexSection, read_index_section
+from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"
 TYPE_URL = "/lance.table.MemWalIndexDetails"
-
-Progress = Mapping[UUID, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class IndexDetails:
 
     region_specs: tuple[StoredSpec, ...] = ()
     maintained_indexes: tuple[str, ...] = ()
-    merged_generations: Progress = field(default_factory=dict)
-    index_catchup: Mapping[str, Progress] = field(default_factory=dict)
+    merged_generations: MergeProgress = field(default_factory=dict)
+    index_catchup: Mapping[str, MergeProgress] = field(default_factory=dict)
     snapshot_ts_millis: int = 0
     num_regions: int = 0
     inline_snapshots: bytes | None = field(default=None, repr=False)
@@ -227,7 +226,7 @@ def _progress(messages: Iterable[pb.MergedGeneration]) -> dict[UUID, int]:
     return {UUID(bytes=one.region_id.uuid): one.generation for one in messages}
 
 
-def _progress_messages(progress: Progress) -> list[pb.MergedGeneration]:
+def _progress_messages(progress: MergeProgress) -> list[pb.MergedGeneration]:
     return [
         pb.MergedGeneration(region_id=pb.UUID(uuid=region.bytes), generation=generation)
         for region, generation in progress.items()

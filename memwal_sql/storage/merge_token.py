@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID, uuid5
 
-Progress = Mapping[UUID, int]
+MergeProgress = Mapping[UUID, int]
+"""The last generation that is merged, by region, and the last token by pass shard."""
 
 _PASS_BITS = 20
 LAST_PASS = (1 << _PASS_BITS) - 1
@@ -34,13 +35,13 @@ def token(generation: int, number: int) -> int:
     return generation << _PASS_BITS | number
 
 
-def passes_done(progress: Progress, region_id: UUID, generation: int) -> int:
+def passes_done(progress: MergeProgress, region_id: UUID, generation: int) -> int:
     """The number of the last pass of `generation` that was committed; 0 when there was none."""
     marked = progress.get(pass_shard(region_id), 0)
     return marked & LAST_PASS if marked >> _PASS_BITS == generation else 0
 
 
-def partial_generation(progress: Progress, region_id: UUID) -> int | None:
+def partial_generation(progress: MergeProgress, region_id: UUID) -> int | None:
     """The generation of which the base table holds a part, if any.
 
     Such a version is right only together with that generation, which hides the part.
@@ -49,7 +50,7 @@ def partial_generation(progress: Progress, region_id: UUID) -> int | None:
     return generation if generation > progress.get(region_id, 0) else None
 
 
-def unknown_partial(progress: Progress, known: Iterable[UUID]) -> bool:
+def unknown_partial(progress: MergeProgress, known: Iterable[UUID]) -> bool:
     """Whether a region other than the `known` ones has a partly merged generation.
 
     A pass shard does not tell its region: the one whose first generation is merged has no mark yet.

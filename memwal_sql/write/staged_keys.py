@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.key_codes import KeyCodes, concat
 from exec_nodes.kernels.keys import key_column
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.staged_rows import ORDER
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

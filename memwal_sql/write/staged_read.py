@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 from lance.file import LanceFileReader
 
+from exec_nodes.kernels.arrays import Mask
 from memwal_sql.errors import NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
@@ -20,7 +21,7 @@ from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.write.memtable import conform, memtable_schema
 from memwal_sql.write.router import RegionKey, RegionValues
 from memwal_sql.write.staged import StagedPiece, StagedTask
-from memwal_sql.write.staged_keys import Mask, PieceKeys, winners
+from memwal_sql.write.staged_keys import PieceKeys, winners
 from memwal_sql.write.staged_region import RegionBatch
 from memwal_sql.write.staged_rows import ORDER
 
