@@ -52,7 +52,8 @@ bench: setup ## Measure against plain and native Lance (some minutes)
 bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two minutes)
 	@$(BIN)/python -m benchmarks.spark
 
-soak: setup ## Random histories and crashes, ten times as many
+soak: setup ## Ten minutes of a table in use; then random histories and crashes, ten times as many
+	@$(BIN)/python -m benchmarks.soak
 	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadgroup tests/histories tests/crash tests/spark/test_checksum.py
 
 clean: ## Remove .venv and caches of the checkout; the Rust build stays

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from benchmarks import soak
 from benchmarks.__main__ import run
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.report import print_report, write_json
@@ -28,3 +29,8 @@ def test_a_benchmark_runs_and_its_answers_are_right(name: str, tmp_path: Path) -
 def test_all_benchmarks_of_a_run_share_one_folder(tmp_path: Path) -> None:
     names = ["full-scan", "durable-upserts", "generations-scan"]
     assert len(run(names, tmp_path, SMALL, Console(record=True))) > len(names)
+
+
+def test_a_table_in_use_gives_right_answers_and_is_whole_afterwards(tmp_path: Path) -> None:
+    """A few seconds of `make soak`; whether figures stay flat takes longer to tell."""
+    assert soak.main(["--minutes", "0.1", "--folder", str(tmp_path)]) in (0, 1)

@@ -6,9 +6,32 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 T = TypeVar("T")
+
+
+_caches: WeakSet[ByteCache] = WeakSet()
+
+
+def forget(identity: Hashable) -> None:
+    """Let go of what every cache of this process keeps of a source that no new query reads.
+
+    Under a stream of merges the caches would else be full of versions that are gone. Their keys are
+    tuples with identities of sources among their parts, or with identities of shares of these.
+    """
+    for cache in list(_caches):
+        cache.drop(identity)
+
+
+def _is_of(key: Hashable, identity: Hashable) -> bool:
+    parts = key if isinstance(key, tuple) else ()
+    return any(one == identity or _is_share(one, identity) for one in parts)
+
+
+def _is_share(part: object, identity: Hashable) -> bool:
+    return isinstance(part, tuple) and part[:1] == (identity,)
 
 
 class ByteCache:
@@ -24,6 +47,7 @@ class ByteCache:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._computing: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
+        _caches.add(self)
 
     @property
     def nbytes(self) -> int:
@@ -74,6 +98,12 @@ class ByteCache:
             value = make()
             self.put(key, value, size(value))
             return value
+
+    def drop(self, identity: Hashable) -> None:
+        """See `forget`."""
+        with self._lock:
+            for key in [key for key in self._entries if _is_of(key, identity)]:
+                self._bytes -= self._entries.pop(key)[1]
 
     def locked(self, key: Hashable) -> threading.Lock:
         """The lock to hold while the entry of `key` is computed."""

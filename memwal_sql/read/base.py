@@ -10,6 +10,7 @@ from typing import Any
 
 import lance
 
+from exec_nodes.sources.cache import forget
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, TableReplacedError
 from memwal_sql.read.context import TableContext
@@ -128,7 +129,10 @@ class BaseTracker:
             )
             self._checked = self._clock()
             if dataset.version != self._current.version:
+                before = self._current.source.identity
                 self._current = load_base(self._context, dataset, self._current.info)
+                if self._current.source.identity != before:
+                    forget(before)
             return self._current
 
     def _overdue(self) -> bool:

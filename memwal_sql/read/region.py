@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.sources.cache import forget
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -79,6 +80,8 @@ class RegionReader:
             if manifest.version > self._manifest.version:
                 self._manifest = manifest
                 listed = {flushed.path for flushed in manifest.flushed_generations}
+                for path in self._generations.keys() - listed:
+                    forget(self._generations[path].identity)
                 kept = {path: s for path, s in self._generations.items() if path in listed}
                 self._generations = kept
 

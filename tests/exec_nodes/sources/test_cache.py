@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.cache import ByteCache, forget
 from tests.model.racing import race
 
 
@@ -42,3 +42,19 @@ def test_a_missing_entry_is_computed_once_and_an_error_is_not_kept() -> None:
     with pytest.raises(OSError, match="once"):
         cache.compute("f", fail, len)
     assert cache.compute("f", make, len) == "made"
+
+
+def test_what_is_kept_of_a_source_is_let_go_of_in_every_cache() -> None:
+    gone, kept = ("base", "table", "1"), ("base", "table", "2")
+    share = (gone, frozenset([1]))
+    caches = [ByteCache(), ByteCache()]
+    for cache in caches:
+        for identity in (gone, kept, share):
+            cache.put((identity, "keys"), "keys", 10)
+            cache.put(("stale in base by", identity, "newer"), "rows", 10)
+        cache.put("no tuple", "value", 10)
+    forget(gone)
+    for cache in caches:
+        assert cache.nbytes == 30
+        assert cache.get((kept, "keys")) == "keys" and cache.get("no tuple") == "value"
+        assert cache.get((gone, "keys")) is None and cache.get((share, "keys")) is None
