@@ -158,13 +158,18 @@ def _value_bytes(kind: pa.DataType) -> int:
         return _VARYING_BYTES
 
 
+def is_not_found(error: OSError | ValueError) -> bool:
+    """Whether Lance means that something is not there: only the text of its errors tells."""
+    return "not found" in str(error).lower()
+
+
 @contextmanager
 def gone_is_typed(name: str) -> Iterator[None]:
     """Turn Lance's "not found" into SourceGoneError, which says to take a new snapshot."""
     try:
         yield
     except (OSError, ValueError) as error:
-        if "not found" not in str(error).lower():
+        if not is_not_found(error):
             raise
         raise SourceGoneError(
             f"files of {name} are gone; if it was merged and collected meanwhile, the same query "

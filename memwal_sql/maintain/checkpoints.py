@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from exec_nodes.sources.lance_scan import is_not_found
 from memwal_sql.errors import InvalidCallError, RetryError
 from memwal_sql.maintain.checkpoint_records import (
     Checkpoint,
@@ -167,7 +168,7 @@ def _tag(context: TableContext, checkpoint: Checkpoint) -> bool:
     try:
         latest_dataset(context).tags.create(checkpoint.tag, checkpoint.version)
     except (OSError, ValueError) as error:
-        if "not found" not in str(error).lower():
+        if not is_not_found(error):
             raise RetryError(
                 f"the base version {checkpoint.version} of {context.uri} could not be tagged: "
                 f"{error}"

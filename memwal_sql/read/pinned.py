@@ -13,6 +13,7 @@ from uuid import UUID
 
 import lance
 
+from exec_nodes.sources.lance_scan import is_not_found
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import SourceGoneError, TornEntryError
 from memwal_sql.read.base import BaseTable, load_base
@@ -72,7 +73,7 @@ class PinnedTable:
                     lance_uri(self._context.uri), version=version, storage_options=options
                 )
             except (OSError, ValueError) as error:
-                if "not found" not in str(error).lower():
+                if not is_not_found(error):
                     raise
                 raise SourceGoneError(
                     f"version {version} of {self._context.uri} was cleaned up meanwhile: "
