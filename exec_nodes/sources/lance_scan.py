@@ -20,6 +20,7 @@ MIN_BATCH_ROWS = 1_024
 BATCH_BYTES = 4 * 1024 * 1024
 # Guess for a value of varying length, for sizing batches only.
 _VARYING_BYTES = 32
+BASE_NAME = "base_table[gen=-1]"
 
 
 def scan_dataset(
@@ -171,7 +172,10 @@ def gone_is_typed(name: str) -> Iterator[None]:
     except (OSError, ValueError) as error:
         if not is_not_found(error):
             raise
-        raise SourceGoneError(
-            f"files of {name} are gone; if it was merged and collected meanwhile, the same query "
-            f"works when it is run again: {error}"
-        ) from error
+        why = (
+            "if Lance has cleaned up the version, a query of now works when it is run again, "
+            "one of that version never will"
+            if name == BASE_NAME
+            else "if it was merged and collected meanwhile, the query works when it is run again"
+        )
+        raise SourceGoneError(f"files of {name} are gone; {why}: {error}") from error

@@ -23,6 +23,7 @@ from exec_nodes.sources.by_field_id import FieldIds, under_names_of
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.lance_scan import (
+    BASE_NAME,
     fragment_groups,
     gone_is_typed,
     read_table,
@@ -162,7 +163,7 @@ class LanceSource:
     def name(self) -> str:
         """As plans print it."""
         if self.generation == BASE_GENERATION:
-            return "base_table[gen=-1]"
+            return BASE_NAME
         return f"region_{self.region}[gen={self.generation}]"
 
     @property

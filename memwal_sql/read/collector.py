@@ -158,7 +158,7 @@ class SnapshotCollector:
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = (region_of(folder) for folder in folders)
         new = [one for one in listed if one is not None and one not in self._regions]
-        for manifest in self._parallel(self._first_look, new):
+        for manifest in self.parallel(self._first_look, new):
             if manifest is not None:
                 self._reader(manifest, base)
         found = list(self._regions.values())  # at once, as other threads may add to it
@@ -178,7 +178,7 @@ class SnapshotCollector:
                 region.region_id, region.name, region.spec_id, region.values, found
             )
 
-        collected = tuple(self._parallel(sources, kept))
+        collected = tuple(self.parallel(sources, kept))
         gaps = IndexGaps(self._context, base, kept)
         pruned = len(regions) - len(kept)
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
@@ -241,7 +241,7 @@ class SnapshotCollector:
             region.sources(base, manifest, ())  # raises where this base version is too old
             return PinnedRegion(manifest, end)
 
-        pinned = tuple(self._parallel(pin, kept))
+        pinned = tuple(self.parallel(pin, kept))
         return PinnedSnapshot(base.version, pinned, len(readers) - len(kept))
 
     def _reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
@@ -269,7 +269,8 @@ class SnapshotCollector:
         except NotFoundError:
             return None  # a folder whose creator has not come to its manifest yet
 
-    def _parallel(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    def parallel(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """The results of `call`, in order; several at once where each waits for a remote store."""
         items = list(items)
         if not self._context.store.remote or len(items) < 2:
             return [call(item) for item in items]

@@ -76,8 +76,8 @@ class PinnedTable:
                 if not is_not_found(error):
                     raise
                 raise SourceGoneError(
-                    f"version {version} of {self._context.uri} was cleaned up meanwhile: "
-                    f"run the query again ({error})"
+                    f"version {version} of {self._context.uri} was cleaned up by Lance: a query of "
+                    f"now works when it is run again, one of that version never will ({error})"
                 ) from error
             self._base = load_base(self._context, dataset)
             self._regions.clear()

@@ -16,6 +16,7 @@ from typing import Any
 
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.index_info import TEXT_KIND, IndexInfo
+from exec_nodes.sources.lance_scan import BASE_NAME, gone_is_typed
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.index_files import IndexFiles, TextFormat
 
@@ -71,7 +72,9 @@ class BaseIndexes:
         )
 
     def _known(self) -> Iterator[tuple[IndexInfo, Any]]:
-        for index in self._dataset.describe_indices():
+        with gone_is_typed(BASE_NAME):
+            indexes = self._dataset.describe_indices()
+        for index in indexes:
             info = self._info(index)
             if info is not None:
                 yield info, index

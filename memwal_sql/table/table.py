@@ -45,6 +45,7 @@ class Table(SearchedTable, SharedTable, ShownTable):
         if unknown:
             raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(known)}")
         base = self._tracker.latest()
+        self._collector.check_floors(base)
         return TableWriter(
             context=self._context,
             info=base.info,

@@ -10,7 +10,7 @@ from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.inspect import indexes as index_table
 from memwal_sql.read.recorded import recorded_regions
-from memwal_sql.read.region import Unflushed, values_in_order
+from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
 
@@ -123,7 +123,9 @@ def overview(
 
 
 def _present(base: BaseTable, collector: SnapshotCollector) -> tuple[RegionView, ...]:
-    return tuple(_region(one.name, one.unflushed(), base) for one in collector.regions(base))
+    regions = collector.regions(base)
+    states = collector.parallel(RegionReader.unflushed, regions)
+    return tuple(_region(one.name, state, base) for one, state in zip(regions, states, strict=True))
 
 
 def _recorded(context: TableContext, base: BaseTable) -> tuple[RegionView, ...] | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.maintain.checks import base_keys
 from memwal_sql.maintain.findings import FINDINGS, Severity
 from memwal_sql.storage import paths
 from memwal_sql.storage.floors import Floor, raise_floors
@@ -554,6 +555,15 @@ def test_tables_of_native_code_are_sound(tmp_path: Path) -> None:
         writer.put(rows(5, 14, 2))
     report = mw.open_table(uri).check()
     assert report.ok, str(report)
+
+
+def test_keys_that_are_too_many_to_be_looked_at_at_once_are_all_compared(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_keys, "_MOST_BYTES", 16)
+    key_twice_in_the_base(site)
+    (found,) = (one for one in mw.open_table(site.uri).check() if one.check == "base keys")
+    assert found.what.startswith("2 keys are there more than once")
 
 
 def test_a_composite_key_is_checked(tmp_path: Path) -> None:

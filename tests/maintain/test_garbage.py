@@ -279,6 +279,8 @@ def test_a_restore_below_what_was_collected_is_an_error_and_collects_nothing(
     for call in (
         lambda: values(table),
         lambda: table.get([1]),
+        lambda: table.writer(),
+        lambda: table.publisher(),
         lambda: values(mw.open_table(table.uri), "manifest"),
         lambda: collect(table),
         lambda: collect(table, after=1, versions_older_than=NOW),  # newest is the way out

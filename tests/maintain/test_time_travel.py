@@ -140,3 +140,16 @@ def test_a_version_from_before_the_table_was_enabled_says_how_to_read_it(tmp_pat
     for version in range(1, table.version):
         with pytest.raises(mw.InvalidCallError, match=rf"version {version} .*before.*enabled"):
             mw.open_table(uri, version=version)
+
+
+def test_a_version_that_lance_cleaned_up_is_not_said_to_work_again(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    for val in (1, 2):
+        flush(table, rows(0, 5, val))
+        merge_all(table)
+        if val == 1:
+            old = mw.open_table(table.uri, version=table.snapshot_regions())
+    collect(table, versions_older_than=NOW)
+    with pytest.raises(mw.SourceGoneError, match="one of that version never will"):
+        values(old)
+    assert values(table) == dict.fromkeys(range(6), 2)

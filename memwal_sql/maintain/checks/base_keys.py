@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from exec_nodes.kernels.key_codes import KeyCodes
+from exec_nodes.kernels.key_hash import hash_columns
 from exec_nodes.kernels.keys import key_column, one_array
+from exec_nodes.sources.lance_scan import row_bytes
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.read.base import BaseTable
+
+_MOST_BYTES = 256 * 1024 * 1024
 
 
 def check_base_keys(state: CheckState) -> Iterator[Finding]:
     """A key that is there twice is returned twice: there is no telling which row is newer."""
-    names = list(state.base.info.primary_key)
-    where = f"version {state.base.version} of the base table"
-    keys = state.base.dataset.to_table(columns=names)
-    if keys.num_rows < 2:
-        return
-    codes = KeyCodes(one_array(key_column(keys.columns))).codes
-    seen = np.bincount(codes)
-    again = np.flatnonzero(seen[codes] > 1)
-    if len(again):
-        example = keys.slice(int(again[0]), 1).to_pylist()[0]
+    repeated, example = 0, None
+    for keys in _in_parts(state.base):
+        if keys.num_rows < 2:
+            continue
+        codes = KeyCodes(one_array(key_column(keys.columns))).codes
+        seen = np.bincount(codes)
+        again = np.flatnonzero(seen[codes] > 1)
+        if len(again):
+            repeated += int((seen > 1).sum())
+            example = example or keys.slice(int(again[0]), 1).to_pylist()[0]
+    if repeated:
         yield Finding(
             Severity.ERROR,
-            f"{int((seen > 1).sum())} keys are there more than once, such as {example}: plain "
-            "Lance appended or inserted rows that were there",
-            where,
+            f"{repeated} keys are there more than once, such as {example}: plain Lance appended or "
+            "inserted rows that were there",
+            f"version {state.base.version} of the base table",
             "upsert these keys through a writer and merge, or delete the wrong rows with Lance",
         )
+
+
+def _in_parts(base: BaseTable) -> Iterator[pa.Table]:
+    """All keys, in parts that fit into memory and have no key in common: the keys are read once
+    for each part."""
+    names = list(base.info.primary_key)
+    fields = pa.schema([base.info.schema.field(name) for name in names])
+    parts = max(1, math.ceil(base.source.rows * row_bytes(fields) / _MOST_BYTES))
+    for part in range(parts):
+        scanner = base.dataset.scanner(columns=names)
+        if parts == 1:
+            yield scanner.to_table()
+            return
+        batches = (
+            batch.filter(pa.array(hash_columns(batch.columns) % parts == part))
+            for batch in scanner.to_batches()
+        )
+        yield pa.Table.from_batches(batches, scanner.projected_schema)
