@@ -21,10 +21,22 @@ from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import register
 
 _DEFAULT_NAME = "memwal"
+# Spark may plan a read twice and run a task again: what changes something has no place in it.
+_ONLY_READS = (
+    datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+)
+# They are about rows of the table, and a query has rows of its own.
+_OF_ROWS = ("columns", "rowsPerPartition", "pushdown")
 
 
 def query_schema(options: Options, query: str) -> pa.Schema:
-    """The columns of the result. Raises InvalidCallError for a query that can't be planned."""
+    """The columns of the result. Raises InvalidCallError for a query that can't be planned, that
+    is more than a query, or that has options which say nothing to one."""
+    lost = [name for name in _OF_ROWS if name in options.values]
+    if lost:
+        raise InvalidCallError(
+            f"{lost} mean nothing beside query, which says itself what it reads: leave them out"
+        )
     return _frame(options, query)[1].schema()
 
 
@@ -55,7 +67,7 @@ def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, dat
     register(context, name, table, consistency=options.consistency)
     try:
         with memwal_errors():
-            return context, context.sql(query)
+            return context, context.sql_with_options(query, _ONLY_READS)
     except MemWalError:
         raise
     except Exception as error:  # DataFusion raises nothing more specific

@@ -42,6 +42,8 @@ class MemWalDataSource(DataSource):
         query = options.values.get("query")
         if query is not None:
             return spark_schema(query_schema(options, query))
+        if "name" in options.values:
+            raise InvalidCallError("name is what a query calls the table: it needs option query")
         schema = table_of(options, options.number("version")).schema
         names = options.names("columns")
         if names is None:

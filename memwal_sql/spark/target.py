@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 
 from memwal_sql.create import create_table
 from memwal_sql.enabling import find_lance
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
 from memwal_sql.spark.region_text import region_fields
 from memwal_sql.spark.tables import table_of
@@ -58,7 +58,10 @@ def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:
     columns = pa.schema([field for field in rows if field.name != form.delete_column])
     text = options.values.get("regions")
     regions = None if text is None else region_fields(text)
-    create_table(options.uri, columns, key, regions, storage_options=options.storage_options)
+    try:
+        create_table(options.uri, columns, key, regions, storage_options=options.storage_options)
+    except OSError as error:  # Lance's, which names no place
+        raise StoreUnavailableError(f"{options.uri} can't be made: {error}") from error
     return table_of(options)
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     GeometryType,
     MapType,
     NullType,
+    StringType,
     StructField,
     StructType,
     UserDefinedType,
@@ -70,7 +71,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     that have none."""
     fields, bad = [], {}
     for one in schema.fields:
-        unknown = [part for part in _parts(one.dataType) if isinstance(part, _NOT_HELD)]
+        unknown = [part for part in _parts(one.dataType) if _not_held(part)]
         if unknown:
             bad[one.name] = unknown[0].simpleString()
             continue
@@ -86,6 +87,11 @@ def arrow_schema(schema: StructType) -> pa.Schema:
             "instance, or leave them out"
         )
     return pa.schema(fields)
+
+
+def _not_held(kind: DataType) -> bool:
+    collated = isinstance(kind, StringType) and not kind.isUTF8BinaryCollation()
+    return collated or isinstance(kind, _NOT_HELD)
 
 
 def _parts(kind: DataType) -> Iterator[DataType]:

@@ -70,6 +70,9 @@ def test_tables_that_can_not_be_written_say_why(spark: SparkSession, tmp_path: P
     mw.create_table(manual, SCHEMA, "id", mw.manual())
     assert "given by hand" in refusal(lambda: save(frame(spark, 0, 3, "a"), manual))
     assert "memory of one process" in refusal(lambda: save(frame(spark, 0, 3, "a"), "memory://x"))
+    nowhere = "/proc/nowhere/table"
+    message = refusal(lambda: save(frame(spark, 0, 3, "a"), nowhere, primaryKey="id"))
+    assert f"{nowhere} can't be made" in message
 
 
 @pytest.mark.parametrize(
@@ -83,6 +86,10 @@ def test_tables_that_can_not_be_written_say_why(spark: SparkSession, tmp_path: P
         ({"primaryKey": "id"}, "'primaryKey' means nothing to reading"),
         ({"rowsPerPartition": "0"}, "rowsPerPartition='0'"),
         ({"pushdown": "maybe"}, "pushdown='maybe' must be one of"),
+        ({"name": "t"}, "it needs option query"),
+        ({"query": "SELECT * FROM memwal", "columns": "id"}, "['columns'] mean nothing beside"),
+        ({"query": "INSERT INTO memwal VALUES (1, 'a')"}, "DML not supported"),
+        ({"query": "CREATE TABLE t AS SELECT 1"}, "DDL not supported"),
     ],
 )
 def test_a_read_that_can_not_be_done_is_refused(

@@ -28,6 +28,8 @@ REFUSED = {
     "variant": "parse_json('{\"a\": 1}')",
     "void": "null",
     "array<void>": "array(null)",
+    "collated": "'text' COLLATE UTF8_LCASE",
+    "collated keys": "map('text' COLLATE UNICODE, 1)",
 }
 
 
