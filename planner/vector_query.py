@@ -144,9 +144,9 @@ def _vectors(query: VectorQuery, kind: pa.FixedSizeListType) -> Matrix:
     with np.errstate(over="ignore", invalid="ignore"):
         vectors = np.ascontiguousarray(given, _ELEMENTS[kind.value_type])
     exact = kind.value_type == pa.uint8()
-    wrong = np.argwhere(vectors != given if exact else ~np.isfinite(vectors))
-    if len(wrong):
-        row, at = wrong[0].tolist()
+    right = vectors == given if exact else np.isfinite(vectors)
+    if not right.all():
+        row, at = np.argwhere(~right)[0].tolist()
         raise InvalidCallError(
             f"element {at} of the query is {given[row, at]}, but column {query.column!r} has "
             f"{kind.value_type}: every element must be {'0 to 255' if exact else 'finite in it'}"

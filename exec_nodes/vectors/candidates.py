@@ -33,6 +33,9 @@ class Candidates:
     def of(cls, found: Sequence[tuple[RowAddresses, Distances]], first: int = 0) -> Candidates:
         """Of the addresses and distances found for each query, in order; `first` is the place of
         the first one."""
+        if len(found) == 1:
+            [(addresses, distances)] = found
+            return cls(np.full(len(addresses), first, np.int32), addresses, distances)
         counts = [len(addresses) for addresses, _ in found]
         places = np.arange(first, first + len(found), dtype=np.int32)
         return cls(

@@ -43,7 +43,7 @@ def query_vectors(value: Any) -> npt.NDArray[Any]:
 def _first_null(elements: npt.NDArray[np.object_]) -> str | None:
     """Where the first null is among the elements of one query or several."""
     for place, element in np.ndenumerate(elements):
-        if element is None:
+        if element is None and place:
             query = f"query {place[0]}" if len(place) > 1 else "the query"
             return f"element {place[-1]} of {query}"
     return None
