@@ -1,7 +1,8 @@
-"""Child process: writes, flushes, merges and builds indexes until it is told to stop."""
+"""Child process: writes and flushes beside the command line's job loop until it is told to stop."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 
@@ -10,11 +11,14 @@ import numpy as np
 import memwal_sql as mw
 from benchmarks.merging import vector_rows
 
-_PAUSE_SECONDS = 0.5
+_PAUSE_SECONDS = 1.0
+# As operators run it: a process that gives way to readers.
+_JOBS = (sys.executable, "-c", "from memwal_sql.cli.app import main; main()", "run")
+_OPTIONS = ("--merge-generations", "1", "--interval", "0.2", "--output", "json")
 
 
 def main(uri: str, base_rows: str, rows: str) -> None:
-    """Print a line when the first merge begins; there is one at least before it stops."""
+    """Print a line when the first of what is flushed has been merged."""
     table = mw.open_table(uri)
     stop = threading.Event()
 
@@ -24,15 +28,24 @@ def main(uri: str, base_rows: str, rows: str) -> None:
 
     threading.Thread(target=wait, daemon=True).start()
     random = np.random.default_rng(11)
-    merges = 0
-    print("busy", flush=True)
-    while not merges or not stop.wait(_PAUSE_SECONDS):
-        with table.writer(durable=False, memtable_rows=int(rows) + 1) as writer:
-            ids = random.choice(int(base_rows), int(rows), replace=False)
-            writer.upsert(vector_rows(ids, merges))
-            writer.flush()
-        merges += table.merge()
-        table.build_indexes()
+    seed = 0
+    with (
+        subprocess.Popen([*_JOBS, uri, *_OPTIONS], stdout=subprocess.PIPE, text=True) as jobs,
+        table.writer(durable=False, memtable_rows=int(rows) + 1) as writer,
+    ):
+        try:
+            merged = (line for line in jobs.stdout or () if '"merge"' in line)
+            while not stop.is_set():
+                ids = random.choice(int(base_rows), int(rows), replace=False)
+                writer.upsert(vector_rows(ids, seed))
+                writer.flush()
+                if not seed:
+                    next(merged)  # StopIteration: the jobs have ended
+                    print("busy", flush=True)
+                seed += 1
+                stop.wait(_PAUSE_SECONDS)
+        finally:
+            jobs.terminate()
 
 
 if __name__ == "__main__":

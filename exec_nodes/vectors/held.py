@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
@@ -26,12 +27,13 @@ VECTORS = ByteCache()
 
 
 def held_vectors(
-    source: Source, column: str, row_bytes: int, *, eager: Callable[[], bool]
+    source: Source, column: str, row_bytes: int, metric: Metric, *, eager: Callable[[], bool]
 ) -> VectorColumn | None:
     """All vectors of a source, `row_bytes` each, if they are in memory or worth being kept there.
 
-    A MemTable's always are. They are read at the first call if `eager` says so, otherwise after
-    some; None if they are too many for the cache.
+    A MemTable's always are. They are read at the first call if `eager` says so; otherwise after
+    some, in the background and with the codes that `metric` needs, as an index can be asked
+    meanwhile. None until then, and if they are too many for the cache.
     """
     codes = partial(_held_codes, source, column)
     if isinstance(source, MemTableSource):
@@ -41,13 +43,21 @@ def held_vectors(
     if found is not None:
         return found
     size = source.rows * (row_bytes + _ADDRESS_BYTES)
-    if size > VECTORS.largest or not (eager() or _worth(source, column, size)):
+    if size > VECTORS.largest:
         return None
-    return VECTORS.compute(
-        key,
-        lambda: VectorColumn.decoded(*source.column(column), codes),
-        lambda read: read.nbytes,
-    )
+
+    def read() -> VectorColumn:
+        return VECTORS.compute(
+            key,
+            lambda: VectorColumn.decoded(*source.column(column), codes),
+            lambda column: column.nbytes,
+        )
+
+    if eager():
+        return read()
+    if _worth(source, column, size):
+        in_background(lambda: read().codes(metric))
+    return None
 
 
 def live_flags(source: Source, column: VectorColumn, mask: RowAddresses) -> Flags:

@@ -42,7 +42,9 @@ class SourceSearch:
         query, source = self.query, self.source
         if not source.rows:
             return Candidates.of([])
-        held = held_vectors(source, query.column, query.row_bytes, eager=self._unindexed)
+        held = held_vectors(
+            source, query.column, query.row_bytes, query.metric, eager=self._unindexed
+        )
         if held is not None:
             return self._in_memory(held, most, mask)
         if isinstance(source, LanceSource) and self._usable_index is not None:

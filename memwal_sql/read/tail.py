@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from uuid import UUID
 
+from exec_nodes.sources.cache import forget
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
 from memwal_sql.read.base import BaseTable
@@ -62,6 +63,9 @@ class WalTail:
         replayed = self._replay.memtables
         kept = [one for one in replayed if one.memtable.generation >= current]
         whole = all(one.last_position <= flushed for one in replayed if one not in kept)
+        for one in replayed:
+            if one not in kept:
+                forget(one.memtable.identity)
         if kept and whole and self._next > flushed:
             replayed[:] = kept
         else:

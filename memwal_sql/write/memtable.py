@@ -72,7 +72,7 @@ class MemTable:
         self._texts = ColumnTexts()
         self._snapshot: MemTableSource | None = None
         # Never equal to another MemTable's, also after this one is gone.
-        self._identity = object()
+        self.identity = object()
         self._lock = Lock()
 
     @property
@@ -136,7 +136,7 @@ class MemTable:
         with self._lock:
             if self._snapshot is None:
                 self._snapshot = MemTableSource(
-                    identity=self._identity,
+                    identity=self.identity,
                     region=self.region_name,
                     generation=self.generation,
                     primary_key=self.primary_key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -285,12 +285,21 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     source = indexed(tmp_path / "t")
     size = ROWS * (QUERY.row_bytes + 8)
     monkeypatch.setattr(held, "_BYTES_PER_SEARCH", size // 3 - 1)
-    tries = [held.held_vectors(source, "v", QUERY.row_bytes, eager=lambda: False) for _ in range(6)]
-    assert [one is not None for one in tries] == [False, False, False, True, True, True]
+    later: list[Callable[[], object]] = []
+    monkeypatch.setattr(held, "in_background", later.append)
+
+    def hold(source: LanceSource, *, eager: bool = False) -> bool:
+        column = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: eager)
+        return column is not None
+
+    assert not any(hold(source) for _ in range(4))
+    (read,) = later
+    read()
+    assert hold(source)
     other = indexed(tmp_path / "u")
-    assert held.held_vectors(other, "v", QUERY.row_bytes, eager=lambda: True) is not None
+    assert hold(other, eager=True)
     monkeypatch.setattr(held, "VECTORS", ByteCache(2 * size))
-    assert held.held_vectors(other, "v", QUERY.row_bytes, eager=lambda: True) is None
+    assert not hold(other, eager=True)
 
 
 def test_what_is_derived_from_a_mask_goes_with_it(source: LanceSource) -> None:
