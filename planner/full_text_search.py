@@ -57,9 +57,8 @@ def plan_full_text_search(
     """
     columns = sorted(columns_of(query.query))
     _check(query, columns, snapshot.info.schema)
-    indexes = {column: _index_of(column, snapshot) for column in columns}
-    if len(columns) == 1:
-        snapshot = bridged(snapshot, indexes[columns[0]])
+    indexes = text_indexes(query, snapshot)
+    snapshot = bridged(snapshot, *indexes.values())
     regions = tuple(region.sources for region in snapshot.regions)
     stale = PlanStale(snapshot.base, regions, stale_sets, tuple(columns), snapshot.masks)
     handover = Handover()
@@ -88,6 +87,11 @@ def plan_full_text_search(
     node = TakeExec(best, stale.sources, output)
     node.metrics.add(regions_pruned=pruned)
     return node
+
+
+def text_indexes(query: TextQuery, snapshot: Snapshot) -> dict[str, IndexInfo | None]:
+    """The index that each column of a query is searched by, in the order of their names."""
+    return {column: _index_of(column, snapshot) for column in sorted(columns_of(query.query))}
 
 
 def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:

@@ -11,9 +11,10 @@ from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.source import Filter
 from exec_nodes.take_exec import TakeExec
-from planner.full_text_search import TextQuery, plan_full_text_search
+from planner.full_text_search import TextQuery, plan_full_text_search, text_indexes
+from planner.index_gap import bridged
 from planner.model import Snapshot
-from planner.vector_search import VectorQuery, plan_vector_search
+from planner.vector_search import VectorQuery, plan_vector_search, vector_index
 
 RRF_CONSTANT = 60.0
 # Ranks beyond the best few of each search still decide which rows both of them know.
@@ -54,7 +55,8 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     """
     _check(query)
     # The two sides' rows are matched by source, so both have to read the same sources.
-    snapshot = replace(snapshot, gaps={})
+    index = vector_index(query.vector, snapshot.indexes)
+    snapshot = bridged(snapshot, index, *text_indexes(query.text, snapshot).values())
     known = _CANDIDATES_PER_ROW * query.k if query.candidates is None else query.candidates
     k = max(query.k, known)
     vector = plan_vector_search(

@@ -36,7 +36,7 @@ def plan_vector_search(
     Raises InvalidCallError for what can't be asked of the column, naming value and remedy.
     """
     schema = snapshot.info.schema
-    index = _index(query, snapshot.indexes)
+    index = vector_index(query, snapshot.indexes)
     asked = nearest_query(query, schema, None if index is None else index.metric)
     if query.exact or query.lower_bound is not None:
         index = None
@@ -64,7 +64,7 @@ def plan_vector_search(
     return node
 
 
-def _index(query: VectorQuery, indexes: Sequence[IndexInfo]) -> IndexInfo | None:
+def vector_index(query: VectorQuery, indexes: Sequence[IndexInfo]) -> IndexInfo | None:
     """The first index on the column that measures as asked."""
     metric = None if query.metric is None else str(query.metric).lower()
     for index in indexes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -433,3 +434,21 @@ def test_the_command_is_a_process(table: Any) -> None:
     command = [sys.executable, "-m", "memwal_sql", "sql", table.uri, "SELECT count(*) AS c FROM t"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (finished.returncode, finished.stdout.split(), finished.stderr) == (0, ["c", "9"], "")
+
+
+@pytest.mark.parametrize(("command", "gives_way"), [("merge", True), ("sql", False)])
+def test_jobs_give_way_to_readers(command: str, gives_way: bool) -> None:
+    script = (
+        "import os, sys; from memwal_sql.cli import app\n"
+        "app.app = lambda: None; before = os.nice(0); app.main()\n"
+        "print(os.nice(0) > before, 'LANCE_CPU_THREADS' in os.environ)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "LANCE_CPU_THREADS"}
+    found = subprocess.run(
+        [sys.executable, "-c", script, command, "table"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [str(gives_way)] * 2

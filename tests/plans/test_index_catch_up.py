@@ -110,6 +110,34 @@ def test_the_gap_is_searched_through_its_generation(example: Example) -> None:
     example.writer.close()
 
 
+def test_both_sides_of_a_hybrid_search_read_the_gap_through_its_generation(
+    example: Example,
+) -> None:
+    sql = (
+        "SELECT id FROM hybrid_search('t', 'v', [1.0, 2.0, 3.0, 4.0], 'body', 'number 3', 30, "
+        "{nprobes: 2})"
+    )
+    plan = example.plan(sql)
+    gap = [line for line in plan.splitlines() if "Exec: region_unsharded=0[gen=4]" in line]
+    assert [line.split(":")[0].strip() for line in gap] == ["KNNExec", "FTSExec"]
+
+    def search(**weights: float) -> pa.Table:
+        query = [1.0, 2.0, 3.0, 4.0]
+        return example.table.hybrid_search("v", query, "body", "number 3", 30, nprobes=2, **weights)
+
+    def answers() -> tuple[list[int], list[float]]:
+        # Texts of this table have equal scores, whose order is that of their sources.
+        texts = search(vector_weight=0.0)["_score"].to_pylist()
+        return search(text_weight=0.0)["id"].to_pylist(), texts
+
+    before = answers()
+    assert before[0] == example.nearest([1.0, 2.0, 3.0, 4.0], 30)
+    example.table.build_indexes()
+    assert "gen=4" not in example.plan(sql)
+    assert answers() == before
+    example.writer.close()
+
+
 def test_texts_are_counted_once(example: Example) -> None:
     """Scores are those of the live rows, wherever they are read."""
     before = example.table.full_text_search("body", "number 3", 50)
