@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from exec_nodes.errors import SourceGoneError
+from exec_nodes.sources.scan_addresses import scan_addresses
 from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter, RowAddresses
 
 # Measured on 2 cores with 1,000,000 rows of 16 bytes: a whole scan takes 6.5 ms with 131,072 rows
@@ -46,16 +46,21 @@ def scan_dataset(
         for name in inputs[condition]:
             if schema.get_field_index(name) < 0:
                 schema = schema.append(table_schema.field(name))
+    names = [name for name in schema.names if name in stored]
+    addresses = scan_addresses(dataset, fragments) if names and not inside else None
     scanner = dataset.scanner(
-        columns=[name for name in schema.names if name in stored],
+        columns=names,
         filter=" AND ".join(f"({f.for_lance})" for f in inside) or None,
         limit=None if outside else limit,
         fragments=fragments,
         batch_size=batch_rows(schema),
-        with_row_address=True,
+        with_row_address=addresses is None,
     )
     full = schema.append(ROW_ADDRESS_FIELD)
     for batch in scanner.to_batches():
+        if addresses is not None:
+            found = pa.array(addresses.next(batch.num_rows))
+            batch = batch.append_column(ROW_ADDRESS_FIELD, found)
         batch = conform(batch, full)
         for condition in outside:
             batch = batch.filter(condition.evaluate(batch.select(list(inputs[condition]))))
@@ -67,7 +72,7 @@ def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) ->
     """The columns of `schema` and `_rowaddr` of all rows that meet `condition`."""
     stored = set(dataset.schema.names)
     names = [name for name in schema.names if name in stored]
-    addresses = all_addresses(dataset) if condition is None and names else None
+    addresses = scan_addresses(dataset) if condition is None and names else None
     table = dataset.scanner(
         columns=names,
         filter=condition,
@@ -75,24 +80,13 @@ def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) ->
         with_row_address=addresses is None,
     ).to_table()
     if addresses is not None:
-        table = table.append_column(ROW_ADDRESS_FIELD, pa.array(addresses))
+        found = pa.array(addresses.next(table.num_rows))
+        table = table.append_column(ROW_ADDRESS_FIELD, found)
     full = schema.append(ROW_ADDRESS_FIELD)
     if table.schema.equals(full):
         return table
     batches = [conform(batch, full) for batch in table.to_batches()]
     return pa.Table.from_batches(batches, full)
-
-
-def all_addresses(dataset: Any) -> RowAddresses | None:
-    """The addresses of all rows in the order of a scan; None where rows were deleted inside Lance.
-
-    Asking a scan for them costs half as much as reading a small table without them.
-    """
-    fragments = dataset.get_fragments()
-    if len(fragments) != 1 or fragments[0].num_deletions:
-        return None
-    first = fragments[0].fragment_id << 32
-    return np.arange(first, first + fragments[0].count_rows(), dtype=np.uint64)
 
 
 def take_rows(dataset: Any, schema: pa.Schema, row_ids: RowAddresses) -> pa.Table:

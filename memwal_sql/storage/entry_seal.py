@@ -70,7 +70,7 @@ def _head_end(data: bytes, path: str) -> int:
         raise CorruptFileError(f"{path} is not an Arrow stream: {error}") from error
     if any(pa.types.is_dictionary(field.type) for field in schema):
         return len(data)  # dictionaries come before the first batch
-    if _SEAL.search(data, 0, schema_end):
+    if data.find(SEAL_KEY, 0, schema_end) >= 0:
         return schema_end  # a fence
     return _message_end(data, schema_end, path)
 
