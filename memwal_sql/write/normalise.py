@@ -17,6 +17,7 @@ from exec_nodes.kernels.exact_cast import exact_cast, exact_values, is_list
 from exec_nodes.kernels.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.memtable import memtable_schema
+from memwal_sql.write.null_structs import with_null_children
 
 _REMEDY = (
     "pass a pyarrow table, batch or reader, a pandas or polars frame, anything with the Arrow C "
@@ -40,6 +41,7 @@ class Normaliser:
             if field.name in primary_key or not field.nullable
         }
         self._target = memtable_schema(schema)
+        self._has_structs = any(pa.types.is_struct(field.type) for field in schema)
 
     def upserts(self, data: Any) -> pa.RecordBatch:
         """Rows to insert or replace.
@@ -55,6 +57,8 @@ class Normaliser:
                 table = self._fit(table)
             columns = [_one_chunk(column) for column in table.columns]
         self._check_nulls(columns)
+        if self._has_structs:
+            columns = [with_null_children(column) for column in columns]
         return self._batch(columns, tombstone=False)
 
     def tombstones(self, keys: Any) -> pa.RecordBatch:
