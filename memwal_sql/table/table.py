@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,11 +11,13 @@ import pyarrow as pa
 from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import Offsets
 from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.lookup import distinct
 from memwal_sql.read.planning import plan_over, stream
 from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable
 from memwal_sql.table.staging import SharedTable
@@ -23,6 +25,7 @@ from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Query
+from planner.regions.values import RegionValue
 
 
 class Table(SearchedTable, SharedTable, ShownTable):
@@ -50,11 +53,18 @@ class Table(SearchedTable, SharedTable, ShownTable):
             context=self._context,
             info=base.info,
             base=base.dataset,
-            region_of=lambda spec_id, values: self._collector.manifest_of(base, spec_id, values),
+            region_of=lambda spec_id, values: self._region_of(base, spec_id, values),
             indexes=self._index_recipes,
             region=region,
             options=WriterOptions(**options),
         )
+
+    def _region_of(
+        self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
+    ) -> RegionManifest | None:
+        # The base may have been restored to a version too old since the writer was opened.
+        self._collector.check_floors(self._tracker.latest())
+        return self._collector.manifest_of(base, spec_id, values)
 
     def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The live rows with these primary keys, in the order asked; absent keys give no row.

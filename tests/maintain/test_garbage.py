@@ -275,10 +275,12 @@ def test_a_restore_below_what_was_collected_is_an_error_and_collects_nothing(
     merge_all(table)
     collect(table)
     newest = lance.dataset(table.uri).version
+    open_writer = table.writer()
     lance.dataset(table.uri, version=old).restore()
     for call in (
         lambda: values(table),
         lambda: table.get([1]),
+        lambda: open_writer.upsert(rows(0, 5, 3)),
         lambda: table.writer(),
         lambda: table.publisher(),
         lambda: values(mw.open_table(table.uri), "manifest"),
@@ -287,6 +289,7 @@ def test_a_restore_below_what_was_collected_is_an_error_and_collects_nothing(
     ):
         with pytest.raises(mw.TableReplacedError, match="restored to a version"):
             call()
+    open_writer.close()
     lance.dataset(table.uri, version=newest).restore()
     assert values(mw.open_table(table.uri)) == dict.fromkeys(range(6), 2)
 
