@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -44,10 +45,10 @@ def check_seal(data: bytes, path: str) -> str | None:
     any other damage that can be seen, both naming `path`. Without a seal nothing but the missing
     end-of-stream marker can be seen.
     """
-    head_end = _head_end(data, path)
-    found = _SEAL.search(data, 0, head_end)
+    start, end = _head(data, path)
+    found = _SEAL.search(data, start, end) or _SEAL.search(data, 0, start)
     if found is None:
-        if data.find(SEAL_KEY, 0, head_end) >= 0:
+        if data.find(SEAL_KEY, 0, end) >= 0:
             raise CorruptFileError(f"{path} has a damaged checksum")
         if data[-_PREFIX:] != _END_OF_STREAM:
             raise TornEntryError(f"{path} ends after {len(data)} bytes")
@@ -61,18 +62,24 @@ def check_seal(data: bytes, path: str) -> str | None:
     return found[1].decode()
 
 
-def _head_end(data: bytes, path: str) -> int:
-    """Where the rows begin: a seal is in the schema or in the header of the first batch."""
+def _head(data: bytes, path: str) -> tuple[int, int]:
+    """Where to look for a seal: from here to there, in front of the rows."""
     schema_end = _message_end(data, 0, path)
     try:
-        schema = pa.ipc.read_schema(pa.py_buffer(data[:schema_end]))
+        dictionaries = _has_dictionaries(data[:schema_end])
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFileError(f"{path} is not an Arrow stream: {error}") from error
-    if any(pa.types.is_dictionary(field.type) for field in schema):
-        return len(data)  # dictionaries come before the first batch
+    if dictionaries:
+        return 0, len(data)  # they come before the first batch
     if data.find(SEAL_KEY, 0, schema_end) >= 0:
-        return schema_end  # a fence
-    return _message_end(data, schema_end, path)
+        return 0, schema_end  # a fence
+    return schema_end, _message_end(data, schema_end, path)
+
+
+@lru_cache(maxsize=64)
+def _has_dictionaries(schema: bytes) -> bool:
+    # The entries of one writer have the same schema, and reading it takes longer than the rest.
+    return any(pa.types.is_dictionary(f.type) for f in pa.ipc.read_schema(pa.py_buffer(schema)))
 
 
 def _message_end(data: bytes, start: int, path: str) -> int:
