@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from exec_nodes.kernels.alignment import aligned
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.source import TOMBSTONE_FIELD, Source
@@ -50,4 +51,5 @@ class TakeLastExec(Node):
         if found is not None:
             rows, deleted = found
             columns = [column.combine_chunks() for column in rows.cast(self.output).columns]
-            yield pa.RecordBatch.from_arrays([*columns, pa.array([deleted])], schema=self.schema)
+            columns.append(pa.array([deleted]))
+            yield aligned(pa.RecordBatch.from_arrays(columns, schema=self.schema))

@@ -76,6 +76,15 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
             f"rename the columns {odd}: Lance can't filter by an empty name, or one with a dot or "
             "a backtick"
         )
+    quoted = [name for name in primary_key if '"' in name]
+    if quoted:
+        raise InvalidCallError(f"rename the key columns {quoted}: Lance can't merge by them")
+    for field in schema:
+        reason = _unstorable(field.type)
+        if reason:
+            raise InvalidCallError(
+                f"column {field.name!r} of type {field.type} can't be stored: {reason}"
+            )
     reserved = sorted(_RESERVED.intersection(names))
     if reserved:
         raise InvalidCallError(f"rename the columns {reserved}: these names are reserved")
@@ -89,3 +98,28 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
         if name not in names:
             raise InvalidCallError(f"primary key column {name!r} is not in the schema: {names}")
         check_key_type(schema.field(name))
+
+
+def _unstorable(kind: pa.DataType) -> str | None:
+    """What Lance takes and then can't write or read back."""
+    if not pa.types.is_nested(kind):
+        return None
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    if not inner:
+        return "a struct needs a field"
+    if pa.types.is_fixed_size_list(kind) and _varies(inner[0]):
+        return "lists of a fixed size are for numbers; use a list of any length"
+    return next((reason for reason in map(_unstorable, inner) if reason), None)
+
+
+def _varies(kind: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_list(kind):
+        return _varies(kind.field(0).type)
+    return pa.types.is_nested(kind) or not _has_width(kind)
+
+
+def _has_width(kind: pa.DataType) -> bool:
+    try:
+        return bool(kind.bit_width)
+    except ValueError:
+        return False

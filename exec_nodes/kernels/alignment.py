@@ -1,8 +1,8 @@
-"""Memory alignment: what Arrow in Python reads anywhere, Rust reads at multiples of its size.
+"""What Arrow in Python reads, and Rust does not: Lance and DataFusion get batches without a copy.
 
 A batch that was read from an IPC stream, or that somebody made around foreign memory, may start at
-any address. Lance and DataFusion, which get it without a copy, panic over decimals that are not at
-multiples of 16 bytes.
+any address; Rust panics over decimals that are not at multiples of 16 bytes. Of a struct within a
+struct that begins in the middle of its memory, Rust skips the beginning twice, and panics too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _aligned(column: pa.Array) -> pa.Array:
     needed = 16 if _has_decimals(column.type) else 8
-    if all(buffer is None or buffer.address % needed == 0 for buffer in column.buffers()):
+    in_place = all(b is None or b.address % needed == 0 for b in column.buffers())
+    if in_place and not _has_inner_structs(column.type):
         return column
     # Two arrays, because one alone would be handed back as it is.
     return pa.concat_arrays([column, column.slice(0, 0)])
@@ -31,3 +32,11 @@ def _has_decimals(kind: pa.DataType) -> bool:
     if pa.types.is_decimal(kind) or kind == pa.month_day_nano_interval():
         return True
     return any(_has_decimals(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _has_inner_structs(kind: pa.DataType) -> bool:
+    if not pa.types.is_nested(kind):
+        return False
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    within = pa.types.is_struct(kind) and any(pa.types.is_struct(one) for one in inner)
+    return within or any(map(_has_inner_structs, inner))

@@ -24,6 +24,7 @@ from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write.live import live_writer
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
@@ -57,6 +58,7 @@ class RegionReader:
         self._tail = WalTail(context, self._manifests, self.region_id, self.name, base)
         self._generations: dict[str, LanceSource] = {}
         self._columns = _columns_of(base)
+        self._stored = entry_schema(*self._columns)
         self._lock = Lock()
 
     @property
@@ -93,6 +95,11 @@ class RegionReader:
         is read: what is flushed between the two is in both, and dropped here.
         """
         writer = live_writer(self._context.uri, self.region_id)
+        if writer is not None and not writer.entry_schema.equals(self._stored, True):
+            # The base has other columns since it was opened: the WAL has its rows by field id.
+            with suppress(MemWalError):
+                writer.flush_wal()
+            writer = None
         if writer is not None:
             try:
                 memtables = writer.memtables()
@@ -165,6 +172,7 @@ class RegionReader:
             return
         with self._lock:
             self._columns, self._generations = columns, {}
+            self._stored = entry_schema(*columns)
             self._tail = WalTail(self._context, self._manifests, self.region_id, self.name, base)
 
     def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:

@@ -15,6 +15,7 @@ import lance
 import pyarrow as pa
 from lance.schema import LanceSchema
 
+from exec_nodes.kernels.alignment import aligned
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.storage import paths
 from memwal_sql.storage.base_indexes import IndexRecipe
@@ -87,7 +88,8 @@ def _write_table(
     options: dict[str, str] | None,
 ) -> Any:
     schema = table.schema.remove_metadata()
-    rows = table.replace_schema_metadata(None)
+    batches = [aligned(batch) for batch in table.to_batches()]
+    rows = pa.Table.from_batches(batches, table.schema).replace_schema_metadata(None)
     settings: dict[str, Any] = {
         "max_rows_per_file": _MOST_ROWS,
         "max_bytes_per_file": _MOST_BYTES,

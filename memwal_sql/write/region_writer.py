@@ -106,6 +106,11 @@ class RegionWriter:
         return self._lease.epoch
 
     @property
+    def entry_schema(self) -> pa.Schema:
+        """The columns that the writer was opened with, and their field ids."""
+        return self._wal.schema
+
+    @property
     def sealed_bytes(self) -> int:
         """Memory of MemTables that are being flushed."""
         with self._changed:

@@ -33,6 +33,11 @@ class WalWriter:
         self._schema = schema
 
     @property
+    def schema(self) -> pa.Schema:
+        """That of the entries: the columns, with their field ids."""
+        return self._schema
+
+    @property
     def last_position(self) -> int:
         """The highest position known to be taken."""
         return self._next - 1

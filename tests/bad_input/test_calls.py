@@ -189,6 +189,28 @@ def test_enable_without_a_primary_key_says_how_to_give_one(uri: str) -> None:
         mw.enable(uri)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.string(), 2),
+        pa.list_(pa.struct([("x", pa.int64())]), 2),
+        pa.list_(pa.list_(pa.binary(), 2), 2),
+        pa.struct([]),
+        pa.list_(pa.struct([])),
+    ],
+    ids=str,
+)
+def test_types_that_lance_takes_and_cannot_store_are_refused(uri: str, kind: pa.DataType) -> None:
+    schema = pa.schema({"id": pa.int64(), "odd": kind})
+    with pytest.raises(mw.InvalidCallError, match="column 'odd' of type .* can't be stored"):
+        mw.create_table(uri, schema, "id")
+
+
+def test_a_quote_in_the_name_of_a_key_is_refused(uri: str) -> None:
+    with pytest.raises(mw.InvalidCallError, match="rename the key columns"):
+        mw.create_table(uri, pa.schema({'k"b': pa.int64()}), 'k"b')
+
+
 def test_reserved_and_repeated_column_names_are_refused(uri: str) -> None:
     for name in ("_tombstone", "_rowaddr"):
         schema = pa.schema([pa.field("id", pa.int64()), pa.field(name, pa.bool_())])
