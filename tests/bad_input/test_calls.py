@@ -202,7 +202,7 @@ def test_enable_without_a_primary_key_says_how_to_give_one(uri: str) -> None:
 )
 def test_types_that_lance_takes_and_cannot_store_are_refused(uri: str, kind: pa.DataType) -> None:
     schema = pa.schema({"id": pa.int64(), "odd": kind})
-    with pytest.raises(mw.InvalidCallError, match="column 'odd' of type .* can't be stored"):
+    with pytest.raises(mw.InvalidCallError, match=r"column 'odd' of type .* can't be stored"):
         mw.create_table(uri, schema, "id")
 
 
