@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 
 import numpy as np
 
 import memwal_sql as mw
+from benchmarks.child import JOBS, until_told
 from benchmarks.merging import vector_rows
 
 _PAUSE_SECONDS = 1.0
-# As operators run it: a process that gives way to readers.
-_JOBS = (sys.executable, "-c", "from memwal_sql.cli.app import main; main()", "run")
 _OPTIONS = ("--merge-generations", "1", "--interval", "0.2", "--output", "json")
 
 
 def main(uri: str, base_rows: str, rows: str) -> None:
     """Print a line when the first of what is flushed has been merged."""
     table = mw.open_table(uri)
-    stop = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        stop.set()
-
-    threading.Thread(target=wait, daemon=True).start()
+    stop = until_told()
     random = np.random.default_rng(11)
     seed = 0
     with (
-        subprocess.Popen([*_JOBS, uri, *_OPTIONS], stdout=subprocess.PIPE, text=True) as jobs,
+        subprocess.Popen([*JOBS, uri, *_OPTIONS], stdout=subprocess.PIPE, text=True) as jobs,
         table.writer(durable=False, memtable_rows=int(rows) + 1) as writer,
     ):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import IO
 
 import psutil  # type: ignore[import-untyped]
 
+# The job loop as operators run it: a process that gives way to readers.
+JOBS = (sys.executable, "-c", "from memwal_sql.cli.app import main; main()", "run")
 _SAMPLE_SECONDS = 0.002
 
 
@@ -79,6 +82,18 @@ def _resident(process: psutil.Process) -> int:
         return int(process.memory_info().rss)
     except psutil.NoSuchProcess:
         return 0
+
+
+def until_told() -> threading.Event:
+    """In the child: set at the end of the input, by which the parent tells it to stop."""
+    stop = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return stop
 
 
 def ready() -> None:

@@ -30,10 +30,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 import memwal_sql as mw
+from benchmarks.child import JOBS
 from benchmarks.data import WrongResultError
 from benchmarks.soak_child import KEYS, SCHEMA, WIDTH, rows_of
 
-_JOBS = (sys.executable, "-c", "from memwal_sql.cli.app import main; main()", "run")
 _TRIGGERS = {
     "merge-generations": 4,
     "interval": 1,
@@ -149,7 +149,7 @@ def _run(uri: Path, duration: float) -> tuple[Samples, list[str]]:
                     resident = psutil.Process(process).memory_info().rss
                     samples.add(f"memory of the {name}, MB", at, resident / 1e6)
             if writes.poll() is not None or jobs.poll() is not None:
-                raise subprocess.CalledProcessError(writes.returncode or jobs.returncode, _JOBS)
+                raise subprocess.CalledProcessError(writes.returncode or jobs.returncode, JOBS)
             time.sleep(_PAUSE_SECONDS)
     _check_end(table, np.load(uri.parent / "steps.npy"))
     return samples, log
@@ -165,7 +165,7 @@ def _children(uri: Path) -> Iterator[tuple[Child, Child, list[str]]]:
         (uri.parent / "jobs.json").open("w+") as output,
         subprocess.Popen(writer, stdin=PIPE, text=True) as writes,
         subprocess.Popen(
-            [*_JOBS, str(uri), *options, "--output", "json"], stdout=output, text=True
+            [*JOBS, str(uri), *options, "--output", "json"], stdout=output, text=True
         ) as jobs,
     ):
         try:
@@ -179,7 +179,7 @@ def _children(uri: Path) -> Iterator[tuple[Child, Child, list[str]]]:
         output.seek(0)
         log += output.readlines()
         if writes.returncode or jobs.returncode != -signal.SIGTERM:
-            raise subprocess.CalledProcessError(writes.returncode or jobs.returncode, _JOBS)
+            raise subprocess.CalledProcessError(writes.returncode or jobs.returncode, JOBS)
 
 
 def _check_end(table: mw.Table, steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import memwal_sql as mw
+from benchmarks.child import until_told
 
 KEYS = 40_000
 WIDTH = 16
@@ -47,13 +47,7 @@ def rows_of(ids: Numbers, step: int) -> pa.Table:
 def main(uri: str) -> None:
     """Write `steps.npy` beside the table: the last step of each key, -1 for deleted ones."""
     table = mw.open_table(uri)
-    stop = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        stop.set()
-
-    threading.Thread(target=wait, daemon=True).start()
+    stop = until_told()
     steps, step, start = np.zeros(KEYS, np.int64), 0, 0
     with table.writer(memtable_rows=_MEMTABLE_ROWS) as writer:
         while not stop.wait(_PAUSE_SECONDS):

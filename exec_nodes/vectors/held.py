@@ -32,7 +32,7 @@ def held_vectors(
     """All vectors of a source, `row_bytes` each, if they are in memory or worth being kept there.
 
     A MemTable's always are. They are read at the first call if `eager` says so; otherwise after
-    some, in the background and with the codes that `metric` needs, as an index can be asked
+    some, in the background and with the codes that `metric` needs, if any, as an index can be asked
     meanwhile. None until then, and if they are too many for the cache.
     """
     codes = partial(_held_codes, source, column)
@@ -56,7 +56,7 @@ def held_vectors(
     if eager():
         return read()
     if _worth(source, column, size):
-        in_background(lambda: read().codes(metric))
+        in_background(read if metric == "hamming" else lambda: read().codes(metric))
     return None
 
 

@@ -63,7 +63,8 @@ class Table(SearchedTable, SharedTable, ShownTable):
         self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
     ) -> RegionManifest | None:
         # The base may have been restored to a version too old since the writer was opened.
-        self._collector.check_floors(self._tracker.latest())
+        if (latest := self._tracker.latest()) is not base:
+            self._collector.check_floors(latest)
         return self._collector.manifest_of(base, spec_id, values)
 
     def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
