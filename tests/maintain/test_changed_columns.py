@@ -94,6 +94,19 @@ def test_generations_are_read_and_merged_under_the_names_of_now(
     assert mw.open_table(table.uri).get([5]).to_pylist() == expected[2:]
 
 
+@pytest.mark.parametrize("change", CHANGES)
+def test_generations_with_the_names_of_before_are_not_called_damaged(
+    tmp_path: Path, change: str
+) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    _write(table, [1, 2, 3], [])
+    table.merge()
+    _write(table, [2, 3, 4], [1])
+    apply, _ = CHANGES[change]
+    apply(lance.dataset(table.uri))
+    assert {finding.check for finding in table.check().findings} <= {"leftovers"}
+
+
 def test_a_handle_from_before_a_change_reads_the_columns_of_now(tmp_path: Path) -> None:
     table = mw.create_table(
         tmp_path / "t",

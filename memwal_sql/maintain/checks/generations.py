@@ -8,6 +8,7 @@ from typing import Any
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line
 from memwal_sql.schema import TOMBSTONE
+from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region_manifest import FlushedGeneration
 
@@ -89,7 +90,6 @@ def _content(
             _FROM_A_COPY,
         )
     stored = dataset.schema
-    wanted = {field.name: field.type for field in state.base.info.schema}
     for name in (*state.base.info.primary_key, TOMBSTONE):
         if name not in stored.names:
             yield Finding(
@@ -98,12 +98,16 @@ def _content(
                 folder,
                 _FROM_A_COPY,
             )
-    for field in stored:
-        if field.name in wanted and not field.type.equals(wanted[field.name]):
+    # Columns of the base may have been renamed since: they are the same where their ids are.
+    names = {field_id: name for name, field_id in field_ids(dataset).items() if name != TOMBSTONE}
+    for wanted in state.base.info.schema:
+        held = names.get(state.base.field_ids[wanted.name])
+        if held is not None and not stored.field(held).type.equals(wanted.type):
             yield Finding(
                 Severity.WARNING,
-                f"column {field.name!r} of generation {flushed.generation} is of type "
-                f"{field.type}, in the base table it is {wanted[field.name]}: it is cast when read",
+                f"column {wanted.name!r} of generation {flushed.generation} is of type "
+                f"{stored.field(held).type}, in the base table it is {wanted.type}: it is cast "
+                "when read",
                 folder,
                 "merge the generation",
             )
