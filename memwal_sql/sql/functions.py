@@ -107,10 +107,10 @@ class SearchFunctions:
                 f"last two may be left out; there are {len(given)} arguments"
             )
         table, consistency = self._find(name_literal(given[0], "the table"))
-        k = literal(given[least], "k") if len(given) > least else None
+        k = literal(given[least], "k") if len(given) > least else DEFAULT_K
         options = options_literal(given[least + 1]) if len(given) > least + 1 else {}
         schema = table.schema
-        search = function.search(schema, given[1:least], DEFAULT_K if k is None else k, options)
+        search = function.search(schema, given[1:least], k, options)
         return SearchProvider(name, table, schema, search, consistency)
 
     def _find(self, text: str) -> tuple[ReadTable, str]:

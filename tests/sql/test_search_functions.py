@@ -233,7 +233,7 @@ def test_options_and_json_say_how_texts_match(searched: Searched) -> None:
 def test_aliases_and_defaults(searched: Searched) -> None:
     vector = searched.sql(f"SELECT * FROM vector_search('events', 'v', {Q})")
     assert vector.num_rows == 10
-    assert searched.sql(f"SELECT * FROM lance_vector_search('events', 'v', {Q}, NULL)") == vector
+    assert searched.sql(f"SELECT * FROM lance_vector_search('events', 'v', {Q}, 10)") == vector
     text = searched.sql("SELECT * FROM full_text_search('events', 'body', 'log')")
     assert searched.sql("SELECT * FROM lance_fts('events', 'body', 'log', 10)") == text
     hybrid = searched.sql(f"SELECT * FROM hybrid_search('events', 'v', {Q}, 'body', 'log')")
@@ -274,6 +274,8 @@ def test_named_parameters_get_their_values(searched: Searched) -> None:
         ("vector_search('events', 'v', [1, 2, 3, 4], 0)", "k=0"),
         ("vector_search('events', 'v', [1, 2, 3, 4], -3)", "k=-3"),
         ("vector_search('events', 'v', [1, 2, 3, 4], 2.5)", "k=2.5"),
+        ("vector_search('events', 'v', [1, 2, 3, 4], NULL)", "k=None must be a whole number"),
+        ("full_text_search('events', 'body', 'log', NULL, {operator: 'AND'})", "k=None"),
         ("vector_search('events', 'v', [1, 2, 3, 4], 3, {nprobe: 2})", r"\['nprobe'\]"),
         ("vector_search('events', 'v', [1, 2, 3, 4], 3, {nprobes: 0})", "nprobes=0"),
         ("vector_search('events', 'v', [1, 2, 3, 4], 3, {metric: 'l3'})", "metric='l3'"),
