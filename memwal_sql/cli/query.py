@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import datafusion
@@ -47,11 +48,13 @@ def sql(
 ) -> None:
     """Run a SQL statement over the table, which is called t (and t$regions and so on)."""
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        rows = _run(table, query, consistency)
+        columns, rows = _run(table, query, consistency)
         if output is Output.JSON:
             show_json_rows(rows)
-        else:
+        elif columns:
             _show_first(rows, max_rows)
+        else:  # a statement that changes the session: INSERT and COPY return a count
+            remark("done, in a session that ends with this command")
 
 
 def explain(
@@ -70,7 +73,8 @@ def explain(
     """Show the plan of a SQL statement."""
     statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{query}"
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        plans = [row for batch in _run(table, statement, consistency) for row in batch.to_pylist()]
+        _, rows = _run(table, statement, consistency)
+        plans = [row for batch in rows for row in batch.to_pylist()]
     if output is Output.JSON:
         show_json(plans)
         return
@@ -95,13 +99,29 @@ def _show_first(batches: Iterator[pa.RecordBatch], most: int) -> None:
         remark(f"only the first {most} rows: --max-rows shows more")
 
 
-def _run(table: Table, query: str, consistency: str) -> Iterator[pa.RecordBatch]:
-    """The batches of a result as they come."""
+def _run(table: Table, query: str, consistency: str) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    """The columns of a result, and its batches as they come."""
     context = datafusion.SessionContext()
     register(context, _NAME, table, consistency)
-    try:
-        for batch in context.sql(query).execute_stream():
+    with _errors_of_calls():
+        frame = context.sql(query)
+    return frame.schema().names, _batches(context, frame)
+
+
+def _batches(
+    context: datafusion.SessionContext, frame: datafusion.DataFrame
+) -> Iterator[pa.RecordBatch]:
+    with _errors_of_calls():
+        for batch in frame.execute_stream():
             yield batch.to_pyarrow()
+    del context  # a frame can't outlive its session
+
+
+@contextmanager
+def _errors_of_calls() -> Iterator[None]:
+    """What DataFusion raises becomes the original error, or one of the statement."""
+    try:
+        yield
     except Exception as error:
         original = original_error(error)
         if original is not None:

@@ -97,7 +97,9 @@ def test_sql_prints_rows(table: Any) -> None:
     result = CliRunner().invoke(app, ["sql", table.uri, "SELECT * FROM t", "--max-rows", "2"])
     assert len(result.stdout.splitlines()) == 3
     assert "only the first 2 rows: --max-rows shows more" in result.stderr
-    assert call("sql", table.uri, "SELECT * FROM t WHERE id < 0") == ""
+    nothing = "SELECT * FROM t WHERE id < 0"
+    assert call("sql", table.uri, nothing) == ""
+    assert CliRunner().invoke(app, ["sql", table.uri, nothing]).stderr == "no rows\n"
     assert as_json("sql", table.uri, "SELECT * FROM t WHERE id < 0") == []
     assert as_json("sql", table.uri, "SELECT count(*) AS c FROM t$regions") == [{"c": 2}]
     assert as_json(
@@ -105,6 +107,17 @@ def test_sql_prints_rows(table: Any) -> None:
     ) == [{"c": 10}]
     assert call("sql", table.uri, "INSERT INTO t VALUES (77, 7)").split() == ["count", "1"]
     assert table.get(77).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["CREATE TABLE x AS SELECT * FROM t", "CREATE VIEW x AS SELECT 1", "DROP TABLE t"],
+)
+def test_a_statement_without_a_result_is_done(table: Any, statement: str) -> None:
+    result = CliRunner().invoke(app, ["sql", table.uri, statement])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "done, in a session that ends with this command\n"
+    assert as_json("sql", table.uri, statement) == []
 
 
 def test_sql_reads_the_past(table: Any) -> None:
