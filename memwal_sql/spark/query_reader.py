@@ -31,13 +31,21 @@ _OF_ROWS = ("columns", "rowsPerPartition", "pushdown")
 
 def query_schema(options: Options, query: str) -> pa.Schema:
     """The columns of the result. Raises InvalidCallError for a query that can't be planned, that
-    is more than a query, or that has options which say nothing to one."""
+    is more than a query, that gives two columns one name, or that has options which say nothing to
+    one."""
     lost = [name for name in _OF_ROWS if name in options.values]
     if lost:
         raise InvalidCallError(
             f"{lost} mean nothing beside query, which says itself what it reads: leave them out"
         )
-    return _frame(options, query)[1].schema()
+    schema = _frame(options, query)[1].schema()
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise InvalidCallError(
+            f"the result of query={query!r} has several columns of the names {twice}: give each a "
+            "name of its own with AS"
+        )
+    return schema
 
 
 class QueryReader(DataSourceReader):
