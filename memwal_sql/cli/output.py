@@ -88,7 +88,8 @@ def show_rows(rows: pa.Table, output: Output, note: str | None = None) -> None:
     if not rows.num_rows and note is not None:
         remark(note)
         return
-    show(grid(rows.column_names, (row.values() for row in rows.to_pylist())))
+    columns = (column.to_pylist() for column in rows.columns)  # names may repeat
+    show(grid(rows.column_names, zip(*columns, strict=True)))
 
 
 def grid(names: Iterable[str], rows: Iterable[Iterable[object]]) -> Grid:

@@ -24,6 +24,7 @@ from memwal_sql.cli.output import print_line, remark, show_json, show_json_rows,
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.errors import original_error
 from memwal_sql.sql.register import register
+from memwal_sql.sql.result_names import check_names_differ
 from memwal_sql.table import Table
 
 _NAME = "t"
@@ -50,6 +51,7 @@ def sql(
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
         columns, rows = _run(table, query, consistency)
         if output is Output.JSON:
+            check_names_differ(columns)
             show_json_rows(rows)
         elif columns:
             _show_first(rows, max_rows)

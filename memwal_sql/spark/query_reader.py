@@ -19,6 +19,7 @@ from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import register
+from memwal_sql.sql.result_names import check_names_differ
 
 _DEFAULT_NAME = "memwal"
 # Spark may plan a read twice and run a task again: what changes something has no place in it.
@@ -39,12 +40,7 @@ def query_schema(options: Options, query: str) -> pa.Schema:
             f"{lost} mean nothing beside query, which says itself what it reads: leave them out"
         )
     schema = _frame(options, query)[1].schema()
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if twice:
-        raise InvalidCallError(
-            f"the result of query={query!r} has several columns of the names {twice}: give each a "
-            "name of its own with AS"
-        )
+    check_names_differ(schema.names)
     return schema
 
 

@@ -109,6 +109,13 @@ def test_sql_prints_rows(table: Any) -> None:
     assert table.get(77).num_rows == 1
 
 
+def test_columns_of_one_name_are_shown_and_are_no_json(table: Any) -> None:
+    query = "SELECT a.id, b.id FROM t a JOIN t b ON a.id = b.n WHERE a.id = 3"
+    assert call("sql", table.uri, query).split() == ["id", "id", "3", "3"]
+    text = failing("sql", table.uri, query, "--output", "json", code=ExitCode.CALL)
+    assert "several columns of the names ['id']: give each a name of its own with AS" in text
+
+
 @pytest.mark.parametrize(
     "statement",
     ["CREATE TABLE x AS SELECT * FROM t", "CREATE VIEW x AS SELECT 1", "DROP TABLE t"],
