@@ -36,7 +36,13 @@ StorageOptions = Annotated[
         help="As for Lance; may be given several times. Keep secrets in the environment.",
     ),
 ]
-OutputOption = Annotated[Output, typer.Option("--output", help="For people, or JSON for machines.")]
+OutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        help="For people, or JSON for machines: bytes as hex digits, NaN and infinities as null.",
+    ),
+]
 Version = Annotated[
     int | None, typer.Option("--version", help="Read this version of the base table.")
 ]
