@@ -5,7 +5,7 @@
 
 A function finds its table by the name under which `register` made it known in the same session.
 DataFusion asks for the table itself only through a call that would wait for the very thread that
-plans the query, so the session's tables are noted here.
+plans the query, so the session's tables are noted here; whether one is still there can be asked.
 """
 
 from __future__ import annotations
@@ -91,30 +91,37 @@ class SearchFunctions:
         """Undo `add`."""
         self._tables.pop(table_name(name), None)
 
-    def call(self, name: str, function: _Function, *given: Expr) -> MountedTable:
-        """What DataFusion calls when it plans `name(...)`."""
+    def call(
+        self, name: str, function: _Function, *given: Expr, session: SessionContext
+    ) -> MountedTable:
+        """What DataFusion calls when it plans `name(...)` in `session`."""
         try:
-            return MountedTable(self._provider(name, function, given))
+            return MountedTable(self._provider(name, function, given, session))
         except MemWalError as error:
             remember(error)
             raise
 
-    def _provider(self, name: str, function: _Function, given: Sequence[Expr]) -> SearchProvider:
+    def _provider(
+        self, name: str, function: _Function, given: Sequence[Expr], session: SessionContext
+    ) -> SearchProvider:
         least = 1 + len(function.arguments)
         if not least <= len(given) <= least + 2:
             raise InvalidCallError(
                 f"{name} takes (table, {', '.join(function.arguments)}, k, options), of which the "
                 f"last two may be left out; there are {len(given)} arguments"
             )
-        table, consistency = self._find(name_literal(given[0], "the table"))
+        table, consistency = self._find(name_literal(given[0], "the table"), session)
         k = literal(given[least], "k") if len(given) > least else DEFAULT_K
         options = options_literal(given[least + 1]) if len(given) > least + 1 else {}
         schema = table.schema
         search = function.search(schema, given[1:least], k, options)
         return SearchProvider(name, table, schema, search, consistency)
 
-    def _find(self, text: str) -> tuple[ReadTable, str]:
+    def _find(self, text: str, session: SessionContext) -> tuple[ReadTable, str]:
         found = self._tables.get(table_name(text))
+        if found is not None and not session.table_exist(found[0]):  # dropped without `remove`
+            self.remove(text)
+            found = None
         if found is None:
             known = sorted(name for name, _, _ in self._tables.values())
             raise InvalidCallError(
@@ -138,5 +145,6 @@ def search_functions(ctx: SessionContext) -> SearchFunctions:
             known = _sessions[ctx.session_id()] = SearchFunctions()
             for function in FUNCTIONS:
                 for name in function.names:
-                    ctx.register_udtf(udtf(partial(known.call, name, function), name))
+                    call = partial(known.call, name, function)
+                    ctx.register_udtf(udtf(call, name, with_session=True))
         return known

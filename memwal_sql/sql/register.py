@@ -70,7 +70,11 @@ def register(
 
 
 def deregister(ctx: SessionContext, name: str) -> None:
-    """Take back what `register` did; the table functions stay for other tables."""
+    """Take back what `register` did; the table functions stay for other tables.
+
+    `ctx.deregister_table(name)` leaves the metadata tables, and the table functions notice it only
+    when they are called: call this before a table of another kind takes the name.
+    """
     search_functions(ctx).remove(name)
     for about in (name, *(metadata_name(name, suffix) for suffix in METADATA_TABLES)):
         ctx.deregister_table(about)

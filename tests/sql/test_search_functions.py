@@ -339,6 +339,22 @@ def test_functions_forget_a_deregistered_table_and_keep_others(searched: Searche
         ctx.sql(query.format("a"))
 
 
+@pytest.mark.parametrize("name", ["a", '"A"', "public.a"])
+@pytest.mark.parametrize("drop", ["", "DROP TABLE {}"], ids=["method", "SQL"])
+def test_functions_forget_a_table_that_datafusion_was_told_to_drop(
+    searched: Searched, name: str, drop: str
+) -> None:
+    ctx = datafusion.SessionContext()
+    query = f"SELECT id FROM full_text_search('{name}', 'body', 'log', 3)"
+    mw.register(ctx, name, searched.table)
+    assert ctx.sql(query).to_arrow_table().num_rows == 3
+    ctx.sql(drop.format(name)) if drop else ctx.deregister_table(name)
+    with pytest.raises(mw.InvalidCallError, match="is not a table"), mw.memwal_errors():
+        ctx.sql(query)
+    mw.register(ctx, name, searched.table)
+    assert ctx.sql(query).to_arrow_table().num_rows == 3
+
+
 def test_a_column_of_the_same_name_as_a_ranking_is_refused(tmp_path: Path) -> None:
     made = Searched(tmp_path)
     try:
