@@ -4,8 +4,8 @@ Specification 2, "Write Operations" and "WAL Flush"; protocol rules 5 and 6.
 
 State, all under one lock:
 
-* `_pending`: writes not yet in the WAL, in order. A durable write gets its MemTable when its entry
-  is written, a buffered one when it is made; so the order in MemTables is always that of the WAL.
+* `_pending`: writes not yet in the WAL. A durable write gets its MemTable when its entry is
+  written, a buffered one when it is made; so the order in MemTables is always that of the WAL.
 * `_generations`: the MemTables, one active and sealed ones that are being flushed.
 * `_committing`: one thread writes an entry for everybody who waits; the others wait for it, and one
   of them goes on with what has gathered meanwhile. No thread is woken on the way of a lone writer.
@@ -15,10 +15,8 @@ State, all under one lock:
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Condition
 from uuid import UUID
 
@@ -32,22 +30,11 @@ from memwal_sql.write.lease import Lease
 from memwal_sql.write.memtable import MemTable
 from memwal_sql.write.open_generations import OpenGeneration, OpenGenerations, pieces
 from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.pending_writes import PendingWrite, PendingWrites
 from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.wal_writer import WalWriter
 
 _NOTHING_WRITTEN = "nothing of this call was written"
-
-
-@dataclass(slots=True, eq=False)
-class _Write:
-    ticket: int
-    batch: pa.RecordBatch
-    keys: list[Hashable] | None
-    generation: OpenGeneration | None
-    size: int
-    since: float
-    position: int = 0
-    error: MemWalError | None = None
 
 
 class RegionWriter:
@@ -72,9 +59,7 @@ class RegionWriter:
         self._wake = wake
         self._clock = clock
         self._changed = Condition()
-        self._pending: deque[_Write] = deque()
-        self._pending_bytes = 0
-        self._tickets = 0
+        self._pending = PendingWrites(options, clock)
         self._landed = 0
         self._committing = False
         self._closed = False
@@ -143,10 +128,7 @@ class RegionWriter:
         with self._changed:
             self._check_usable(_NOTHING_WRITTEN)
             writes = [self._enqueue(*one, key) for one, key in zip(parts, keys, strict=True)]
-            full = (
-                self._pending_bytes >= options.wal_flush_bytes
-                or len(self._pending) >= options.wal_flush_writes
-            )
+            full = self._pending.full
         if options.durable:
             self._land(writes[-1].ticket, writes)
         elif full:
@@ -160,7 +142,7 @@ class RegionWriter:
         with self._changed:
             if self._failure is not None:
                 raise self._error_of(self._failure, [])
-            ticket = self._tickets
+            ticket = self._pending.last_ticket
         self._land(ticket, [])
 
     def seal(self) -> None:
@@ -207,12 +189,7 @@ class RegionWriter:
         with self._changed:
             if self._failure is not None:
                 return
-            oldest = self._pending[0].since if self._pending else now
-            due = bool(self._pending) and (
-                now - oldest >= options.wal_flush_interval_s
-                or self._pending_bytes >= options.wal_flush_bytes
-                or len(self._pending) >= options.wal_flush_writes
-            )
+            due = self._pending.due
         if due and not options.durable:
             self.flush_wal()
         if options.memtable_age_s is not None:
@@ -277,42 +254,20 @@ class RegionWriter:
         if self._closed:
             raise ReopenError(f"the writer of region {self.region_id} is closed; open a new one")
 
-    def _enqueue(self, batch: pa.RecordBatch, size: int, keys: list[Hashable] | None) -> _Write:
-        self._tickets += 1
-        write = _Write(self._tickets, batch, keys, None, size, self._clock())
+    def _enqueue(
+        self, batch: pa.RecordBatch, size: int, keys: list[Hashable] | None
+    ) -> PendingWrite:
+        generation = None
         if not self._options.durable:
-            write.generation = self._generations.room_for(batch.num_rows)
-            write.generation.unlanded += 1
-            self._generations.insert(write.generation, batch, keys, size)
+            generation = self._generations.room_for(batch.num_rows)
+            generation.unlanded += 1
+            self._generations.insert(generation, batch, keys, size)
             self._generations.seal_if_full()
-        self._pending.append(write)
-        self._pending_bytes += size
-        return write
+        return self._pending.add(batch, size, keys, generation)
 
-    def _take_group(self) -> tuple[OpenGeneration, list[_Write]]:
-        """The writes that the next entry holds: all of one generation (protocol rule 6)."""
-        options, first = self._options, self._pending[0]
-        generation = first.generation or self._generations.room_for(first.batch.num_rows)
-        room = options.memtable_rows - (0 if first.generation else generation.memtable.rows)
-        group: list[_Write] = []
-        size = 0
-        while self._pending:
-            write = self._pending[0]
-            room -= write.batch.num_rows
-            size += write.size
-            if group and (
-                size > options.wal_flush_bytes
-                or (room < 0 if write.generation is None else write.generation is not generation)
-            ):
-                break
-            group.append(self._pending.popleft())
-            self._pending_bytes -= write.size
-            if write.generation is None:
-                write.generation = generation
-                generation.unlanded += 1
-        return generation, group
-
-    def _landed_at(self, position: int, generation: OpenGeneration, group: list[_Write]) -> None:
+    def _landed_at(
+        self, position: int, generation: OpenGeneration, group: list[PendingWrite]
+    ) -> None:
         for write in group:
             write.position = position
             if self._options.durable:
@@ -324,13 +279,12 @@ class RegionWriter:
         if self._failure is None:
             self._failure = error
             if not self._options.durable:
-                self._lost_rows = sum(write.batch.num_rows for write in self._pending)
+                self._lost_rows = self._pending.rows
             self._pending.clear()
-            self._pending_bytes = 0
 
     # Group commit, without the lock.
 
-    def _land(self, ticket: int, writes: list[_Write]) -> None:
+    def _land(self, ticket: int, writes: list[PendingWrite]) -> None:
         """Return when all writes up to `ticket` have landed; raise when they can't any more.
 
         An entry on its way is always waited for, also by a writer that was fenced meanwhile: it
@@ -345,10 +299,10 @@ class RegionWriter:
                 if self._failure is not None:
                     raise self._error_of(self._failure, writes)
                 self._committing = True
-                generation, group = self._take_group()
+                generation, group = self._pending.take_entry(self._generations)
             self._commit(generation, group)
 
-    def _commit(self, generation: OpenGeneration, group: list[_Write]) -> None:
+    def _commit(self, generation: OpenGeneration, group: list[PendingWrite]) -> None:
         batches = [write.batch for write in group]
         try:
             batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -369,7 +323,7 @@ class RegionWriter:
         self._commits += 1
         self._changed.notify_all()
 
-    def _commit_failed(self, group: list[_Write], error: BaseException) -> None:
+    def _commit_failed(self, group: list[PendingWrite], error: BaseException) -> None:
         if isinstance(error, MemWalError):
             failure = error
         else:
@@ -382,7 +336,7 @@ class RegionWriter:
             write.error = failure
         self._fail(failure)
 
-    def _error_of(self, failure: MemWalError, writes: list[_Write]) -> MemWalError:
+    def _error_of(self, failure: MemWalError, writes: list[PendingWrite]) -> MemWalError:
         """What to tell a caller whose `writes` (none: a flush) can't land any more."""
         self._reported = True
         own = next((write.error for write in writes if write.error is not None), None)
@@ -397,7 +351,7 @@ class RegionWriter:
         return _again(own or failure, note)
 
 
-def _index_texts(writes: list[_Write]) -> None:
+def _index_texts(writes: list[PendingWrite]) -> None:
     """Tokenize what was written, without the lock."""
     found = {id(w.generation): w.generation.memtable for w in writes if w.generation is not None}
     for memtable in found.values():

@@ -152,7 +152,7 @@ def test_writers_waiting_for_the_wal_share_one_entry() -> None:
     started.wait(5)
     for thread in threads[1:]:
         thread.start()
-    while writer._tickets < 8:
+    while writer._pending.last_ticket < 8:
         time.sleep(0.001)
     go_on.set()
     for thread in threads:
@@ -246,7 +246,7 @@ def test_everybody_waiting_fails_with_the_writer(no_pauses: None) -> None:
     started.wait(5)
     for thread in threads[1:]:
         thread.start()
-    while writer._tickets < 4:
+    while writer._pending.last_ticket < 4:
         time.sleep(0.001)
     go_on.set()
     for thread in threads:

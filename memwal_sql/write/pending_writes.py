@@ -1,0 +1,120 @@
+"""The writes of a region that are not in the WAL yet, and which of them its next entry holds.
+
+Specification 2, "WAL Flush"; protocol rule 6. Nothing here locks: the region writer holds its lock
+around every call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_sql.errors import MemWalError
+from memwal_sql.write.open_generations import OpenGeneration, OpenGenerations
+from memwal_sql.write.options import WriterOptions
+
+
+@dataclass(slots=True, eq=False)
+class PendingWrite:
+    """Rows that go into one WAL entry together.
+
+    Attributes:
+        ticket: its place in the order of writing, from 1.
+        keys: of its rows; None unless the MemTable's key index is kept up to date.
+        generation: the one that it belongs to; a durable write gets it with its entry.
+        size: bytes in memory.
+        since: the time when it was made.
+        position: of its entry, once that has landed.
+        error: why it is unknown whether its entry has landed, or why it has not.
+    """
+
+    ticket: int
+    batch: pa.RecordBatch
+    keys: list[Hashable] | None
+    generation: OpenGeneration | None
+    size: int
+    since: float
+    position: int = 0
+    error: MemWalError | None = None
+
+
+class PendingWrites:
+    """A queue, in the order of writing."""
+
+    def __init__(self, options: WriterOptions, clock: Callable[[], float]) -> None:
+        self._options = options
+        self._clock = clock
+        self._writes: deque[PendingWrite] = deque()
+        self._bytes = 0
+        self._tickets = 0
+
+    @property
+    def last_ticket(self) -> int:
+        """That of the newest write, also when it is not pending any more; 0: there was none."""
+        return self._tickets
+
+    @property
+    def rows(self) -> int:
+        """Of all writes."""
+        return sum(write.batch.num_rows for write in self._writes)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is enough for an entry, by bytes or by number."""
+        options = self._options
+        return (
+            self._bytes >= options.wal_flush_bytes or len(self._writes) >= options.wal_flush_writes
+        )
+
+    @property
+    def due(self) -> bool:
+        """Whether there is enough, or the first one has waited long enough."""
+        if not self._writes:
+            return False
+        waited = self._clock() - self._writes[0].since
+        return self.full or waited >= self._options.wal_flush_interval_s
+
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        size: int,
+        keys: list[Hashable] | None,
+        generation: OpenGeneration | None,
+    ) -> PendingWrite:
+        """Put rows, `size` bytes of them, at the end."""
+        self._tickets += 1
+        write = PendingWrite(self._tickets, batch, keys, generation, size, self._clock())
+        self._writes.append(write)
+        self._bytes += size
+        return write
+
+    def take_entry(self, generations: OpenGenerations) -> tuple[OpenGeneration, list[PendingWrite]]:
+        """Take the writes that the next entry holds: one at least, and all of one generation."""
+        options, first = self._options, self._writes[0]
+        generation = first.generation or generations.room_for(first.batch.num_rows)
+        room = options.memtable_rows - (0 if first.generation else generation.memtable.rows)
+        group: list[PendingWrite] = []
+        size = 0
+        while self._writes:
+            write = self._writes[0]
+            room -= write.batch.num_rows
+            size += write.size
+            if group and (
+                size > options.wal_flush_bytes
+                or (room < 0 if write.generation is None else write.generation is not generation)
+            ):
+                break
+            group.append(self._writes.popleft())
+            self._bytes -= write.size
+            if write.generation is None:
+                write.generation = generation
+                generation.unlanded += 1
+        return generation, group
+
+    def clear(self) -> None:
+        """Drop all of them."""
+        self._writes.clear()
+        self._bytes = 0
