@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.kernels.take import take_rows
+from exec_nodes.kernels.keep import keep_rows
 from exec_nodes.node import Statistics
-from exec_nodes.sources.live_rows import live_rows, other_rows
+from exec_nodes.sources.live_rows import live_rows
 from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
 from exec_nodes.sources.stale import PlanStale
 from exec_nodes.unary_node import UnaryNode
@@ -71,14 +71,11 @@ class DeduplicateExec(UnaryNode):
             addresses = batch.column(ROW_ADDRESS).to_numpy()
             ordinal = batch.column(SOURCE)[0].as_py()
             learned = learner is not None and self.stale.sources[ordinal] is self.stale.base
-            if learned:
-                live = other_rows(len(addresses), self.stale.found(addresses))
-            else:
-                live = live_rows(addresses, sets[ordinal])
+            live = live_rows(addresses, self.stale.found(addresses) if learned else sets[ordinal])
             rows = batch.select(names)
             if live is not None:
-                self.metrics.add(stale_rows=batch.num_rows - len(live))
-                rows = take_rows(rows, live)
+                rows = keep_rows(rows, live)
+                self.metrics.add(stale_rows=batch.num_rows - rows.num_rows)
             if left is not None:
                 rows = rows.slice(0, left)
                 left -= rows.num_rows

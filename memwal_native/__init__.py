@@ -8,8 +8,13 @@ from memwal_native._native import (
     Predicate,
     TokenMap,
     VectorCodes,
+    compress,
+    find_marked,
+    flag_live,
+    mark,
     recall,
     remember,
+    superseded,
     top_k,
 )
 
@@ -21,7 +26,12 @@ __all__ = [
     "Predicate",
     "TokenMap",
     "VectorCodes",
+    "compress",
+    "find_marked",
+    "flag_live",
+    "mark",
     "recall",
     "remember",
+    "superseded",
     "top_k",
 ]

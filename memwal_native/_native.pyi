@@ -8,6 +8,8 @@ import pyarrow as pa
 
 _Bytes = npt.NDArray[np.uint8]
 _Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+_Uint64s = npt.NDArray[np.uint64]
 
 DATAFUSION_MAJOR: int
 
@@ -76,6 +78,26 @@ class TokenMap:
 
     def items(self) -> list[tuple[str, int]]:
         """Every token with its number, ordered by the token's bytes."""
+
+def flag_live(addresses: _Uint64s, stale: _Uint64s, flags: _Bytes) -> int:
+    """Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the
+    ones. Where that is all of them, nothing may have been written."""
+
+def compress(values: pa.Buffer, flags: _Bytes, kept: pa.Buffer) -> None:
+    """Copy the values whose flag is 1 to the beginning of `kept`, which has room for them. A value
+    has as many bytes as there are in `values` for each flag."""
+
+def mark(places: _Int64s, table: _Bytes, mark: int) -> None:
+    """Set the bits of `mark` in the bytes of `table` at these places."""
+
+def find_marked(values: _Int64s, first: int, table: _Bytes, rows: _Int32s, places: _Int64s) -> int:
+    """Write the rows whose value, less `first`, is a place in `table` that is not 0, and these
+    places; count them. `rows` and `places` are as long as `values`."""
+
+def superseded(codes: _Int64s, deleted: _Bytes, seen: _Bytes, rows: _Int32s) -> int:
+    """Write, ascending and to the end of `rows`, the rows that are `deleted` or whose code `seen`
+    has or a later row has too, and count them. All codes are in `seen` afterwards. `deleted` and
+    `rows` are as long as `codes`; every code is a place in `seen`."""
 
 def top_k(
     postings: Sequence[Postings],

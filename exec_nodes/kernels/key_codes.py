@@ -9,9 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import memwal_native
 from exec_nodes.kernels.keys import KeyColumn, one_array
 
 Codes = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 # A table by value is used for integers while it has at most this many slots a key, or this many.
@@ -30,18 +32,17 @@ class KeyCodes:
 
     def __init__(self, column: KeyColumn) -> None:
         array = one_array(column)
-        self._first: np.int64 | np.uint64 | None = None
+        self._first: int | None = None
         values = _integers(array)
         if values is not None and len(values):
             low, high = values.min(), values.max()
             slots = int(high) - int(low) + 1
             if slots <= min(max(_SLOTS_PER_KEY * len(values), _SLOTS_ALWAYS), _SLOTS_MOST):
-                self._first = low
+                self._first = int(low.view(np.int64))
                 self.size = slots
-                self.codes: Codes = (values - low).astype(np.int64, copy=False)
-                # One slot more at either end, for everything out of range.
-                self._present = np.zeros(slots + 2, np.bool_)
-                self._present[1:][self.codes] = True
+                self.codes: Codes = (values - low).view(np.int64)
+                self._present = np.zeros(slots, np.uint8)
+                memwal_native.mark(self.codes, self._present, 1)
                 return
         encoded = array.dictionary_encode()
         self._distinct = encoded.dictionary
@@ -53,35 +54,42 @@ class KeyCodes:
         """Whether a code is the key's place in a range, so that `find` needs no preparation."""
         return self._first is not None
 
-    def find(self, column: KeyColumn) -> tuple[Codes, Codes]:
+    def find(self, column: KeyColumn) -> tuple[Rows, Codes]:
         """The rows of another column whose key is among these, ascending, and their codes."""
         if self._first is None:
             found = pc.fill_null(pc.index_in(column, value_set=self._distinct), -1)
-            codes = found.to_numpy(zero_copy_only=False) if len(found) else np.empty(0, np.int32)
-            rows = np.flatnonzero(codes >= 0)
-            return rows, codes[rows].astype(np.int64)
+            held = found.to_numpy(zero_copy_only=False) if len(found) else np.empty(0, np.int32)
+            places = np.flatnonzero(held >= 0)
+            return places.astype(np.int32), held[places].astype(np.int64)
         values = _integers(one_array(column))
         if values is None:
             raise TypeError(f"keys of type {column.type} can't be found among integers")
-        # What lies far out of range may wrap around; it lands on the other end then.
-        below = np.array([self._first]).view(np.int64) - 1
-        slots = values.view(np.int64) - below
-        rows = np.flatnonzero(self._present.take(slots, mode="clip"))
-        return rows, slots[rows] - 1
+        rows, codes = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
+        count = memwal_native.find_marked(
+            values.view(np.int64), self._first, self._present, rows, codes
+        )
+        return rows[:count], codes[:count]
 
 
-def repeated_later(column: KeyColumn) -> npt.NDArray[np.bool_]:
-    """Which rows have a key that a later row has too."""
+def repeated_later(column: KeyColumn) -> Rows:
+    """The rows, ascending, whose key a later row has too."""
     keys = KeyCodes(column)
-    return repeated_later_codes(keys.codes, np.empty(keys.size, np.int32))
+    return superseded(keys.codes, np.zeros(len(keys.codes), np.bool_), code_set(keys))
 
 
-def repeated_later_codes(codes: Codes, last: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """`repeated_later` for codes; `last` is scratch space with a slot for every code."""
-    rows = np.arange(len(codes), dtype=last.dtype)
-    last[codes] = rows  # of equal codes the last assignment stays
-    repeated: npt.NDArray[np.bool_] = last[codes] != rows
-    return repeated
+def code_set(keys: KeyCodes) -> npt.NDArray[np.uint8]:
+    """No code yet, for `superseded`."""
+    return np.zeros(keys.size, np.uint8)
+
+
+def superseded(codes: Codes, deleted: npt.NDArray[np.bool_], seen: npt.NDArray[np.uint8]) -> Rows:
+    """The rows, ascending, that are deleted, or whose code is in `seen` or comes again later.
+
+    All codes are in `seen` afterwards.
+    """
+    rows = np.empty(len(codes), np.int32)
+    count = memwal_native.superseded(codes, deleted.view(np.uint8), seen, rows)
+    return rows[len(rows) - count :]
 
 
 def concat(columns: Sequence[KeyColumn]) -> pa.ChunkedArray:

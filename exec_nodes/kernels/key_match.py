@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.key_codes import KeyCodes
+from exec_nodes.kernels.key_codes import KeyCodes, Rows
 from exec_nodes.kernels.key_hash import written_by_native
 from exec_nodes.kernels.keys import KeyBatch, key_column
 from exec_nodes.sources.source import RowAddresses
@@ -33,7 +33,7 @@ def bloom_hits(bloom: BloomFilter, keys: KeyBatch) -> npt.NDArray[np.bool_]:
     return hits
 
 
-def rows_of_keys(table: pa.Table, keys: KeyBatch) -> tuple[Positions, Positions]:
+def rows_of_keys(table: pa.Table, keys: KeyBatch) -> tuple[Rows, Positions]:
     """The rows of `table`, which has the key columns, whose key is asked for, ascending, and the
     position of each one's key in `keys`."""
     codes = KeyCodes(keys.column)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import memwal_native
 from exec_nodes.kernels.key_codes import KeyCodes, concat
 from exec_nodes.kernels.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.kernels.literals import key_condition
@@ -25,7 +26,6 @@ _CACHED_ROWS = 1 << 16
 _OWNERS = 8  # sources that one byte tells apart
 
 Owners = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int64]
 
 
 class Superseded:
@@ -76,7 +76,7 @@ class BaseMatch:
         for place, column in enumerate(columns):
             codes = self.numbers.codes[start : start + len(column)]
             start += len(codes)
-            self._owners[place // _OWNERS][codes] |= _bit(place)
+            memwal_native.mark(codes, self._owners[place // _OWNERS], _bit(place))
         self._addresses: list[RowAddresses] = []
         self._held: list[list[Owners]] = []
         self._lock = Lock()
@@ -91,8 +91,8 @@ class BaseMatch:
         """Whether the keys are so few that the base's btree finds them faster than a scan."""
         return len(self.numbers.codes) * _ROWS_PER_INDEXED_KEY < base.rows
 
-    def add(self, keys: KeyColumn, addresses: RowAddresses) -> Rows:
-        """The positions, ascending, of the rows that a newer source supersedes.
+    def add(self, keys: KeyColumn, addresses: RowAddresses) -> RowAddresses:
+        """The addresses of the rows that a newer source supersedes, in the order given.
 
         `keys[i]` is the key of the base's row at `addresses[i]`. Every row is to be given once.
         """
@@ -102,7 +102,7 @@ class BaseMatch:
         with self._lock:
             self._addresses.append(found)
             self._held.append(held)
-        return rows
+        return found
 
     def result(self) -> Superseded:
         """What was found in all pieces."""
@@ -149,8 +149,8 @@ def tail_of(source: Source, start: int) -> KeyColumn:
     return key_column(source.keys().table.slice(start).columns)
 
 
-def _bit(place: int) -> np.uint8:
-    return np.uint8(1 << place % _OWNERS)
+def _bit(place: int) -> int:
+    return 1 << place % _OWNERS
 
 
 def _key_filter(keys: KeyBatch) -> tuple[Filter, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.key_codes import repeated_later
+from exec_nodes.kernels.key_codes import KeyCodes, code_set, superseded
 from exec_nodes.kernels.keys import KeyBatch, KeyColumn, key_column
 
 BASE_GENERATION = -1
@@ -92,7 +92,8 @@ class SourceKeys:
         tombstones.
         """
         if self._superseded is None:
-            return self.addresses[self.deleted | repeated_later(self.column)]
+            keys = KeyCodes(self.column)
+            return self.addresses[superseded(keys.codes, self.deleted, code_set(keys))]
         hidden = self.deleted.copy()
         hidden[self._superseded()] = True
         return self.addresses[hidden]

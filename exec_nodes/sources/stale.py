@@ -15,10 +15,10 @@ from threading import Lock
 
 import numpy as np
 
-from exec_nodes.kernels.key_codes import KeyCodes, concat, repeated_later_codes
+from exec_nodes.kernels.key_codes import KeyCodes, code_set, concat, superseded
 from exec_nodes.kernels.keys import KeyColumn
 from exec_nodes.sources.at_once import at_once
-from exec_nodes.sources.base_match import BaseMatch, Rows, keys_of, tail_of
+from exec_nodes.sources.base_match import BaseMatch, keys_of, tail_of
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.source import RowAddresses, Source
 
@@ -157,7 +157,7 @@ class _Learning:
         self.decided = False
         self.match: BaseMatch | None = None
         self.parts = 0
-        self.found: dict[int, Rows] = {}
+        self.found: dict[int, RowAddresses] = {}
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,8 @@ class PlanStale:
 
     def learn(self, match: BaseMatch, keys: KeyColumn, addresses: RowAddresses) -> None:
         """Find the stale rows of a batch of the base, at least one row."""
-        self._learning.found[int(addresses[0])] = match.add(keys, addresses)
+        found = np.sort(match.add(keys, addresses), kind="stable")
+        self._learning.found[int(addresses[0])] = found
 
     def learned(self, match: BaseMatch) -> None:
         """One part of the base was scanned to its end."""
@@ -228,8 +229,8 @@ class PlanStale:
         if done and self.base is not None:
             self.sets.remember(self.base, self._newer, match)
 
-    def found(self, addresses: RowAddresses) -> Rows:
-        """The positions of the stale rows in the batch that was learned with these addresses."""
+    def found(self, addresses: RowAddresses) -> RowAddresses:
+        """The stale rows of the batch that was learned with these addresses, sorted."""
         return self._learning.found.pop(int(addresses[0]))
 
     def compute(self) -> list[RowAddresses]:
@@ -301,21 +302,12 @@ def _from_scratch(sources: Sequence[Source], numbers: KeyCodes | None = None) ->
     keys = at_once(keys_of, sources)
     if numbers is None:
         numbers = KeyCodes(concat([k.column for k in keys]))
-    seen = np.zeros(numbers.size, np.bool_)
-    known = 0
+    seen = code_set(numbers)
     sets, start = [], 0
     for k in keys:
         codes = numbers.codes[start : start + len(k.addresses)]
         start += len(codes)
-        fresh = ~seen[codes]
-        seen[codes] = True
-        held = int(np.count_nonzero(seen))
-        stale = ~fresh | k.deleted
-        if held - known < np.count_nonzero(fresh):
-            # Rarely is a key twice in one source, and telling its last row takes much memory.
-            stale |= repeated_later_codes(codes, np.empty(numbers.size, np.int32))
-        known = held
-        sets.append(np.sort(k.addresses[stale]))
+        sets.append(np.sort(k.addresses[superseded(codes, k.deleted, seen)]))
     return sets
 
 

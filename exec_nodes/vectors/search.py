@@ -121,9 +121,8 @@ class SourceSearch:
                 vectors = pa.chunked_array([batch.column(query.column)])
                 column = VectorColumn.decoded(vectors, addresses)
                 live = live_rows(addresses, mask)
-                counts = None if live is None else column.flags(live, True)
                 found = nearest(
-                    column, query.vectors, most, query.metric, counts=counts, bounds=query.bounds
+                    column, query.vectors, most, query.metric, counts=live, bounds=query.bounds
                 )
                 best = nearest_of([best, found], most)
         return best

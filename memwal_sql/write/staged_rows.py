@@ -123,8 +123,12 @@ def newest(table: pa.Table, primary_key: tuple[str, ...]) -> pa.Table:
     """Every key once: of equal keys the one with the highest `_order`, or the last."""
     if ORDER in table.column_names:
         table = table.take(pc.sort_indices(table, sort_keys=[(ORDER, "ascending")]))
-    superseded = repeated_later(key_column(table.select(primary_key).columns))
-    return table.filter(pa.array(~superseded)) if superseded.any() else table
+    repeated = repeated_later(key_column(table.select(primary_key).columns))
+    if not len(repeated):
+        return table
+    kept = np.ones(table.num_rows, np.bool_)
+    kept[repeated] = False
+    return table.filter(pa.array(kept))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -27,6 +27,28 @@ impl<T: Element> Numbers<T> {
     }
 }
 
+/// A contiguous array of Python's to be written without the interpreter.
+pub struct NumbersMut<T: Element>(PyBuffer<T>);
+
+impl<T: Element> NumbersMut<T> {
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyBuffer::<T>::get(object)?;
+        if !buffer.is_c_contiguous() || buffer.readonly() {
+            return Err(PyBufferError::new_err("an array must be contiguous and writable"));
+        }
+        Ok(Self(buffer))
+    }
+
+    pub fn slice(&mut self) -> &mut [T] {
+        if self.0.item_count() == 0 {
+            return &mut [];
+        }
+        // SAFETY: the buffer is contiguous, writable, of this type and held as long as the slice.
+        // Callers give arrays that nobody else reads or writes meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast::<T>(), self.0.item_count()) }
+    }
+}
+
 pub fn bytes_of<'py, T: Element>(py: Python<'py>, values: &[T]) -> Bound<'py, PyBytes> {
     // SAFETY: elements of buffers are plain numbers; any of their bytes may be read.
     let bytes = unsafe {

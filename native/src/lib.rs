@@ -10,6 +10,7 @@ mod insert;
 mod metrics;
 mod predicate;
 mod provider;
+mod rows;
 mod runtime;
 mod sealed;
 mod sealed_table;
@@ -26,6 +27,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<provider::MountedTable>()?;
     module.add_class::<predicate::Predicate>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
+    rows::register(module)?;
     text::register(module)?;
     vectors::register(module)?;
     module.add_function(wrap_pyfunction!(errors::remember_raised, module)?)?;

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.kernels.key_codes import KeyCodes, concat, repeated_later
+from exec_nodes.kernels.key_codes import KeyCodes, concat, repeated_later, superseded
 from exec_nodes.kernels.keys import key_column, key_values
 from tests.exec_nodes.kinds import COLUMNS
 
@@ -43,9 +43,25 @@ def check(keys: pa.Array, others: pa.Array) -> None:
 
 @given(st.lists(st.integers(0, 5)))
 def test_a_row_is_repeated_if_its_key_comes_again(keys: list[int]) -> None:
-    expected = [key in keys[place + 1 :] for place, key in enumerate(keys)]
+    expected = [place for place, key in enumerate(keys) if key in keys[place + 1 :]]
     assert repeated_later(pa.array(keys, pa.int64())).tolist() == expected
     assert repeated_later(pa.array([f"{k}" for k in keys], pa.string())).tolist() == expected
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=9), max_size=3))
+def test_of_every_code_the_last_row_of_the_first_part_stays_unless_it_is_deleted(
+    parts: list[list[tuple[int, bool]]],
+) -> None:
+    seen = np.zeros(6, np.uint8)
+    met: set[int] = set()
+    for part in parts:
+        codes = np.array([code for code, _ in part], np.int64)
+        deleted = np.array([gone for _, gone in part], np.bool_)
+        last = {code: row for row, (code, _) in enumerate(part)}
+        expected = [r for r, (c, gone) in enumerate(part) if gone or c in met or last[c] != r]
+        assert superseded(codes, deleted, seen).tolist() == expected
+        met |= set(last)
+        assert set(np.flatnonzero(seen).tolist()) == met
 
 
 def test_sequences_take_a_table_and_scattered_keys_a_hash() -> None:

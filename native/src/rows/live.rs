@@ -1,0 +1,102 @@
+//! Taking stale rows out of a batch.
+
+use pyo3::prelude::*;
+
+use crate::buffers::{Numbers, NumbersMut, invalid};
+
+/// Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the ones.
+/// Where that is all of them, nothing may have been written.
+#[pyfunction]
+pub fn flag_live(
+    py: Python<'_>,
+    addresses: &Bound<'_, PyAny>,
+    stale: &Bound<'_, PyAny>,
+    flags: &Bound<'_, PyAny>,
+) -> PyResult<usize> {
+    let (addresses, stale) = (Numbers::<u64>::new(addresses)?, Numbers::<u64>::new(stale)?);
+    let mut flags = NumbersMut::<u8>::new(flags)?;
+    let (addresses, stale, flags) = (addresses.slice(), stale.slice(), flags.slice());
+    if flags.len() != addresses.len() {
+        return Err(invalid("a flag for every row is needed"));
+    }
+    Ok(py.detach(|| flag(addresses, stale, flags)))
+}
+
+/// Copy the values whose flag is 1 to the beginning of `kept`, which has room for them. A value has
+/// as many bytes as there are in `values` for each flag.
+#[pyfunction]
+pub fn compress(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    flags: &Bound<'_, PyAny>,
+    kept: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let (values, flags) = (Numbers::<i8>::new(values)?, Numbers::<u8>::new(flags)?);
+    let mut kept = NumbersMut::<i8>::new(kept)?;
+    let (values, flags, kept) = (values.slice(), flags.slice(), kept.slice());
+    let width = values.len() / flags.len().max(1);
+    if values.len() != width * flags.len() {
+        return Err(invalid("values of one width are needed"));
+    }
+    let fits = py.detach(|| match width {
+        1 => copy::<1>(values, flags, kept),
+        2 => copy::<2>(values, flags, kept),
+        4 => copy::<4>(values, flags, kept),
+        8 => copy::<8>(values, flags, kept),
+        16 => copy::<16>(values, flags, kept),
+        _ => copy_rows(values, width, flags, kept),
+    });
+    fits.ok_or_else(|| invalid("there are more values to be kept than room"))
+}
+
+fn flag(addresses: &[u64], stale: &[u64], flags: &mut [u8]) -> usize {
+    let (Some(&first), Some(&last)) = (addresses.first(), addresses.last()) else {
+        return 0;
+    };
+    // Without an early exit, which would keep the loop from being vectorised.
+    let ascending = addresses.windows(2).fold(true, |so_far, pair| so_far & (pair[0] < pair[1]));
+    let (low, high) = match ascending {
+        true => (first, last),
+        false => addresses.iter().fold((first, first), |(low, high), &a| (low.min(a), high.max(a))),
+    };
+    let end = stale.partition_point(|&one| one <= high);
+    let near = &stale[stale[..end].partition_point(|&one| one < low)..end];
+    if near.is_empty() {
+        return addresses.len();
+    }
+    if ascending && high - low == addresses.len() as u64 - 1 {
+        flags.fill(1);
+        near.iter().for_each(|&one| flags[(one - low) as usize] = 0);
+        return addresses.len() - near.len();
+    }
+    let mut count = 0;
+    for (flag, address) in flags.iter_mut().zip(addresses) {
+        *flag = u8::from(near.binary_search(address).is_err());
+        count += usize::from(*flag);
+    }
+    count
+}
+
+fn copy<const WIDTH: usize>(values: &[i8], flags: &[u8], kept: &mut [i8]) -> Option<()> {
+    let (values, _) = values.as_chunks::<WIDTH>();
+    let (kept, _) = kept.as_chunks_mut::<WIDTH>();
+    let (mut rows, mut count) = (values.iter().zip(flags), 0);
+    // Written whether it is kept or not: a branch that nobody can foretell costs more.
+    while count < kept.len() {
+        let Some((value, &flag)) = rows.next() else {
+            return Some(());
+        };
+        kept[count] = *value;
+        count += usize::from(flag != 0);
+    }
+    rows.all(|(_, &flag)| flag == 0).then_some(())
+}
+
+fn copy_rows(values: &[i8], width: usize, flags: &[u8], kept: &mut [i8]) -> Option<()> {
+    let rows = values.chunks_exact(width.max(1)).zip(flags).filter(|&(_, &flag)| flag != 0);
+    let mut room = kept.chunks_exact_mut(width.max(1));
+    for (row, _) in rows {
+        room.next()?.copy_from_slice(row);
+    }
+    Some(())
+}
