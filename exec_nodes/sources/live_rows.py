@@ -15,6 +15,6 @@ def live_rows(addresses: RowAddresses, stale: RowAddresses) -> Flags | None:
     `addresses` are those of one batch, in any order; `stale` is sorted.
     """
     live = np.empty(len(addresses), np.bool_)
-    at = np.ascontiguousarray(addresses)
-    count = memwal_native.flag_live(at, stale, live.view(np.uint8))
+    at, gone = np.ascontiguousarray(addresses), np.ascontiguousarray(stale)
+    count = memwal_native.flag_live(at, gone, live.view(np.uint8))
     return None if count == len(live) else live
