@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 T = TypeVar("T")
 
 
 _caches: WeakSet[ByteCache] = WeakSet()
+# What was let go of last. It is let go of again each time, as queries and threads that were under
+# way may have put something of it back.
+_gone: deque[Hashable] = deque(maxlen=64)
+_lock = threading.Lock()
 
 
-def forget(identity: Hashable) -> None:
-    """Let go of what every cache of this process keeps of a source that no new query reads.
+def forget(*identities: Hashable) -> None:
+    """Let go of what every cache of this process keeps of things that no new query reads.
 
     Under a stream of merges the caches would else be full of versions that are gone. Their keys are
-    tuples with identities of sources among their parts, or with identities of shares of these.
+    tuples with such identities among their parts: of sources, or of shares of these, URIs of
+    generations, uuids of the base table's index segments, etags of its versions.
     """
+    with _lock:
+        _gone.extend(identities)
+        gone = frozenset(_gone)
     for cache in list(_caches):
-        cache.drop(identity)
+        cache.drop(lambda key: isinstance(key, tuple) and any(_is_of(one, gone) for one in key))
 
 
-def _is_of(key: Hashable, identity: Hashable) -> bool:
-    parts = key if isinstance(key, tuple) else ()
-    return any(one == identity or _is_share(one, identity) for one in parts)
-
-
-def _is_share(part: object, identity: Hashable) -> bool:
-    return isinstance(part, tuple) and part[:1] == (identity,)
+def _is_of(part: Hashable, gone: frozenset[Hashable]) -> bool:
+    return part in gone or (isinstance(part, tuple) and len(part) > 0 and part[0] in gone)
 
 
 class ByteCache:
@@ -45,7 +48,7 @@ class ByteCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._computing: dict[Hashable, threading.Lock] = {}
+        self._computing: WeakValueDictionary[Hashable, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
         _caches.add(self)
 
@@ -99,15 +102,13 @@ class ByteCache:
             self.put(key, value, size(value))
             return value
 
-    def drop(self, identity: Hashable) -> None:
-        """See `forget`."""
+    def drop(self, is_gone: Callable[[Hashable], bool]) -> None:
+        """Let go of the entries whose keys are gone."""
         with self._lock:
-            for key in [key for key in self._entries if _is_of(key, identity)]:
+            for key in [key for key in self._entries if is_gone(key)]:
                 self._bytes -= self._entries.pop(key)[1]
 
     def locked(self, key: Hashable) -> threading.Lock:
         """The lock to hold while the entry of `key` is computed."""
         with self._lock:
-            if len(self._computing) > 10_000:
-                self._computing = {k: lock for k, lock in self._computing.items() if lock.locked()}
             return self._computing.setdefault(key, threading.Lock())

@@ -61,7 +61,8 @@ class TableShape(Protocol):
 
 
 class LanceSource:
-    """Reads one immutable version of a Lance table. Made by `base` or `generation`."""
+    """Reads one immutable version of a Lance table, whose URI is `place`. Made by `base` or
+    `flushed`."""
 
     def __init__(
         self,
@@ -72,17 +73,17 @@ class LanceSource:
         info: TableShape,
         cache: ByteCache,
         open_dataset: Callable[[], Any],
-        place: str = "",
+        place: str,
         bloom: Callable[[], bytes] | None = None,
         fragments: frozenset[int] | None = None,
     ) -> None:
         self.identity = identity
         self.region = region
         self.generation = generation
+        self.place = place
         self._info = info
         self._cache = cache
         self._open = open_dataset
-        self._place = place
         self._bloom = bloom
         self._fragments = fragments
         self._dataset: Any = None
@@ -95,6 +96,7 @@ class LanceSource:
         may be used again after a restore (protocol rule 16)."""
         return cls(
             identity=("base", dataset.uri, etag),
+            place=dataset.uri,
             region="",
             generation=BASE_GENERATION,
             info=info,
@@ -144,6 +146,7 @@ class LanceSource:
         """The rows of some fragments, to be scanned and counted; row addresses stay the same."""
         return LanceSource(
             identity=(self.identity, fragments),
+            place=self.place,
             region=self.region,
             generation=self.generation,
             info=self._info,
@@ -241,7 +244,7 @@ class LanceSource:
         if self._bloom is None:
             return np.ones(len(keys), np.bool_)
         read = self._bloom
-        path = f"{self._place}/bloom_filter.bin"
+        path = f"{self.place}/bloom_filter.bin"
         with gone_is_typed(self.name):
             bloom = self._cache.compute(
                 (self.identity, "bloom"),

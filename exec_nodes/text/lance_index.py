@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ _FORMAT = {
 }
 _LISTS = ("_posting", "_length")
 _TEXT_INDEX = "/lance.table.InvertedIndexDetails"
+# The URI of its table and its uuid: keys of what is cached begin with them, see `forget`.
+Segment = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,11 @@ class IndexSegment:
 class LancePartition:
     """One partition of a segment: documents are numbered in the order of the index."""
 
-    def __init__(self, path: str, options: dict[str, str] | None, cache: ByteCache) -> None:
-        """`path` without the file's own name: `{table}/_indices/{uuid}/part_0`."""
-        self._path = path
+    def __init__(
+        self, segment: Segment, number: int, options: dict[str, str] | None, cache: ByteCache
+    ) -> None:
+        self._path = f"{_folder(segment)}/part_{number}"
+        self._key = (*segment, number)
         self._options = options
         self._cache = cache
         self._check("invert", _LISTS)
@@ -78,7 +82,7 @@ class LancePartition:
         if number is None:
             return None
         return self._cache.compute(
-            (self._path, "postings", token),
+            (*self._key, "postings", token),
             lambda: self._postings(number, token),
             lambda found: found.nbytes,
         )
@@ -90,7 +94,9 @@ class LancePartition:
     def vocabulary(self) -> Vocabulary:
         """All tokens, to find those near another one."""
         return self._cache.compute(
-            (self._path, "vocabulary"), lambda: Vocabulary(self.tokens()), lambda made: made.nbytes
+            (*self._key, "vocabulary"),
+            lambda: Vocabulary(self.tokens()),
+            lambda made: made.nbytes,
         )
 
     @cached_property
@@ -152,28 +158,30 @@ def _open_segment(
 ) -> IndexSegment | None:
     if described.base_id is not None:
         return None  # in another table's folder
-    folder = f"{dataset.uri.rstrip('/')}/_indices/{described.uuid}"
+    segment = (dataset.uri, described.uuid)
+    path = f"{_folder(segment)}/metadata.lance"
     own = dict(options) if options else None
     try:
-        metadata = cache.compute(
-            (folder, "metadata"), lambda: _metadata(f"{folder}/metadata.lance", own), _size
-        )
+        metadata = cache.compute((*segment, "metadata"), lambda: _metadata(path, own), _size)
         if any(metadata.get(name) not in known for name, known in _FORMAT.items()):
             return None
         analyzer = Analyzer.of(json.loads(metadata[b"params"]))
-        partitions = []
-        for number in json.loads(metadata[b"partitions"]):
-            path = f"{folder}/part_{int(number)}"
-            partitions.append(
-                cache.compute(
-                    (path, "partition"),
-                    lambda path=path: LancePartition(path, own, cache),  # type: ignore[misc]
-                    lambda found: found.nbytes,
-                )
+        partitions = [
+            cache.compute(
+                (*segment, int(number), "partition"),
+                partial(LancePartition, segment, int(number), own, cache),
+                lambda found: found.nbytes,
             )
+            for number in json.loads(metadata[b"partitions"])
+        ]
     except (KeyError, ValueError, TypeError, UnsupportedError):
         return None  # of a format that this module was not written for
     return IndexSegment(analyzer, frozenset(described.fragment_ids), tuple(partitions))
+
+
+def _folder(segment: Segment) -> str:
+    uri, uuid = segment
+    return f"{uri.rstrip('/')}/_indices/{uuid}"
 
 
 def _metadata(path: str, options: dict[str, str] | None) -> dict[bytes, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_scan import gone_is_typed, scan_dataset
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses, Source
+from exec_nodes.sources.source import BASE_GENERATION, ROW_ADDRESS, RowAddresses, Source
 from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.growing import GrowingText, TextView
 from exec_nodes.text.lance_index import IndexSegment, open_index
@@ -78,14 +78,31 @@ class SourceTexts:
         for fragment in fragments.values():
             view, addresses = self._tokenized(source, fragment, column, analyzer)
             parts.append(MemoryPart(view, addresses, rows.deleted(addresses)))
+        if source.generation == BASE_GENERATION:
+            covered = frozenset[int]().union(*(segment.fragments for segment in segments))
+            self._let_go(source, covered, (column, analyzer))
         return parts
+
+    def _let_go(
+        self, base: LanceSource, covered: frozenset[int], texts: tuple[str, Analyzer]
+    ) -> None:
+        """Keep no texts of fragments of the base table that are gone, or in an index now."""
+        fragments = base.dataset.get_fragments()
+        needed = {_files(one) for one in fragments if one.fragment_id not in covered}
+
+        def is_gone(key: Hashable) -> bool:
+            match key:
+                case ("tokenized", place, files, *rest):
+                    return place == base.place and tuple(rest) == texts and files not in needed
+            return False
+
+        self._cache.drop(is_gone)
 
     def _tokenized(
         self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
     ) -> tuple[TextView, RowAddresses]:
         """The texts of a fragment, kept by its files: rows may be deleted since."""
-        files = tuple(file.path for file in fragment.data_files())
-        key = ("tokenized", source.dataset.uri, fragment.fragment_id, files, column, analyzer)
+        key = ("tokenized", source.place, _files(fragment), column, analyzer)
         schema = pa.schema([pa.field(column, pa.string())])
 
         def tokenize() -> tuple[GrowingText, RowAddresses]:
@@ -105,6 +122,10 @@ class SourceTexts:
     ) -> Sequence[IndexSegment]:
         options = source.dataset.latest_storage_options()
         return open_index(source.dataset, column, analyzer, options, self._cache) or ()
+
+
+def _files(fragment: Any) -> Hashable:
+    return fragment.fragment_id, *(file.path for file in fragment.data_files())
 
 
 # Sources' identities are unique in the process, so all tables can share one bound.

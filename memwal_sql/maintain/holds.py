@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
@@ -46,13 +46,16 @@ def held_by_versions(
     Of a version without a record only the base table is read, so it holds nothing.
     """
     held: set[GenerationName] = set()
+    own, present = ("generations recorded in", store.uri), set[Hashable]()
     for version in versions:
         details = version.details
         if details is None:
             continue
         # An index entry never changes, and most versions have the one of the version before.
+        key = (*own, details.index_uuid)
+        present.add(key)
         recorded = cache.compute(
-            ("generations recorded in", store.uri, details.index_uuid),
+            key,
             partial(_recorded, store, details),
             lambda found: _BYTES * (1 + len(found)),
         )
@@ -61,6 +64,7 @@ def held_by_versions(
             for region_id, name, generation in recorded
             if generation > details.merged_generations.get(region_id, 0)
         )
+    cache.drop(lambda key: isinstance(key, tuple) and key[:2] == own and key not in present)
     return Holds(frozenset(held))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -18,6 +18,7 @@ from memwal_sql.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base_indexes import BaseIndexes
 from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details
+from memwal_sql.storage.lance_sessions import BaseSession
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.table_record import check_incarnation
@@ -43,6 +44,11 @@ class BaseTable:
     def details(self) -> IndexDetails:
         """The MemWAL index."""
         return self.found.details
+
+    @property
+    def kept_as(self) -> frozenset[Hashable]:
+        """What keys of caches have among their parts, see `forget`."""
+        return frozenset({self.source.identity, self.etag, *self.found.segments})
 
     @property
     def etag(self) -> str:
@@ -98,6 +104,7 @@ class BaseTracker:
         self._current = load_base(context, dataset)
         self._clock = clock
         self._checked = clock()
+        self._session = BaseSession(dataset.session())
         self._lock = Lock()
         self._path = _naming(context, self._current.version)
 
@@ -125,14 +132,14 @@ class BaseTracker:
             dataset = lance.dataset(
                 lance_uri(self._context.uri),
                 storage_options=self._context.storage_options,
-                session=self._current.dataset.session(),
+                session=self._session.session,
             )
             self._checked = self._clock()
             if dataset.version != self._current.version:
-                before = self._current.source.identity
-                self._current = load_base(self._context, dataset, self._current.info)
-                if self._current.source.identity != before:
-                    forget(before)
+                before = self._current
+                self._current = load_base(self._context, dataset, before.info)
+                self._session.replaced()
+                forget(*(before.kept_as - self._current.kept_as))
             return self._current
 
     def _overdue(self) -> bool:

@@ -17,14 +17,13 @@ from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
-from memwal_sql.read.region import RegionReader
+from memwal_sql.read.region import MOST_BRIDGED, RegionReader
 from memwal_sql.storage.index_details import read_details_at
 from memwal_sql.storage.merge_token import MergeProgress, is_pass_shard
 from planner.model import IndexGap
 
-# An index that is further behind is better built than bridged.
-_MOST_VERSIONS = 32
 _KEPT_BYTES = 1024
+_FRAGMENT_BYTES = 64
 
 
 class IndexGaps(Mapping[str, IndexGap]):
@@ -60,7 +59,7 @@ class IndexGaps(Mapping[str, IndexGap]):
         since = self._context.cache.compute(
             ("index gap", self._context.uri, self._base.etag, name),
             lambda: _Since(self._context, self._base, name),
-            lambda _: _KEPT_BYTES,
+            lambda made: _KEPT_BYTES + _FRAGMENT_BYTES * len(made.covered),
         )
         if since.progress is None:
             return None
@@ -92,7 +91,7 @@ class _Since:
         held = {one for segment in index.segments for one in segment.fragment_ids}
         self.covered = fragments & held
         built = max(segment.dataset_version_at_last_update for segment in index.segments)
-        if fragments == self.covered or base.version - built > _MOST_VERSIONS:
+        if fragments == self.covered or base.version - built > MOST_BRIDGED:
             return
         try:
             self.progress = self._look_back(context, base, name, built)

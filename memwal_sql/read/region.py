@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from memwal_sql.errors import MemWalError, RepairError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.tail import WalTail
+from memwal_sql.storage.lance_sessions import new_session
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
@@ -29,6 +30,9 @@ from memwal_sql.write.live import live_writer
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
+
+# An index that is further behind, in versions and so in generations, is better built than bridged.
+MOST_BRIDGED = 32
 
 
 class StaleBaseError(Exception):
@@ -57,6 +61,7 @@ class RegionReader:
         self._manifest = manifest
         self._tail = WalTail(context, self._manifests, self.region_id, self.name, base)
         self._generations: dict[str, LanceSource] = {}
+        self._merged = 0
         self._columns = _columns_of(base)
         self._stored = entry_schema(*self._columns)
         self._lock = Lock()
@@ -82,10 +87,7 @@ class RegionReader:
             if manifest.version > self._manifest.version:
                 self._manifest = manifest
                 listed = {flushed.path for flushed in manifest.flushed_generations}
-                for path in self._generations.keys() - listed:
-                    forget(self._generations[path].identity)
-                kept = {path: s for path, s in self._generations.items() if path in listed}
-                self._generations = kept
+                self._keep(lambda path, _: path in listed)
 
     def unflushed(self) -> Unflushed:
         """The latest manifest and every MemTable above it (protocol rule 15).
@@ -137,6 +139,10 @@ class RegionReader:
         without a gap (protocol rule 14), else StaleBaseError asks for a newer base version.
         """
         merged = base.details.merged_generations.get(self.region_id, 0)
+        if merged > self._merged:
+            with self._lock:
+                self._merged = merged
+                self._keep(lambda _, source: source.generation > merged - MOST_BRIDGED)
         flushed = sorted(manifest.flushed_generations, key=lambda g: g.generation)
         unmerged = [g for g in flushed if g.generation > merged]
         expected = list(range(merged + 1, manifest.current_generation))
@@ -165,13 +171,22 @@ class RegionReader:
             return None
         return tuple(self._generation(base, one) for one in known)
 
+    def _keep(self, is_kept: Callable[[str, LanceSource], bool]) -> None:
+        """Let go of the other generations; `_lock` is held."""
+        kept = {path: s for path, s in self._generations.items() if is_kept(path, s)}
+        gone = [s for path, s in self._generations.items() if path not in kept]
+        if gone:
+            self._generations = kept
+            forget(*(one.identity for one in gone), *(one.place for one in gone))
+
     def _take_columns(self, base: BaseTable) -> None:
         """Forget what was read under other columns than those of `base`."""
         columns = _columns_of(base)
         if columns == self._columns:
             return
         with self._lock:
-            self._columns, self._generations = columns, {}
+            self._columns = columns
+            self._keep(lambda *_: False)
             self._stored = entry_schema(*columns)
             self._tail = WalTail(self._context, self._manifests, self.region_id, self.name, base)
 
@@ -187,7 +202,7 @@ class RegionReader:
                 info=base.info,
                 cache=self._context.cache,
                 storage_options=self._context.storage_options,
-                session=base.dataset.session(),
+                session=new_session(),
                 bloom=partial(self._context.store.get, bloom),
                 field_ids=base.field_ids,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from exec_nodes.sources.at_once import at_once
@@ -53,10 +53,13 @@ def read_base_version(store: ObjectStore, version: int) -> BaseVersion | None:
 
 def base_versions(store: ObjectStore, cache: ByteCache) -> tuple[BaseVersion, ...]:
     """Every version that is there, ascending; each is read once as long as `cache` keeps it."""
+    own = ("base version", store.uri)
+
+    def key_of(meta: ObjectMeta) -> Hashable:
+        return (*own, meta.path, meta.size, meta.modified)
 
     def read(meta: ObjectMeta) -> BaseVersion | None:
-        number = base_version_of(meta.path)
-        key = ("base version", store.uri, meta.path, meta.size, meta.modified)
+        number, key = base_version_of(meta.path), key_of(meta)
         known: BaseVersion | None = cache.get(key)
         if known is None and number is not None:
             known = read_base_version(store, number)
@@ -65,7 +68,9 @@ def base_versions(store: ObjectStore, cache: ByteCache) -> tuple[BaseVersion, ..
                 cache.put(key, known, _BYTES + len(known.details.message if known.details else b""))
         return known
 
-    listed = store.list(BASE_VERSIONS_FOLDER)
+    listed = list(store.list(BASE_VERSIONS_FOLDER))
+    present = {key_of(meta) for meta in listed}
+    cache.drop(lambda key: isinstance(key, tuple) and key[:2] == own and key not in present)
     found = at_once(read, listed) if store.remote else map(read, listed)
     return tuple(sorted((v for v in found if v is not None), key=lambda one: one.version))
 

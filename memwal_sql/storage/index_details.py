@@ -51,11 +51,13 @@ class IndexDetails:
 @dataclass(frozen=True, slots=True)
 class FoundDetails:
     """Details as read. Caches are keyed by `etag`, that of the manifest file, or by `rows_tag`,
-    which tells the rows of a version: its number can come again with others (protocol rule 16)."""
+    which tells the rows of a version: its number can come again with others (protocol rule 16).
+    `segments` are the uuids of what the version has of all other indexes."""
 
     details: IndexDetails
     etag: str
     rows_tag: str
+    segments: frozenset[str] = frozenset()
 
 
 def read_details(store: ObjectStore, dataset: Any) -> FoundDetails | None:
@@ -76,8 +78,9 @@ def details_in(section: IndexSection) -> FoundDetails | None:
     for index in section.indices:
         if index.name == INDEX_NAME:
             try:
-                entry = pb.UUID.FromString(index.uuid)
-                index_uuid = UUID(bytes=entry.uuid)
+                index_uuid = _uuid_of(index.uuid)
+                others = (one for one in section.indices if one is not index)
+                segments = frozenset(str(_uuid_of(one.uuid)) for one in others)
                 details = decode_details(section.path, index.index_details.value, index_uuid)
             except UnsupportedError:
                 raise
@@ -85,7 +88,7 @@ def details_in(section: IndexSection) -> FoundDetails | None:
                 raise CorruptFileError(
                     f"{section.path} has a damaged MemWAL index: {error}"
                 ) from error
-            return FoundDetails(details, section.etag, section.rows_tag)
+            return FoundDetails(details, section.etag, section.rows_tag, segments)
     return None
 
 
@@ -185,6 +188,10 @@ def _older(path: str) -> UnsupportedError:
         " is in it, `memwal upgrade` or memwal_sql.upgrade(uri) moves the table to the format of"
         " today"
     )
+
+
+def _uuid_of(message: bytes) -> UUID:
+    return UUID(bytes=pb.UUID.FromString(message).uuid)
 
 
 def _entry(dataset: Any, index_uuid: UUID, details: bytes) -> Index:

@@ -58,3 +58,20 @@ def test_what_is_kept_of_a_source_is_let_go_of_in_every_cache() -> None:
         assert cache.nbytes == 30
         assert cache.get((kept, "keys")) == "keys" and cache.get("no tuple") == "value"
         assert cache.get((gone, "keys")) is None and cache.get((share, "keys")) is None
+
+
+def test_what_a_slow_query_keeps_of_a_source_that_is_gone_goes_with_the_next_one() -> None:
+    cache, gone, next_gone = ByteCache(), ("base", "table", "3"), ("base", "table", "4")
+    forget(gone)
+    cache.put((gone, "keys"), "keys", 10)
+    cache.put(("stale in base by", (next_gone, "share"), "newer"), "rows", 10)
+    cache.put(("segment", "uuid"), "partition", 10)
+    forget(next_gone, "uuid")
+    assert cache.nbytes == 0
+
+
+def test_nothing_is_left_of_a_key_that_was_computed() -> None:
+    cache = ByteCache(max_bytes=0)
+    for number in range(3):
+        assert cache.compute((number, "keys"), lambda: "too large", len) == "too large"
+    assert not cache._computing

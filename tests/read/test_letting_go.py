@@ -1,0 +1,127 @@
+"""A process that reads for days keeps nothing of what merges and other jobs have replaced."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from weakref import ref
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from exec_nodes.sources import cache as cache_module
+from exec_nodes.text.source_texts import SOURCE_TEXTS
+from memwal_sql.read import region
+
+DIMENSION = 4
+ROWS = 300
+SCHEMA = pa.schema({"id": pa.int64(), "body": pa.string(), "v": pa.list_(pa.float32(), DIMENSION)})
+NO_TIME = timedelta(0)
+
+
+def rows(step: int) -> pa.Table:
+    """All keys, with a word that tells the step."""
+    random = np.random.default_rng(step)
+    columns = [
+        pa.array(range(ROWS)),
+        pa.array([f"word{number % 7} step{step}" for number in range(ROWS)]),
+        pa.array(random.random((ROWS, DIMENSION)).tolist(), SCHEMA.field("v").type),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def read(table: mw.Table, step: int) -> None:
+    found = table.full_text_search("body", f"step{step}", ROWS, columns=["id"])
+    assert found.num_rows == ROWS
+    assert table.vector_search("v", [0.0] * DIMENSION, 5).num_rows == 5
+    assert table.get([3], ["body"])["body"].to_pylist() == [f"word3 step{step}"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[mw.Table]:
+    found = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with found.writer() as writer:
+        writer.upsert(rows(0))
+        writer.flush()
+        found.merge()
+        found.create_index("body", "FTS")
+        found.create_index("v", "IVF_FLAT", num_partitions=1)
+        yield found
+
+
+def entries(table: mw.Table) -> list[str]:
+    """The keys of what all caches of the process keep of a table."""
+    keys = [repr(key) for cache in cache_module._caches for key in cache._entries]
+    return [key for key in keys if table.uri in key]
+
+
+def test_versions_index_segments_and_generations_that_are_gone_are_let_go_of(
+    table: mw.Table,
+) -> None:
+    reader = mw.open_table(table.uri)
+    kept = []
+    for step in range(1, 7):
+        with table.writer() as writer:
+            writer.upsert(rows(step))
+            writer.flush()
+        read(reader, step)
+        table.merge()
+        read(reader, step)
+        table.build_indexes()
+        read(reader, step)
+        table.collect_garbage(older_than=NO_TIME, versions_older_than=NO_TIME)
+        read(reader, step)
+        kept.append(len(entries(table)))
+    # Columns that are read in the background come sooner or later.
+    assert kept[-1] < 1.5 * kept[1], entries(table)
+    segments = {
+        segment.uuid
+        for index in lance.dataset(table.uri).describe_indices()
+        for segment in index.segments
+    }
+    open_now = {key[1] for key in SOURCE_TEXTS._cache._entries if key[0] == table.uri}
+    assert open_now and open_now <= segments
+
+
+def test_rows_that_an_index_holds_now_are_not_kept_tokenized(table: mw.Table) -> None:
+    def tokenized() -> int:
+        return sum("tokenized" in key and table.uri in key for key in SOURCE_TEXTS._cache._entries)
+
+    reader = mw.open_table(table.uri)
+    with table.writer() as writer:
+        writer.upsert(rows(1))
+        writer.flush()
+    table.merge()
+    # No generation stands in for the fragment of a base table that others have written, too.
+    lance.dataset(table.uri).delete("id = 7")
+    assert reader.full_text_search("body", "step1", ROWS).num_rows == ROWS - 1
+    assert tokenized() == 1
+    table.build_indexes()
+    assert reader.full_text_search("body", "step1", ROWS).num_rows == ROWS - 1
+    assert tokenized() == 0
+
+
+def test_generations_that_no_index_lacks_are_let_go_of_before_they_are_collected(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region, "MOST_BRIDGED", 2)
+    reader = mw.open_table(table.uri)
+    held = []
+    for step in range(1, 6):
+        with table.writer() as writer:
+            writer.upsert(rows(step))
+            writer.flush()
+        read(reader, step)
+        (generation,) = reader.snapshot().regions[0].sources
+        held.append(ref(generation.dataset))
+        del generation
+        table.merge()
+        table.build_indexes()
+        read(reader, step)
+    gc.collect()
+    assert [one() is None for one in held] == [True] * 3 + [False] * 2
