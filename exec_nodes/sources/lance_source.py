@@ -32,6 +32,8 @@ from exec_nodes.sources.lance_scan import (
 )
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.row_ids import RowIds
+from exec_nodes.sources.scan_addresses import scan_addresses
+from exec_nodes.sources.scanned_columns import ScannedColumns
 from exec_nodes.sources.source import (
     BASE_GENERATION,
     KEY_POSITION,
@@ -229,9 +231,15 @@ class LanceSource:
             whole = self.parts == 1 and self._fragments is None
             fragments = None if whole else self._groups[part]
             schema = self._schema_of(columns)
-            yield from scan_dataset(
-                self.dataset, schema, filters, limit, fragments, self._info.schema
+            read = partial(
+                scan_dataset, self.dataset, schema, filters, limit, fragments, self._info.schema
             )
+            every_row = bool(columns) and not filters and limit is None
+            counted = scan_addresses(self.dataset, fragments) if every_row else None
+            if counted is None:
+                yield from read()
+            else:
+                yield from self._scanned.scan(part, self.parts, schema, counted, read)
 
     def keys(self) -> SourceKeys:
         """See `Source.keys`."""
@@ -321,6 +329,10 @@ class LanceSource:
     @cached_property
     def _lookups(self) -> BaseLookups:
         return BaseLookups(self.identity, self._cache, self.dataset, self.rows)
+
+    @cached_property
+    def _scanned(self) -> ScannedColumns:
+        return ScannedColumns(self.identity, self._cache)
 
     @cached_property
     def _warm(self) -> WarmColumns:
