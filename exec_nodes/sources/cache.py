@@ -10,7 +10,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 T = TypeVar("T")
-
+Subject = tuple[Hashable, ...]
 
 _caches: WeakSet[ByteCache] = WeakSet()
 # What was let go of last. It is let go of again each time, as queries and threads that were under
@@ -22,32 +22,39 @@ _lock = threading.Lock()
 def forget(*identities: Hashable) -> None:
     """Let go of what every cache of this process keeps of things that no new query reads.
 
-    Under a stream of merges the caches would else be full of versions that are gone. Their keys are
-    tuples with such identities among their parts: of sources, or of shares of these, URIs of
+    Under a stream of merges the caches would else be full of versions that are gone. The subjects
+    of their keys have such identities among their parts: of sources, or of shares of these, URIs of
     generations, uuids of the base table's index segments, etags of its versions.
     """
     with _lock:
         _gone.extend(identities)
         gone = frozenset(_gone)
     for cache in list(_caches):
-        cache.drop(lambda key: isinstance(key, tuple) and any(_is_of(one, gone) for one in key))
+        cache.drop(lambda subject: any(_is_of(part, gone) for part in subject))
 
 
 def _is_of(part: Hashable, gone: frozenset[Hashable]) -> bool:
     return part in gone or (isinstance(part, tuple) and len(part) > 0 and part[0] in gone)
 
 
+def _subject(key: Hashable) -> Subject:
+    return key[:3] if isinstance(key, tuple) else (key,)
+
+
 class ByteCache:
     """Least recently used entries are dropped when the bytes held exceed `max_bytes`.
 
     An entry larger than a quarter of the bound is handed out but not kept, so that one large
-    table can't push out everything else. Safe to use from several threads.
+    table can't push out everything else. The first three parts of a key are its subject, which many
+    entries may share, as posting lists of one index do: what is let go of is found among subjects.
+    Safe to use from several threads.
     """
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._by_subject: dict[Subject, set[Hashable]] = {}
         self._computing: WeakValueDictionary[Hashable, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
         _caches.add(self)
@@ -74,16 +81,15 @@ class ByteCache:
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
         """Keep `value`, which must not be None, unless it is too large."""
         with self._lock:
-            old = self._entries.pop(key, None)
-            if old is not None:
-                self._bytes -= old[1]
+            if key in self._entries:
+                self._remove(key)
             if nbytes > self.largest:
                 return
             self._entries[key] = (value, nbytes)
+            self._by_subject.setdefault(_subject(key), set()).add(key)
             self._bytes += nbytes
             while self._bytes > self._max_bytes:
-                _, (_, dropped) = self._entries.popitem(last=False)
-                self._bytes -= dropped
+                self._remove(next(iter(self._entries)))
 
     def compute(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
         """The entry of `key`; made, and kept if it fits, when it is missing.
@@ -102,11 +108,21 @@ class ByteCache:
             self.put(key, value, size(value))
             return value
 
-    def drop(self, is_gone: Callable[[Hashable], bool]) -> None:
-        """Let go of the entries whose keys are gone."""
+    def drop(self, is_gone: Callable[[Subject], bool]) -> None:
+        """Let go of the entries whose subjects are gone."""
         with self._lock:
-            for key in [key for key in self._entries if is_gone(key)]:
-                self._bytes -= self._entries.pop(key)[1]
+            for subject in [one for one in self._by_subject if is_gone(one)]:
+                for key in list(self._by_subject[subject]):
+                    self._remove(key)
+
+    def _remove(self, key: Hashable) -> None:
+        """Let go of an entry; `_lock` is held."""
+        self._bytes -= self._entries.pop(key)[1]
+        subject = _subject(key)
+        keys = self._by_subject[subject]
+        keys.remove(key)
+        if not keys:
+            del self._by_subject[subject]
 
     def locked(self, key: Hashable) -> threading.Lock:
         """The lock to hold while the entry of `key` is computed."""

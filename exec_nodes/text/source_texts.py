@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from exec_nodes.errors import UnsupportedError
 from exec_nodes.kernels.keys import one_array
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.cache import ByteCache, Subject
 from exec_nodes.sources.lance_scan import gone_is_typed, scan_dataset
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
@@ -90,10 +90,10 @@ class SourceTexts:
         fragments = base.dataset.get_fragments()
         needed = {_files(one) for one in fragments if one.fragment_id not in covered}
 
-        def is_gone(key: Hashable) -> bool:
-            match key:
-                case ("tokenized", place, files, *rest):
-                    return place == base.place and tuple(rest) == texts and files not in needed
+        def is_gone(subject: Subject) -> bool:
+            match subject:
+                case ("tokenized", base.place, (column, analyzer, files)):
+                    return (column, analyzer) == texts and files not in needed
             return False
 
         self._cache.drop(is_gone)
@@ -102,7 +102,7 @@ class SourceTexts:
         self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
     ) -> tuple[TextView, RowAddresses]:
         """The texts of a fragment, kept by its files: rows may be deleted since."""
-        key = ("tokenized", source.place, _files(fragment), column, analyzer)
+        key = ("tokenized", source.place, (column, analyzer, _files(fragment)))
         schema = pa.schema([pa.field(column, pa.string())])
 
         def tokenize() -> tuple[GrowingText, RowAddresses]:

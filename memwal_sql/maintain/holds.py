@@ -64,7 +64,7 @@ def held_by_versions(
             for region_id, name, generation in recorded
             if generation > details.merged_generations.get(region_id, 0)
         )
-    cache.drop(lambda key: isinstance(key, tuple) and key[:2] == own and key not in present)
+    cache.drop(lambda subject: subject[:2] == own and subject not in present)
     return Holds(frozenset(held))
 
 

@@ -56,7 +56,7 @@ def base_versions(store: ObjectStore, cache: ByteCache) -> tuple[BaseVersion, ..
     own = ("base version", store.uri)
 
     def key_of(meta: ObjectMeta) -> Hashable:
-        return (*own, meta.path, meta.size, meta.modified)
+        return (*own, (meta.path, meta.size, meta.modified))
 
     def read(meta: ObjectMeta) -> BaseVersion | None:
         number, key = base_version_of(meta.path), key_of(meta)
@@ -70,7 +70,7 @@ def base_versions(store: ObjectStore, cache: ByteCache) -> tuple[BaseVersion, ..
 
     listed = list(store.list(BASE_VERSIONS_FOLDER))
     present = {key_of(meta) for meta in listed}
-    cache.drop(lambda key: isinstance(key, tuple) and key[:2] == own and key not in present)
+    cache.drop(lambda subject: subject[:2] == own and subject not in present)
     found = at_once(read, listed) if store.remote else map(read, listed)
     return tuple(sorted((v for v in found if v is not None), key=lambda one: one.version))
 

@@ -75,3 +75,16 @@ def test_nothing_is_left_of_a_key_that_was_computed() -> None:
     for number in range(3):
         assert cache.compute((number, "keys"), lambda: "too large", len) == "too large"
     assert not cache._computing
+
+
+def test_entries_of_one_subject_are_let_go_of_together_whatever_was_dropped_before() -> None:
+    cache = ByteCache(max_bytes=100)
+    for number in range(30):
+        cache.put(("table", "segment", 0, "postings", f"word{number}"), number, 10)
+    cache.put(("table", "segment", 0, "postings", "word29"), "anew", 20)
+    assert cache.nbytes == 100
+    cache.put(("table", "another", 0, "postings", "word1"), 1, 10)
+    forget("segment")
+    assert cache.nbytes == 10
+    cache.drop(lambda subject: subject[:2] == ("table", "another"))
+    assert cache.nbytes == 0 and not cache._by_subject
