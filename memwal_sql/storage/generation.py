@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,20 @@ _MOST_ROWS = 2**31 - 1
 _MOST_BYTES = 2**62
 
 
+@dataclass(frozen=True, slots=True)
+class BaseFormat:
+    """What generations take over from the base table. A writer is open for days and keeps this
+    instead of a Lance dataset, which would keep all that its session holds."""
+
+    lance_schema: Any
+    data_storage_version: str
+
+    @classmethod
+    def of(cls, dataset: Any) -> BaseFormat:
+        """That of a version of the base table."""
+        return cls(dataset.lance_schema, dataset.data_storage_version)
+
+
 def random_hex() -> str:
     """8 random hex digits."""
     return os.urandom(4).hex()
@@ -54,10 +69,9 @@ def write_generation(
     """Write the rows of `table` as a generation into a new folder, durably.
 
     `table` has the base table's columns and `_tombstone` last, at least one row, and every key
-    once. `base` is the Lance dataset of the base table, whose field ids and file format
-    the generation takes; `bloom_filter` are the bytes over its keys; `indexes` are built over its
-    rows. Raises `StoreUnavailableError` when the store refuses; what was written by then is never
-    read.
+    once. The generation takes field ids and file format of `base`, which may be a Lance dataset
+    as well; `bloom_filter` are the bytes over its keys; `indexes` are built over its rows. Raises
+    `StoreUnavailableError` when the store refuses; what was written by then is never read.
     """
     if table.column_names[-1:] != [TOMBSTONE] or not table.num_rows:
         raise InvalidCallError(f"a generation needs rows and {TOMBSTONE!r} as its last column")

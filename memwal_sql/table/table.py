@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,12 +12,12 @@ import pyarrow as pa
 from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import Offsets
 from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.lookup import distinct
 from memwal_sql.read.planning import plan_over, stream
 from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.storage.generation import BaseFormat
 from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable
@@ -52,20 +53,20 @@ class Table(SearchedTable, SharedTable, ShownTable):
         return TableWriter(
             context=self._context,
             info=base.info,
-            base=base.dataset,
-            region_of=lambda spec_id, values: self._region_of(base, spec_id, values),
+            base=BaseFormat.of(base.dataset),
+            region_of=partial(self._region_of, base.etag),
             indexes=self._index_recipes,
             region=region,
             options=WriterOptions(**options),
         )
 
     def _region_of(
-        self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
+        self, etag: str, spec_id: int, values: Mapping[str, RegionValue]
     ) -> RegionManifest | None:
         # The base may have been restored to a version too old since the writer was opened.
-        if (latest := self._tracker.latest()) is not base:
+        if (latest := self._tracker.latest()).etag != etag:
             self._collector.check_floors(latest)
-        return self._collector.manifest_of(base, spec_id, values)
+        return self._collector.manifest_of(latest, spec_id, values)
 
     def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The live rows with these primary keys, in the order asked; absent keys give no row.

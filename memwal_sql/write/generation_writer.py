@@ -25,8 +25,8 @@ FindIndexes = Callable[[], Sequence[IndexRecipe]]
 class GenerationWriter:
     """Writes generations of one table.
 
-    `base` is the Lance dataset of the base table, whose field ids stored rows carry; `indexes` are
-    asked for every time, as somebody may have made some meanwhile.
+    `base` is the base table's format, or its Lance dataset, whose field ids stored rows carry;
+    `indexes` are asked for every time, as somebody may have made some meanwhile.
     """
 
     context: TableContext

@@ -74,7 +74,7 @@ class TableWriter:
     ) -> None:
         """
         Args:
-            base: the Lance dataset of the base table, whose field ids stored rows carry.
+            base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
             region_of: the manifest of the region with this spec id and these values, if there is
                 one; asked before a region is created.
             indexes: how to build the base table's maintained indexes; asked at every flush.

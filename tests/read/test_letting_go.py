@@ -125,3 +125,16 @@ def test_generations_that_no_index_lacks_are_let_go_of_before_they_are_collected
         read(reader, step)
     gc.collect()
     assert [one() is None for one in held] == [True] * 3 + [False] * 2
+
+
+def test_a_writer_that_stays_open_keeps_no_version_open(table: mw.Table) -> None:
+    found = mw.open_table(table.uri)
+    opened = ref(found._tracker.current.dataset)
+    with found.writer() as writer:
+        writer.upsert(rows(1))
+        writer.flush()
+        table.merge()
+        read(found, 1)
+        read(found, 1)
+        gc.collect()
+        assert opened() is None
