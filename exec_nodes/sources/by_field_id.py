@@ -1,61 +1,106 @@
-"""A generation under the names that the base table's columns have now.
+"""Stored rows under the names that the base table's columns, and the fields inside them, have now.
 
-Columns are the same where their field ids are (protocol rule 2). Names tell as much unless a column
-of the base was renamed, or dropped and added again, since the generation was written.
+Fields are the same where their ids are (protocol rule 2). Names tell as much unless one was
+renamed, or dropped and added again, since the rows were written. Ids are in the metadata of Arrow
+fields, at every depth, as native code writes them into WAL entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import lance
 import pyarrow as pa
 
+from exec_nodes.kernels.alignment import aligned
+from exec_nodes.kernels.matched_fields import FIELD_ID_KEY, match, renamed
+from exec_nodes.kernels.nested import inner_fields, with_inner_fields
 from exec_nodes.sources.source import TOMBSTONE
 
-FieldIds = Mapping[str, int]
-FIELD_ID_KEY = b"lance:field_id"
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 
-def under_names_of(dataset: Any, base: FieldIds) -> Any:
-    """`dataset` with the names of the base table's columns, whose field ids are `base`.
+def numbered(schema: pa.Schema, lance_schema: Any) -> pa.Schema:
+    """`schema` with the field ids of a Lance schema that has its columns.
+
+    `_tombstone` gets none: the next id after the columns' is that of a generation's `_tombstone`,
+    and of a column added to the base.
+    """
+    own = {field.name(): field for field in lance_schema.fields()}
+    return pa.schema([f if f.name == TOMBSTONE else _numbered(f, own[f.name]) for f in schema])
+
+
+class ByFieldId:
+    """How rows with the columns `stored` are read as rows of `wanted`; both schemas are `numbered`.
+
+    Fields without an id, as older logs have them inside columns, go by name. Raises RepairError
+    where one of them is gone and another one is new: they may be the same one, renamed.
+
+    Attributes:
+        stored: as given.
+        held: the stored name of each wanted column; None for one that the rows do not have.
+        names_agree: whether names tell the same, so that there is nothing to do.
+    """
+
+    def __init__(self, stored: pa.Schema, wanted: pa.Schema) -> None:
+        self.stored = stored
+        matched = match(list(stored), list(wanted))
+        self.names_agree = matched.names_agree
+        names = [None if place is None else stored.names[place] for place in matched.places]
+        self.held: Mapping[str, str | None] = dict(zip(wanted.names, names, strict=True))
+        self._wanted = wanted
+        self._inside = dict(zip(wanted.names, matched.inside, strict=True))
+
+    def column(self, name: str, stored: Column) -> Column:
+        """The wanted column `name`, made of the stored one; its values may still need a cast."""
+        kind, inside = self._wanted.field(name).type, self._inside[name]
+        if isinstance(stored, pa.Array):
+            return renamed(stored, kind, inside)
+        chunks = stored.chunks or [pa.array([], stored.type)]
+        return pa.chunked_array([renamed(chunk, kind, inside) for chunk in chunks])
+
+
+def under_names_of(dataset: Any, wanted: pa.Schema) -> Any:
+    """The Lance table `dataset` with the columns and fields of `wanted`, which is `numbered`.
 
     That is the dataset itself, unless names and ids disagree; then its rows are held in memory,
     in their order, without indexes: it is rare, and ends when the generation is merged.
     """
-    # The next id after the columns' is that of `_tombstone`, and of a column added to the base.
-    fields = dataset.lance_schema.fields()
-    own = {field.name(): field.id() for field in fields if field.name() != TOMBSTONE}
-    by_id = {field_id: name for name, field_id in own.items()}
-    stored = {name: by_id.get(field_id) for name, field_id in base.items()}
-    if all(name == held or (held is None and name not in own) for name, held in stored.items()):
+    stored = numbered(dataset.schema, dataset.lance_schema)
+    if stored.equals(wanted, check_metadata=True):
         return dataset
-    names = {name: held for name, held in stored.items() if held is not None}
-    names[TOMBSTONE] = TOMBSTONE
-    rows = dataset.to_table(columns=list(names.values()))
-    renamed = pa.Table.from_arrays([rows[held] for held in names.values()], list(names))
+    by_id = ByFieldId(stored, wanted)
+    if by_id.names_agree:
+        return dataset
+    held = {name: own for name, own in by_id.held.items() if own is not None}
+    rows = dataset.to_table(columns=list(held.values()))
+    columns = [by_id.column(name, rows[own]) for name, own in held.items()]
+    table = pa.Table.from_arrays(columns, list(held))
+    renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)
     return lance.write_dataset(renamed, "memory://", data_storage_version="stable")
 
 
-def batch_under_names_of(batch: pa.RecordBatch, base: FieldIds) -> pa.RecordBatch:
-    """The same for a stored batch whose fields carry their ids, as those of WAL entries do.
+def batch_under_names_of(batch: pa.RecordBatch, by_id: ByFieldId) -> pa.RecordBatch:
+    """The same for a stored batch, as WAL entries have them; `by_id` is made of its schema.
 
-    Columns that the base table has no more are left out. Where a field has no id, the names count.
+    Columns that it lacks, or that the table has no more, are left for the reader to deal with.
     """
-    by_id: dict[int, int] = {}
-    for place, field in enumerate(batch.schema):
-        if field.name != TOMBSTONE:
-            stored = (field.metadata or {}).get(FIELD_ID_KEY)
-            if stored is None:
-                return batch
-            by_id[int(stored)] = place
-    held = {name: by_id[field_id] for name, field_id in base.items() if field_id in by_id}
-    if len(held) == len(by_id) and all(batch.schema.names[at] == n for n, at in held.items()):
+    if by_id.names_agree:
         return batch
-    tombstone = batch.schema.get_field_index(TOMBSTONE)
-    if tombstone >= 0:
-        held[TOMBSTONE] = tombstone
-    columns = [batch.column(place) for place in held.values()]
-    fields = [batch.schema.field(place).with_name(name) for name, place in held.items()]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    held = {name: own for name, own in by_id.held.items() if own is not None}
+    columns = [by_id.column(name, batch.column(own)) for name, own in held.items()]
+    return pa.RecordBatch.from_arrays(columns, list(held))
+
+
+def _numbered(field: pa.Field, own: Any) -> pa.Field:
+    """`field` with the id of the Lance field `own`, and so on inside it."""
+    fields = inner_fields(field.type)
+    if fields:
+        inside = own.children()
+        if pa.types.is_map(field.type):
+            inside = inside[0].children()  # Lance puts a struct of entries in between
+        if inside:  # none in vectors
+            inner = [_numbered(*pair) for pair in zip(fields, inside, strict=True)]
+            field = field.with_type(with_inner_fields(field.type, inner))
+    return field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: b"%d" % own.id()})

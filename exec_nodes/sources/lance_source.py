@@ -19,7 +19,7 @@ from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
 from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.base_lookups import BaseLookups
-from exec_nodes.sources.by_field_id import FieldIds, under_names_of
+from exec_nodes.sources.by_field_id import under_names_of
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.lance_scan import (
@@ -118,23 +118,24 @@ class LanceSource:
         storage_options: Mapping[str, str] | None = None,
         session: Any = None,
         bloom: Callable[[], bytes] | None = None,
-        field_ids: FieldIds | None = None,
+        columns: pa.Schema | None = None,
     ) -> LanceSource:
         """A flushed generation, opened when it is first read.
 
-        `bloom` reads its bloom filter; without it every key might be there. `field_ids` are those
-        of the base table's columns; without them columns are read by name. Reading raises
+        `bloom` reads its bloom filter; without it every key might be there. `columns` are those
+        of the base table, `numbered`; without them columns are read by name. Reading raises
         SourceGoneError when the folder is gone.
         """
 
         def open_dataset() -> Any:
             options = dict(storage_options) if storage_options else None
             dataset = lance.dataset(uri, storage_options=options, session=session)
-            return dataset if field_ids is None else under_names_of(dataset, field_ids)
+            return dataset if columns is None else under_names_of(dataset, columns)
 
-        columns = None if field_ids is None else hash(frozenset(field_ids.items()))
+        # Schemas are equal, and hash alike, whatever ids are in their metadata.
+        named = None if columns is None else hash(columns.serialize().to_pybytes())
         return cls(
-            identity=("generation", uri, columns),
+            identity=("generation", uri, named),
             region=region,
             generation=generation,
             info=info,

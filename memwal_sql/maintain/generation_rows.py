@@ -1,8 +1,8 @@
 """The rows of a flushed generation, as the base table takes them.
 
-A generation's columns carry the base table's field ids (protocol rule 2), so columns that were
-renamed, dropped or added in the base meanwhile are found by id: what the generation lacks is null,
-what the base lacks is left out.
+A generation's columns, and the fields inside them, carry the base table's field ids (protocol rule
+2), so those that were renamed, dropped or added in the base meanwhile are found by id: what the
+generation lacks is null, what the base lacks is left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import pyarrow as pa
 from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.duplicates import first_duplicate
 from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.sources.by_field_id import ByFieldId, numbered
 from memwal_sql.errors import RepairError
 from memwal_sql.schema import TOMBSTONE
-from memwal_sql.storage.field_ids import field_ids
+from memwal_sql.storage.wal_entry import entry_schema
 
 # So many rows tell how wide a row is.
 _SAMPLE_ROWS = 1024
@@ -41,7 +42,7 @@ class GenerationRows:
     _uri: str
     _dataset: Any
     _base: Any
-    _names: Mapping[str, str | None]
+    _by_id: ByFieldId
     _kept: Mask
 
     def slices(self, max_bytes: int) -> Iterator[tuple[int, int]]:
@@ -57,17 +58,17 @@ class GenerationRows:
 
     def read(self, start: int, end: int) -> pa.Table:
         """The rows to upsert among those from `start` up to `end`, in the base table's schema."""
-        stored = [name for name in self._names.values() if name is not None]
+        schema, held = self._base.schema, self._by_id.held
+        stored = [name for field in schema if (name := held[field.name]) is not None]
         with _damage_is_typed(self._uri):
             found = self._dataset.to_table(columns=stored, offset=start, limit=end - start)
         kept = self._kept[start:end]
         if not kept.all():
             found = found.filter(pa.array(kept))
-        schema = self._base.schema
         columns = [
             pa.nulls(found.num_rows, field.type)
-            if (name := self._names[field.name]) is None
-            else _cast(self._uri, found[name], field)
+            if (name := held[field.name]) is None
+            else _cast(self._uri, self._by_id.column(field.name, found[name]), field)
             for field in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema)
@@ -86,7 +87,7 @@ def open_rows(
     with _damage_is_typed(uri):
         options = dict(storage_options) if storage_options else None
         dataset = lance.dataset(uri, storage_options=options)
-        names = _columns_of(uri, dataset, base, primary_key)
+        by_id = _columns_of(uri, dataset, base, primary_key)
         keys = dataset.to_table(columns=[*primary_key, TOMBSTONE])
     deleted = keys[TOMBSTONE].to_numpy()
     fields = [base.schema.field(name) for name in primary_key]
@@ -95,7 +96,7 @@ def open_rows(
     newest = _newest(table)
     deletes = table.filter(pa.array(deleted & newest))
     kept = newest & ~deleted
-    return GenerationRows(deletes, int(kept.sum()), uri, dataset, base, names, kept)
+    return GenerationRows(deletes, int(kept.sum()), uri, dataset, base, by_id, kept)
 
 
 def _newest(keys: pa.Table) -> Mask:
@@ -108,21 +109,18 @@ def _newest(keys: pa.Table) -> Mask:
     return newest
 
 
-def _columns_of(
-    uri: str, dataset: Any, base: Any, primary_key: Sequence[str]
-) -> dict[str, str | None]:
-    """The generation's column of each column of the base table, by field id."""
-    # The next id after the columns' is that of the tombstone, and of a column added to the base.
-    own = {name: field_id for name, field_id in field_ids(dataset).items() if name != TOMBSTONE}
-    by_id = {field_id: name for name, field_id in own.items()}
-    names = {name: by_id.get(field_id) for name, field_id in field_ids(base).items()}
-    missing = [name for name in primary_key if names[name] != name]  # Lance never renames a key
-    if missing or TOMBSTONE not in dataset.schema.names:
+def _columns_of(uri: str, dataset: Any, base: Any, primary_key: Sequence[str]) -> ByFieldId:
+    """The generation's columns as those of the base table."""
+    stored = numbered(dataset.schema, dataset.lance_schema)
+    by_id = ByFieldId(stored, entry_schema(base.schema, base.lance_schema))
+    # Lance never renames a key.
+    missing = [name for name in (*primary_key, TOMBSTONE) if by_id.held[name] != name]
+    if missing:
         raise RepairError(
-            f"{uri} has the columns {dataset.schema.names}, which are not those of a generation of "
-            f"this table: {missing or [TOMBSTONE]} are missing"
+            f"{uri} has the columns {stored.names}, which are not those of a generation of "
+            f"this table: {missing} are missing"
         )
-    return names
+    return by_id
 
 
 def _cast(uri: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 import lance
+import pyarrow as pa
 
 from exec_nodes.sources.cache import forget
 from exec_nodes.sources.lance_source import LanceSource
@@ -22,6 +23,7 @@ from memwal_sql.storage.lance_sessions import BaseSession
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.table_record import check_incarnation
+from memwal_sql.storage.wal_entry import entry_schema
 from planner.model import TableInfo
 from planner.regions.storage import from_storage
 
@@ -30,7 +32,10 @@ _FULL_CHECK_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class BaseTable:
-    """One version of the base table: its rows, its schema and its MemWAL index."""
+    """One version of the base table: its rows, its schema and its MemWAL index.
+
+    `stored` is the schema of entries and generations, an `entry_schema`.
+    """
 
     version: int
     dataset: Any
@@ -38,7 +43,7 @@ class BaseTable:
     info: TableInfo
     source: LanceSource = field(repr=False)
     indexes: BaseIndexes = field(repr=False)
-    field_ids: Mapping[str, int] = field(repr=False)
+    stored: pa.Schema = field(repr=False)
 
     @property
     def details(self) -> IndexDetails:
@@ -81,8 +86,7 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
             f"{context.uri} has no primary key: memwal_sql.enable(uri, primary_key=...) sets one"
         )
     schema = logical_schema(dataset.schema)
-    ids = field_ids(dataset)
-    columns = {field_id: name for name, field_id in ids.items()}
+    columns = {field_id: name for name, field_id in field_ids(dataset).items()}
     specs = tuple(from_storage(spec, columns) for spec in found.details.region_specs)
     info = TableInfo(schema, primary_key, specs)
     if info == known:
@@ -91,7 +95,8 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.cache, context.storage_options
     )
-    return BaseTable(dataset.version, dataset, found, info, source, indexes, ids)
+    stored = entry_schema(schema, dataset.lance_schema)
+    return BaseTable(dataset.version, dataset, found, info, source, indexes, stored)
 
 
 class BaseTracker:

@@ -57,8 +57,8 @@ class RegionChanges:
         info = base.info
         self._context = context
         self._region = region
-        self._wal = Wal(context.store, region.region_id, base.field_ids)
-        self._field_ids = base.field_ids
+        self._wal = Wal(context.store, region.region_id, base.stored)
+        self._numbered = base.stored
         self._stored = memtable_schema(info.schema)
         self._key = frozenset(info.primary_key)
         self._columns = tuple(columns)
@@ -169,7 +169,7 @@ class RegionChanges:
         uri = generation_uri(lance_uri(self._context.uri), self._region.region_id, flushed.path)
         try:
             dataset = lance.dataset(uri, storage_options=self._context.storage_options)
-            dataset = under_names_of(dataset, self._field_ids)
+            dataset = under_names_of(dataset, self._numbered)
             held = None
             for batch in dataset.scanner(scan_in_order=True).to_batches():
                 if held is not None:

@@ -105,7 +105,7 @@ class PinnedTable:
         region = pinned.manifest.region_id
         kept = self._memtables.get(region)
         if kept is None or kept[0] != pinned:
-            wal = Wal(self._context.store, region, base.field_ids)
+            wal = Wal(self._context.store, region, base.stored)
             kept = (pinned, tuple(_replay(wal, pinned, memtables_of(base.info, name))))
             self._memtables[region] = kept
         return kept[1]

@@ -10,8 +10,6 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
-
 from exec_nodes.sources.cache import forget
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
@@ -25,7 +23,6 @@ from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
-from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write.live import live_writer
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
@@ -62,8 +59,7 @@ class RegionReader:
         self._tail = WalTail(context, self._manifests, self.region_id, self.name, base)
         self._generations: dict[str, LanceSource] = {}
         self._merged = 0
-        self._columns = _columns_of(base)
-        self._stored = entry_schema(*self._columns)
+        self._stored = base.stored
         self._lock = Lock()
 
     @property
@@ -181,13 +177,11 @@ class RegionReader:
 
     def _take_columns(self, base: BaseTable) -> None:
         """Forget what was read under other columns than those of `base`."""
-        columns = _columns_of(base)
-        if columns == self._columns:
+        if base.stored is self._stored or base.stored.equals(self._stored, check_metadata=True):
             return
         with self._lock:
-            self._columns = columns
+            self._stored = base.stored
             self._keep(lambda *_: False)
-            self._stored = entry_schema(*columns)
             self._tail = WalTail(self._context, self._manifests, self.region_id, self.name, base)
 
     def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
@@ -204,14 +198,10 @@ class RegionReader:
                 storage_options=self._context.storage_options,
                 session=new_session(),
                 bloom=partial(self._context.store.get, bloom),
-                field_ids=base.field_ids,
+                columns=base.stored,
             )
             self._generations[flushed.path] = source
         return source
-
-
-def _columns_of(base: BaseTable) -> tuple[pa.Schema, Mapping[str, int]]:
-    return base.info.schema, base.field_ids
 
 
 def wal_end(

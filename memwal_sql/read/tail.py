@@ -30,7 +30,7 @@ class WalTail:
         base: BaseTable,
     ) -> None:
         self._manifests = manifests
-        self._wal = Wal(context.store, region_id, base.field_ids)
+        self._wal = Wal(context.store, region_id, base.stored)
         self._make = memtables_of(base.info, name)
         self._replay = Replay(self._wal, 1, self._make)
         self._next = 1

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from exec_nodes.sources.by_field_id import FieldIds, batch_under_names_of
-from memwal_sql.errors import NotFoundError
+import pyarrow as pa
+
+from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of
+from memwal_sql.errors import NotFoundError, RepairError
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.settle import settle_put
@@ -43,16 +45,17 @@ class AppendOutcome:
 class Wal:
     """The log of one region. Positions start at 1.
 
-    With `field_ids`, those of the base table's columns, entries are read under the names that the
-    columns have now.
+    With `columns`, an `entry_schema`, entries are read under the names that the base table's
+    columns, and the fields inside them, have now.
     """
 
     def __init__(
-        self, store: ObjectStore, region_id: UUID, field_ids: FieldIds | None = None
+        self, store: ObjectStore, region_id: UUID, columns: pa.Schema | None = None
     ) -> None:
         self._store = store
         self._region_id = region_id
-        self._field_ids = field_ids
+        self._columns = columns
+        self._by_id: ByFieldId | None = None
 
     @property
     def remote(self) -> bool:
@@ -77,16 +80,22 @@ class Wal:
     def read(self, position: int) -> WalEntry | None:
         """The entry at a position; None when there is none.
 
-        Raises `TornEntryError` and `CorruptFileError` (protocol rule 9).
+        Raises `TornEntryError` and `CorruptFileError` (protocol rule 9), and RepairError as
+        `ByFieldId` does.
         """
         try:
             data = self._store.get(self.path(position))
         except NotFoundError:
             return None
         entry = decode_entry(position, data, self.path(position))
-        if entry.batch is None or self._field_ids is None:
+        stored = None if entry.batch is None else entry.batch.schema
+        if stored is None or self._columns is None or stored.equals(self._columns, True):
             return entry
-        return replace(entry, batch=batch_under_names_of(entry.batch, self._field_ids))
+        try:
+            by_id = self._by_id_from(stored, self._columns)
+        except RepairError as error:
+            raise RepairError(f"{self.path(position)}: {error}") from error
+        return replace(entry, batch=batch_under_names_of(entry.batch, by_id))
 
     def entries(self, first: int) -> Iterator[WalEntry]:
         """The entries from position `first` up to the first position without one."""
@@ -104,3 +113,10 @@ class Wal:
         listed = self._store.list(paths.wal_folder(self._region_id))
         numbers = (paths.numbered(meta.path, paths.WAL_SUFFIX) for meta in listed)
         return sorted(number for number in numbers if number is not None)
+
+    def _by_id_from(self, stored: pa.Schema, columns: pa.Schema) -> ByFieldId:
+        """How entries of a schema are read; most have that of the entry before."""
+        by_id = self._by_id
+        if by_id is None or not by_id.stored.equals(stored, check_metadata=True):
+            self._by_id = by_id = ByFieldId(stored, columns)
+        return by_id

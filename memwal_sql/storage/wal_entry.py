@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.sources.by_field_id import FIELD_ID_KEY
+from exec_nodes.sources.by_field_id import numbered
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.entry_seal import SEAL_KEY, blank_seal, check_seal, seal
 
@@ -51,23 +52,14 @@ class WalEntry:
         return self.generation is None
 
 
-def entry_schema(schema: pa.Schema, field_ids: Mapping[str, int]) -> pa.Schema:
+def entry_schema(schema: pa.Schema, lance_schema: Any) -> pa.Schema:
     """The schema of a region's entries: the table's columns with the base table's field ids in
-    their metadata, and `_tombstone` last.
+    their metadata, at every depth, and `_tombstone` last.
 
-    `field_ids` maps the names of top-level columns to Lance field ids.
+    `lance_schema` is the base table's.
     """
-    fields = [
-        field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: b"%d" % field_ids[field.name]})
-        for field in schema
-    ]
-    return pa.schema([*fields, pa.field(TOMBSTONE, pa.bool_(), nullable=False)])
-
-
-def ids_in(schema: pa.Schema) -> dict[str, int]:
-    """The field ids by column name that a schema of `entry_schema` carries."""
-    marked = ((field.name, (field.metadata or {}).get(FIELD_ID_KEY)) for field in schema)
-    return {name: int(field_id) for name, field_id in marked if field_id is not None}
+    tombstone = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
+    return pa.schema([*numbered(schema, lance_schema), tombstone])
 
 
 def new_nonce() -> str:

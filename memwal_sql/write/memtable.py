@@ -199,4 +199,7 @@ def _stored_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Ar
         if field.equals(TOMBSTONE_FIELD):
             return pa.repeat(pa.scalar(False), rows)
         return pa.nulls(rows, field.type)
-    return column if column.type == field.type else pc.cast(column, field.type)
+    if column.type == field.type:
+        # Field ids of an entry's nested fields are in the type; views are free.
+        return column.view(field.type) if pa.types.is_nested(field.type) else column
+    return pc.cast(column, field.type)

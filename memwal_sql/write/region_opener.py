@@ -11,7 +11,6 @@ from uuid import UUID
 from exec_nodes.text.analyzer import Analyzer
 from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import value_types
 from memwal_sql.storage.wal import Wal
@@ -77,22 +76,16 @@ class RegionOpener:
         region = manifest.region_id
         types = None if self.spec is None else value_types(self.spec)
         manifests = RegionManifests(self.context.store, region, types)
-        ids = field_ids(self.base)
-        wal = Wal(self.context.store, region, ids)
         info = self.info
+        stored = entry_schema(info.schema, self.base.lance_schema)
+        wal = Wal(self.context.store, region, stored)
         make = memtables_of(info, region_name(region, values), self._texts)
         won = claim(manifests, wal, make)
         return RegionWriter(
             lease=won.lease,
             replayed=won.memtables,
             make_memtable=make,
-            wal=WalWriter(
-                wal,
-                region,
-                won.lease.epoch,
-                won.next_position,
-                entry_schema(info.schema, ids),
-            ),
+            wal=WalWriter(wal, region, won.lease.epoch, won.next_position, stored),
             make_flusher=lambda writer: RegionFlusher(
                 lease=won.lease,
                 manifests=manifests,

@@ -17,10 +17,8 @@ from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.base_indexes import IndexRecipe
-from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import value_types
-from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.region_opener import FindRegion, create_region
@@ -123,7 +121,7 @@ class Publisher:
             store=context.store,
             manifests=RegionManifests(context.store, region.region_id, types),
             make_memtable=memtables_of(base.info, region_name(region.region_id, values)),
-            entry_schema=entry_schema(base.info.schema, field_ids(base.dataset)),
+            entry_schema=base.stored,
             write=writer.write,
             limits=self._limits,
         )

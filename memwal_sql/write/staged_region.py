@@ -22,7 +22,6 @@ from memwal_sql.storage.generation import random_hex
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
-from memwal_sql.storage.wal_entry import ids_in
 from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.flusher import commit_flush
 from memwal_sql.write.lease import Lease, claim
@@ -123,7 +122,7 @@ class RegionPublisher:
             if manifest.writer_epoch == lease.epoch:
                 self._manifest = manifest
                 return lease, manifest, wal
-        log = Wal(self._store, self.region_id, ids_in(self._schema))
+        log = Wal(self._store, self.region_id, self._schema)
         won = claim(self._manifests, log, self._make)
         wal = WalWriter(log, self.region_id, won.lease.epoch, won.next_position, self._schema)
         self._lease, self._manifest, self._wal = won.lease, won.lease.manifest, wal

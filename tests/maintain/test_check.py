@@ -15,6 +15,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from lance.schema import LanceSchema
 
 import memwal_sql as mw
 from memwal_sql.maintain.checks import base_keys
@@ -206,7 +207,7 @@ def wal_ahead_of_manifest(site: Site) -> None:
 
 @damages(ERROR, "wal", "belongs to generation 99")
 def wal_generation_skipped(site: Site) -> None:
-    schema = entry_schema(SCHEMA, {"id": 0, "val": 1})
+    schema = entry_schema(SCHEMA, LanceSchema.from_pyarrow(SCHEMA))
     batch = pa.record_batch([pa.array([1]), pa.array([1]), pa.array([False])], schema=schema)
     site.put_entry(encode_entry(batch, writer_epoch=2, generation=99))
 

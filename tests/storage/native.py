@@ -12,7 +12,6 @@ from lance import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
 
 from exec_nodes.kernels.bloom import BloomFilter
 from exec_nodes.kernels.key_hash import hash_columns
-from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.generation import write_generation
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest
@@ -35,7 +34,7 @@ def base_table(path: Path, table: pa.Table) -> Any:
 
 def rows(base: Any, upserts: dict[str, list[Any]], deletes: dict[str, list[Any]]) -> pa.Table:
     """Upserted rows, then tombstones, with the schema of entries and generations."""
-    schema = entry_schema(base.schema, field_ids(base))
+    schema = entry_schema(base.schema, base.lance_schema)
     counts = [len(next(iter(part.values()), [])) for part in (upserts, deletes)]
     columns = {
         name: upserts.get(name, [None] * counts[0]) + deletes.get(name, [None] * counts[1])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.schema import LanceSchema
 
 from memwal_sql.errors import (
     CorruptFileError,
@@ -24,10 +25,8 @@ from tests.faults import Fault, FaultyStore, Kind
 from tests.model.racing import race
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
-SCHEMA = entry_schema(
-    pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("s", pa.string())]),
-    {"id": 0, "s": 3},
-)
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("s", pa.string())])
+SCHEMA = entry_schema(COLUMNS, LanceSchema.from_pyarrow(COLUMNS))
 
 
 def batch(rows: int = 3) -> pa.RecordBatch:
@@ -71,7 +70,7 @@ def test_the_schema_has_the_metadata_that_native_code_takes_and_no_other() -> No
     """Protocol rule 2: native refuses rows with metadata that its own MemTable has not."""
     schema = pa.ipc.open_stream(ENTRY).schema
     assert schema.metadata == {b"writer_epoch": b"3", b"generation": b"2"}
-    assert schema.field("s").metadata == {b"lance:field_id": b"3"}
+    assert schema.field("s").metadata == {b"lance:field_id": b"1"}
     assert schema.names[-1] == "_tombstone" and schema.field("_tombstone").metadata is None
     fence = pa.ipc.open_stream(FENCE).schema
     assert len(fence) == 0 and b"generation" not in fence.metadata

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
+from lance.schema import LanceSchema
 
 from memwal_sql.storage.memory_store import MemoryStore
 from memwal_sql.storage.object_store import ObjectStore
@@ -25,8 +26,7 @@ from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.wal_writer import WalWriter
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("val", pa.string())])
-FIELD_IDS = {"id": 0, "val": 1}
-ENTRY_SCHEMA = entry_schema(SCHEMA, FIELD_IDS)
+ENTRY_SCHEMA = entry_schema(SCHEMA, LanceSchema.from_pyarrow(SCHEMA))
 Rows = dict[int, str | None]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+
+from exec_nodes.sources.by_field_id import ByFieldId, numbered
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line
 from memwal_sql.schema import TOMBSTONE
-from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region_manifest import FlushedGeneration
 
@@ -98,16 +100,18 @@ def _content(
                 folder,
                 _FROM_A_COPY,
             )
-    # Columns of the base may have been renamed since: they are the same where their ids are.
-    names = {field_id: name for name, field_id in field_ids(dataset).items() if name != TOMBSTONE}
+    # What was renamed in the base since is the same where its id is.
+    by_id = ByFieldId(numbered(stored, dataset.lance_schema), state.base.stored)
     for wanted in state.base.info.schema:
-        held = names.get(state.base.field_ids[wanted.name])
-        if held is not None and not stored.field(held).type.equals(wanted.type):
+        held = by_id.held[wanted.name]
+        if held is None:
+            continue
+        kind = stored.field(held).type
+        if by_id.column(wanted.name, pa.array([], kind)).type != wanted.type:
             yield Finding(
                 Severity.WARNING,
-                f"column {wanted.name!r} of generation {flushed.generation} is of type "
-                f"{stored.field(held).type}, in the base table it is {wanted.type}: it is cast "
-                "when read",
+                f"column {wanted.name!r} of generation {flushed.generation} is of type {kind}, in "
+                f"the base table it is {wanted.type}: it is cast when read",
                 folder,
                 "merge the generation",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memwal_sql.errors import CorruptFileError, TornEntryError
+from memwal_sql.errors import CorruptFileError, RepairError, TornEntryError
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.storage import paths
@@ -12,12 +12,13 @@ from memwal_sql.storage.wal import Wal
 from memwal_sql.write.replay import Replay, memtables_of
 
 _FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
+_NAME_BACK = "give the fields the names that they had, flush with table.writer(), rename them again"
 
 
 def check_wal(state: CheckState) -> Iterator[Finding]:
     """Protocol rules 5, 6 and 9, and the two positions that manifests hold."""
     for region in state.regions:
-        wal = Wal(state.store, region.region_id, state.base.field_ids)
+        wal = Wal(state.store, region.region_id, state.base.stored)
         yield from _watermarks(region, wal)
         yield from _entries(state, region, wal)
 
@@ -69,8 +70,9 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
                 return
             replay.add(position, error)
             continue
-        except CorruptFileError as error:
-            yield Finding(Severity.ERROR, str(error), wal.path(position), _FROM_A_COPY)
+        except RepairError as error:
+            remedy = _FROM_A_COPY if isinstance(error, CorruptFileError) else _NAME_BACK
+            yield Finding(Severity.ERROR, str(error), wal.path(position), remedy)
             return
         if entry is None:
             return  # flushed and collected since it was listed
