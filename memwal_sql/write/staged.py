@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from exec_nodes.sources.by_field_id import numbered
 from memwal_sql.errors import NotFoundError
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore
@@ -96,6 +97,7 @@ class Stager:
         self._spec = spec
         self._router = Router(spec)
         self._reader = RowReader(form, writer.info)
+        self._numbered = numbered(writer.info.schema, writer.base.lance_schema)
         self._folder = f"{folder}/{uuid4().hex}"
         self._limits = limits or StageLimits()
         self._buffers: dict[RegionKey, _Buffer] = {}
@@ -123,7 +125,7 @@ class Stager:
         if size >= self._limits.generation:
             piece = self._large(key, buffer.values, rows)
         else:
-            data = to_bytes(rows)
+            data = to_bytes(self._with_ids(rows))
             piece = StagedPiece(key, buffer.values, rows.num_rows, size, data=data)
             if self._inline + len(data) > self._limits.inline:
                 path = self._put(data)
@@ -144,6 +146,12 @@ class Stager:
         written = self._writer.write_into(self._folder, region, next(self._numbers), rows)
         folder = f"{self._folder}/{paths.generation_folder(region, written.path)}"
         return StagedPiece(key, values, rows.num_rows, int(rows.nbytes), folder=folder, order=order)
+
+    def _with_ids(self, rows: pa.Table) -> pa.Table:
+        """The rows with field ids in the schema: a column may be renamed before they are read."""
+        ids = {field.name: field for field in self._numbered}
+        fields = [ids.get(field.name, field) for field in rows.schema]
+        return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
 
     def _put_keys(self, rows: pa.Table) -> str:
         ordered = [ORDER] if ORDER in rows.column_names else []

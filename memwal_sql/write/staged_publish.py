@@ -62,7 +62,7 @@ class Publisher:
         self._find = find
         self._limits = limits or PublishLimits()
         self._regions: dict[RegionKey, RegionPublisher] = {}
-        self._info = base().info
+        self._stored = base().stored
 
     def publish(self, tasks: Sequence[StagedTask], mark: BatchMark | None = None) -> PublishResult:
         """Make what the tasks staged part of the table, region by region.
@@ -76,8 +76,8 @@ class Publisher:
         if mark is not None and mark.batch_id <= last_complete(context.store, mark.query_id):
             return PublishResult(0, 0)
         base = self._base()
-        if base.info is not self._info:
-            self._regions, self._info = {}, base.info
+        if not base.stored.equals(self._stored, check_metadata=True):
+            self._regions, self._stored = {}, base.stored
         with ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-publish") as pool:
             parts = staged_regions(context, base, tasks, pool)
             with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=TURN):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 from exec_nodes.kernels.arrays import Mask
+from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of, numbered
 from memwal_sql.errors import NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
@@ -65,6 +66,7 @@ class StagedReader:
         self._context = context
         self._primary_key = base.info.primary_key
         self._schema = memtable_schema(base.info.schema)
+        self._stored = base.stored
 
     def batch(self, pieces: Sequence[tuple[int, StagedPiece]]) -> RegionBatch:
         """One region's pieces, each with the number of its task.
@@ -105,16 +107,24 @@ class StagedReader:
 
     def rows(self, piece: StagedPiece) -> pa.Table:
         """The rows of a piece in a MemTable's schema."""
-        if piece.folder is not None:
-            found = self._open(piece.folder).to_table()
-        elif piece.fragments:
+        if piece.fragments:
             uri = lance_uri(self._context.uri)
             files = [f"{uri}/{path}" for path in data_files(piece)]
-            found = pa.concat_tables([self._file(file) for file in files])
+            batches = pa.concat_tables([self._file(file) for file in files]).to_batches()
+        elif piece.folder is not None:
+            dataset = self._open(piece.folder)
+            stored = numbered(dataset.schema, dataset.lance_schema)
+            batches = self._renamed(dataset.to_table(), stored)
         else:
             found = self._arrow(piece)
-        batches = [conform(batch, self._schema) for batch in found.to_batches()]
-        return pa.Table.from_batches(batches, self._schema)
+            found = found.select([name for name in found.column_names if name != ORDER])
+            batches = self._renamed(found, found.schema)
+        conformed = [conform(batch, self._schema) for batch in batches]
+        return pa.Table.from_batches(conformed, self._schema)
+
+    def _renamed(self, rows: pa.Table, stored: pa.Schema) -> list[pa.RecordBatch]:
+        by_id = ByFieldId(stored, self._stored)
+        return [batch_under_names_of(batch, by_id) for batch in rows.to_batches()]
 
     def _check(self, piece: StagedPiece) -> None:
         """That it can be read here is known before anything is published."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import lance
 import pyarrow as pa
 import pytest
 
@@ -310,3 +311,62 @@ def test_a_replacement_that_fails_changes_nothing(table: Table) -> None:
     ):
         table.replace_staged([stage(table, keys(0, 3, "x"))])
     assert values(table) == dict.fromkeys(range(50), "old")
+
+
+NESTED = pa.schema({"id": pa.int64(), "s": pa.struct([("x", pa.int64())]), "val": pa.string()})
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> Table:
+    """A table with a row in its base: Lance gives ids that no file of the base has once more."""
+    table = mw.create_table(tmp_path / "nested", NESTED, "id")
+    with table.writer() as writer:
+        writer.upsert([{"id": 9, "s": {"x": 9}, "val": "v9"}])
+        writer.flush()
+    table.merge()
+    return table
+
+
+def _rename(uri: str) -> None:
+    for path, name in (("val", "text"), ("s.x", "z")):
+        lance.dataset(uri).alter_columns({"path": path, "name": name})
+
+
+def _add_again(uri: str) -> None:
+    lance.dataset(uri).drop_columns(["val"])
+    lance.dataset(uri).add_columns(pa.field("val", pa.string()))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("limits", [SMALL, LARGE])
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (_rename, lambda n: {"id": n, "s": {"z": n}, "text": f"v{n}"}),
+        (_add_again, lambda n: {"id": n, "s": {"x": n}, "val": None}),
+    ],
+)
+def test_columns_that_change_while_rows_are_staged_go_by_id(
+    nested: Table, limits: StageLimits, ordered: bool, change: Any, expected: Any
+) -> None:
+    """In a message, in a generation, and, where two tasks have a key, in one that is read."""
+    publisher = nested.publisher()
+    staged = []
+    for task, numbers in enumerate([range(9), range(5)] if ordered else [range(9)]):
+        rows = [{"id": n, "s": {"x": n}, "val": f"v{n}"} for n in numbers]
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in NESTED.names}
+        columns |= {"at": [task] * len(rows)} if ordered else {}
+        form = RowForm(order_by="at" if ordered else None)
+        staged.append(stage(nested, columns, limits, form))
+    change(nested.uri)
+    publisher.publish(staged)
+    found = mw.open_table(nested.uri).scan().read_all().sort_by("id")
+    assert found.to_pylist() == [expected(n) for n in range(10)]
+
+
+def test_a_publisher_learns_of_a_column_that_was_dropped_and_added_again(nested: Table) -> None:
+    publisher = nested.publisher()
+    publisher.publish([stage(nested, {"id": [1], "val": ["before"]})])
+    _add_again(nested.uri)
+    publisher.publish([stage(nested, {"id": [2], "val": ["after"]})])
+    assert values(nested) == {1: None, 2: "after", 9: None}
