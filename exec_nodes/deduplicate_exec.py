@@ -71,7 +71,7 @@ class DeduplicateExec(UnaryNode):
             addresses = batch.column(ROW_ADDRESS).to_numpy()
             ordinal = batch.column(SOURCE)[0].as_py()
             learned = learner is not None and self.stale.sources[ordinal] is self.stale.base
-            live = live_rows(addresses, self.stale.found(addresses) if learned else sets[ordinal])
+            live = self.stale.live(addresses) if learned else live_rows(addresses, sets[ordinal])
             rows = batch.select(names)
             if live is not None:
                 rows = keep_rows(rows, live)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import memwal_native
-from exec_nodes.kernels.key_codes import KeyCodes, concat
+from exec_nodes.kernels.key_codes import KeyCodes, Rows, concat
 from exec_nodes.kernels.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.kernels.literals import key_condition
 from exec_nodes.sources.at_once import at_once
@@ -65,8 +65,8 @@ class BaseMatch:
     """
 
     def __init__(self, newer: Sequence[tuple[Source, int]]) -> None:
-        at_once(keys_of, [source for source, _ in newer])
-        columns = [tail_of(source, start) for source, start in newer]
+        keys = keys_of([source for source, _ in newer])
+        columns = [tail_of(one, start) for one, (_, start) in zip(keys, newer, strict=True)]
         self._newer = newer
         self.numbers = KeyCodes(concat(columns))
         self._owners = [
@@ -91,8 +91,8 @@ class BaseMatch:
         """Whether the keys are so few that the base's btree finds them faster than a scan."""
         return len(self.numbers.codes) * _ROWS_PER_INDEXED_KEY < base.rows
 
-    def add(self, keys: KeyColumn, addresses: RowAddresses) -> RowAddresses:
-        """The addresses of the rows that a newer source supersedes, in the order given.
+    def add(self, keys: KeyColumn, addresses: RowAddresses) -> Rows:
+        """The positions, ascending, of the rows that a newer source supersedes.
 
         `keys[i]` is the key of the base's row at `addresses[i]`. Every row is to be given once.
         """
@@ -102,7 +102,7 @@ class BaseMatch:
         with self._lock:
             self._addresses.append(found)
             self._held.append(held)
-        return found
+        return rows
 
     def result(self) -> Superseded:
         """What was found in all pieces."""
@@ -139,14 +139,18 @@ class BaseMatch:
                 yield _piece(batches, names)
 
 
-def keys_of(source: Source) -> SourceKeys:
-    """The source's keys."""
-    return source.keys()
+def keys_of(sources: Sequence[Source]) -> list[SourceKeys]:
+    """Each source's keys; those that must be read are read at once."""
+    at_hand = [source.keys_at_hand for source in sources]
+    unread = [source for source, known in zip(sources, at_hand, strict=True) if not known]
+    read = iter(at_once(lambda source: source.keys(), unread))
+    pairs = zip(sources, at_hand, strict=True)
+    return [source.keys() if known else next(read) for source, known in pairs]
 
 
-def tail_of(source: Source, start: int) -> KeyColumn:
-    """The keys of the source's rows from position `start` on."""
-    return key_column(source.keys().table.slice(start).columns)
+def tail_of(keys: SourceKeys, start: int) -> KeyColumn:
+    """The keys of a source's rows from position `start` on."""
+    return keys.column if not start else key_column(keys.table.slice(start).columns)
 
 
 def _bit(place: int) -> int:

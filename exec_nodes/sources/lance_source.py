@@ -193,6 +193,12 @@ class LanceSource:
         """See `Source.ready`."""
         return "rows" in self.__dict__ and "_groups" in self.__dict__
 
+    @property
+    def keys_at_hand(self) -> bool:
+        """See `Source.keys_at_hand`."""
+        small = self._is_small([*self._info.primary_key, *self._tombstone])
+        return small or self._cache.get(self._keys_key) is not None
+
     def open(self, columns: Sequence[str] = ()) -> None:
         """See `Source.open`. What is kept decoded is read at once with the keys."""
         _ = self.rows, self.parts
@@ -244,9 +250,7 @@ class LanceSource:
 
     def keys(self) -> SourceKeys:
         """See `Source.keys`."""
-        return self._cache.compute(
-            (self.identity, "keys"), self._read_keys, lambda keys: keys.nbytes
-        )
+        return self._cache.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """See `Source.might_contain`: by the bloom filter; the base table has none."""
@@ -367,6 +371,10 @@ class LanceSource:
     @cached_property
     def _columns(self) -> DecodedColumns:
         return DecodedColumns(self.identity, self._cache, partial(read_table, self.dataset))
+
+    @property
+    def _keys_key(self) -> Hashable:
+        return (self.identity, "keys")
 
     def _read_keys(self) -> SourceKeys:
         names = [*self._info.primary_key, *self._tombstone]

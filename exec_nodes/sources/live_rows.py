@@ -6,6 +6,7 @@ import numpy as np
 
 import memwal_native
 from exec_nodes.kernels.keep import Flags
+from exec_nodes.kernels.key_codes import Rows
 from exec_nodes.sources.source import RowAddresses
 
 
@@ -18,3 +19,12 @@ def live_rows(addresses: RowAddresses, stale: RowAddresses) -> Flags | None:
     at, gone = np.ascontiguousarray(addresses), np.ascontiguousarray(stale)
     count = memwal_native.flag_live(at, gone, live.view(np.uint8))
     return None if count == len(live) else live
+
+
+def other_rows(count: int, rows: Rows) -> Flags | None:
+    """By row below `count`, whether it is not among `rows`; None if none is."""
+    if not len(rows):
+        return None
+    others = np.ones(count, np.bool_)
+    others[rows] = False
+    return others

@@ -36,6 +36,7 @@ class MemTableSource:
 
     parts = 1
     ready = True
+    keys_at_hand = True
 
     def __init__(
         self,

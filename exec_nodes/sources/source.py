@@ -143,6 +143,10 @@ class Source(Protocol):
     def ready(self) -> bool:
         """Whether `rows` and `parts` are known without any I/O."""
 
+    @property
+    def keys_at_hand(self) -> bool:
+        """Whether `keys` of a source that was opened takes no I/O."""
+
     def open(self, columns: Sequence[str] = ()) -> None:
         """Make it ready; `columns` and the keys are going to be read.
 

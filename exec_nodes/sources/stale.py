@@ -15,11 +15,13 @@ from threading import Lock
 
 import numpy as np
 
-from exec_nodes.kernels.key_codes import KeyCodes, code_set, concat, superseded
+from exec_nodes.kernels.keep import Flags
+from exec_nodes.kernels.key_codes import KeyCodes, Rows, code_set, concat, superseded
 from exec_nodes.kernels.keys import KeyColumn
 from exec_nodes.sources.at_once import at_once
 from exec_nodes.sources.base_match import BaseMatch, keys_of, tail_of
 from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.live_rows import other_rows
 from exec_nodes.sources.source import RowAddresses, Source
 
 Cover = tuple[tuple[Hashable, int], ...]
@@ -157,7 +159,7 @@ class _Learning:
         self.decided = False
         self.match: BaseMatch | None = None
         self.parts = 0
-        self.found: dict[int, RowAddresses] = {}
+        self.found: dict[int, Rows] = {}
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,8 @@ class PlanStale:
         """What finds the stale rows of the base while they are scanned, if they are not known.
 
         The same for all partitions of a plan. Whoever scans gives every batch to `learn`, and
-        calls `learned` when a part is done; whoever needs the stale rows of a batch takes them
-        from `found`, as `compute` has no set for the base then.
+        calls `learned` when a part is done; whoever needs the live rows of a batch takes them
+        from `live`, as `compute` has no set for the base then.
         """
         if self.base is None or not self.whole:
             return None
@@ -218,8 +220,7 @@ class PlanStale:
 
     def learn(self, match: BaseMatch, keys: KeyColumn, addresses: RowAddresses) -> None:
         """Find the stale rows of a batch of the base, at least one row."""
-        found = np.sort(match.add(keys, addresses), kind="stable")
-        self._learning.found[int(addresses[0])] = found
+        self._learning.found[int(addresses[0])] = match.add(keys, addresses)
 
     def learned(self, match: BaseMatch) -> None:
         """One part of the base was scanned to its end."""
@@ -229,9 +230,9 @@ class PlanStale:
         if done and self.base is not None:
             self.sets.remember(self.base, self._newer, match)
 
-    def found(self, addresses: RowAddresses) -> RowAddresses:
-        """The stale rows of the batch that was learned with these addresses, sorted."""
-        return self._learning.found.pop(int(addresses[0]))
+    def live(self, addresses: RowAddresses) -> Flags | None:
+        """`live_rows` of the batch that was learned with these addresses."""
+        return other_rows(len(addresses), self._learning.found.pop(int(addresses[0])))
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""
@@ -299,7 +300,7 @@ def _newer_than(old: Cover, new: Cover) -> int | None:
 
 
 def _from_scratch(sources: Sequence[Source], numbers: KeyCodes | None = None) -> list[RowAddresses]:
-    keys = at_once(keys_of, sources)
+    keys = keys_of(sources)
     if numbers is None:
         numbers = KeyCodes(concat([k.column for k in keys]))
     seen = code_set(numbers)
@@ -316,7 +317,7 @@ def _extended(sources: Sequence[Source], old: _RegionSets, extra: int) -> list[R
     top, grown_from = sources[extra], old.cover[0][1]
     sets = _from_scratch(sources[: extra + 1])
     new = [source.keys().column for source in sources[:extra]]
-    new.append(tail_of(top, grown_from))
+    new.append(tail_of(top.keys(), grown_from))
     added = concat(new)
     if not len(added):
         return [*sets, *old.sets[1:]]
