@@ -19,7 +19,7 @@ from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
 from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.base_lookups import BaseLookups
-from exec_nodes.sources.by_field_id import under_names_of
+from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.lance_scan import (
@@ -118,24 +118,22 @@ class LanceSource:
         storage_options: Mapping[str, str] | None = None,
         session: Any = None,
         bloom: Callable[[], bytes] | None = None,
-        columns: pa.Schema | None = None,
+        names: NamesOfNow | None = None,
     ) -> LanceSource:
         """A flushed generation, opened when it is first read.
 
-        `bloom` reads its bloom filter; without it every key might be there. `columns` are those
-        of the base table, `numbered`; without them columns are read by name. Reading raises
-        SourceGoneError when the folder is gone.
+        `bloom` reads its bloom filter; without it every key might be there. `names` are those
+        of the base table; without them the generation's own count. Reading raises SourceGoneError
+        when the folder is gone.
         """
 
         def open_dataset() -> Any:
             options = dict(storage_options) if storage_options else None
             dataset = lance.dataset(uri, storage_options=options, session=session)
-            return dataset if columns is None else under_names_of(dataset, columns)
+            return dataset if names is None else names.given_to(dataset)
 
-        # Schemas are equal, and hash alike, whatever ids are in their metadata.
-        named = None if columns is None else hash(columns.serialize().to_pybytes())
         return cls(
-            identity=("generation", uri, named),
+            identity=("generation", uri, None if names is None else names.tag),
             region=region,
             generation=generation,
             info=info,
@@ -309,12 +307,12 @@ class LanceSource:
             found = self._warm.take(addresses, schema)
             if found is None:
                 found = take_rows(self.dataset, schema, self.row_ids(addresses))
-                in_background(partial(self._warm.fetched, found, self.rows))
+                in_background(partial(self._warm.fetched, found, self.rows, self._read_columns))
             return found
 
     def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:
         """See `Source.column`."""
-        found, addresses = self._warm.column(name)
+        found, addresses = self._warm.column(name, self._read_columns)
         return pa.chunked_array([found]), addresses
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
@@ -341,7 +339,7 @@ class LanceSource:
 
     @cached_property
     def _warm(self) -> WarmColumns:
-        return WarmColumns(self.identity, self._cache, self._read_columns)
+        return WarmColumns(self.identity, self._cache)
 
     def _read_columns(self, names: Sequence[str]) -> pa.Table:
         parts = range(self.parts)

@@ -19,28 +19,28 @@ from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 _BYTES_PER_FETCH = 1024 * 1024
 _ADDRESS_BYTES = 8
 
+ReadColumns = Callable[[Sequence[str]], pa.Table]
+
 
 class WarmColumns:
     """The columns of one source that are in memory whole, in ascending row address.
 
-    `read` gives some columns and `_rowaddr` of all rows. Safe to use from several threads.
+    The `read` of a call gives some columns and `_rowaddr` of all rows; it is not kept, as a source
+    that is in a cycle stays open until Python looks for cycles. Safe to use from several threads.
     """
 
-    def __init__(
-        self, identity: Hashable, cache: ByteCache, read: Callable[[Sequence[str]], pa.Table]
-    ) -> None:
+    def __init__(self, identity: Hashable, cache: ByteCache) -> None:
         self._identity = identity
         self._cache = cache
-        self._read = read
         # By column: how often rows of it were fetched, how many rows and how many bytes.
         self._fetched: dict[str, tuple[int, int, int]] = {}
         self._lock = Lock()
 
-    def column(self, name: str) -> tuple[pa.Array, RowAddresses]:
+    def column(self, name: str, read: ReadColumns) -> tuple[pa.Array, RowAddresses]:
         """A column of all rows and their addresses; kept if it fits."""
         found, addresses = self._kept(name), self._kept(ROW_ADDRESS)
         if found is None or addresses is None:
-            table = self._read([name])
+            table = read([name])
             addresses = one_array(table[ROW_ADDRESS])
             found = one_array(table[name])
             places = addresses.to_numpy()
@@ -61,12 +61,12 @@ class WarmColumns:
         rows = pa.array(held.to_numpy().searchsorted(addresses))
         return pa.Table.from_arrays([column.take(rows) for column in columns], schema=schema)
 
-    def fetched(self, found: pa.Table, rows: int) -> None:
+    def fetched(self, found: pa.Table, rows: int, read: ReadColumns) -> None:
         """Note that rows were fetched from the source, which has so many; reads their columns
         whole once that is worth it and they are expected to fit."""
         if found.num_rows and self._is_paid(found, rows):
             for name in found.column_names:
-                self.column(name)
+                self.column(name, read)
 
     def _is_paid(self, found: pa.Table, rows: int) -> bool:
         """Count what was fetched; whether it is time to read the columns, which one caller is

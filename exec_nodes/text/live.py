@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +30,21 @@ class LiveText:
     documents: int
     total_length: int
     deaths: int
-    stale: RowAddresses = field(repr=False)
     counts: LiveCounts = field(repr=False)
 
     def document_frequency(self, token: str) -> int:
         """How many live documents hold a token."""
         return self.counts.document_frequency(token, self.deaths)
+
+
+class _Living(NamedTuple):
+    """What is live without the rows of `stale`; see `LiveText`."""
+
+    stale: RowAddresses
+    live: Live
+    documents: int
+    total_length: int
+    deaths: int
 
 
 class LiveCounts:
@@ -54,14 +64,15 @@ class LiveCounts:
         alive = text.slot_lengths[~gone] if len(self._dead) else text.slot_lengths
         counted = int(np.count_nonzero(alive)), int(alive.sum(dtype=np.int64))
         nothing = np.empty(0, np.uint64)
-        self._last = LiveText(text, ~gone, *counted, len(self._dead), nothing, self)
+        # No LiveText: texts in a cycle with it would be held until Python looks for cycles.
+        self._last = _Living(nothing, ~gone, *counted, len(self._dead))
 
     def at(self, stale: RowAddresses) -> LiveText:
         """The texts without the rows at these sorted addresses."""
         with self._lock:
             last = self._last
             if stale is last.stale or np.array_equal(stale, last.stale):
-                return last
+                return self._text_of(last)
             new = _added(last.stale, stale)
             if new is None:
                 # Not what grew from the last one: an older snapshot, or another set of regions.
@@ -72,16 +83,14 @@ class LiveCounts:
             live[slots] = False
             lost = self._text.slot_lengths[slots]
             self._dead = np.concatenate([self._dead, slots])
-            self._last = LiveText(
-                self._text,
+            self._last = _Living(
+                stale,
                 live,
                 last.documents - int(np.count_nonzero(lost)),
                 last.total_length - int(lost.sum(dtype=np.int64)),
                 len(self._dead),
-                stale,
-                self,
             )
-            return self._last
+            return self._text_of(self._last)
 
     def document_frequency(self, token: str, deaths: int) -> int:
         """How many documents hold a token and are not among the first `deaths` dead ones."""
@@ -95,6 +104,9 @@ class LiveCounts:
             return known[1] + self._count(token, dead[deaths : known[0]])
         self._counted[token] = (deaths, found)
         return found
+
+    def _text_of(self, living: _Living) -> LiveText:
+        return LiveText(self._text, *living[1:], self)
 
     def _count(self, token: str, among: npt.NDArray[np.intp] | None) -> int:
         if among is not None and not len(among):

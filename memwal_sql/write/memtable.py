@@ -61,7 +61,7 @@ class MemTable:
         self.generation = generation
         self.schema = memtable_schema(schema)
         self.primary_key = tuple(primary_key)
-        self._key_columns = [schema.get_field_index(name) for name in self.primary_key]
+        self._key_places = [schema.get_field_index(name) for name in self.primary_key]
         self._batches: list[pa.RecordBatch] = []
         self._levels: list[int] = []
         self._rows = 0
@@ -87,7 +87,7 @@ class MemTable:
 
     def keys_of(self, batch: pa.RecordBatch) -> list[Hashable]:
         """The key values of a batch in this MemTable's schema."""
-        return key_values([batch.column(i) for i in self._key_columns])
+        return key_values(self._key_columns_of(batch))
 
     def append(
         self,
@@ -106,7 +106,8 @@ class MemTable:
             return
         if not indexed:
             with self._lock:
-                self._index.defer(partial(self.keys_of, batch))
+                # Not by a method of this one: rows in a cycle would stay for minutes.
+                self._index.defer(partial(key_values, self._key_columns_of(batch)))
                 self._add(batch, size)
             return
         if keys is None:
@@ -158,6 +159,9 @@ class MemTable:
         keep = np.ones(table.num_rows, np.bool_)
         keep[superseded] = False
         return table.filter(pa.array(keep))
+
+    def _key_columns_of(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(place) for place in self._key_places]
 
     def _add(self, batch: pa.RecordBatch, size: int | None) -> None:
         batch = aligned(batch)

@@ -15,8 +15,12 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.sources import cache as cache_module
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.source import TOMBSTONE_FIELD
+from exec_nodes.text.lance_index import LancePartition
 from exec_nodes.text.source_texts import SOURCE_TEXTS
 from memwal_sql.read import region
+from memwal_sql.write.memtable import MemTable
 
 DIMENSION = 4
 ROWS = 300
@@ -138,3 +142,50 @@ def test_a_writer_that_stays_open_keeps_no_version_open(table: mw.Table) -> None
         read(found, 1)
         gc.collect()
         assert opened() is None
+
+
+@pytest.fixture
+def no_search_for_cycles() -> Iterator[None]:
+    """A process with many objects looks for cycles every few minutes."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_search_for_cycles")
+def test_what_is_let_go_of_goes_at_once(table: mw.Table) -> None:
+    reader = mw.open_table(table.uri)
+    read(reader, 0)
+    first = reader.snapshot()
+    texts = SOURCE_TEXTS._cache._entries.items()
+    own = [value for key, (value, _) in texts if key[0] == table.uri]
+    (partition,) = (one for one in own if isinstance(one, LancePartition))
+    held = [ref(first.base), ref(first.base.dataset), ref(partition)]
+    del first, texts, own, partition
+    for step in (1, 2):
+        with table.writer() as writer:
+            writer.upsert(rows(step))
+            writer.flush()
+        read(reader, step)
+        flushed = reader.snapshot().regions[0].sources[0]
+        assert isinstance(flushed, LanceSource)
+        held += [ref(flushed), ref(flushed.dataset)]
+        del flushed
+        table.merge()
+        table.build_indexes()
+        read(reader, step)
+        table.collect_garbage(older_than=NO_TIME)
+        read(reader, step)
+    assert [one() for one in held] == [None] * len(held)
+
+
+@pytest.mark.usefixtures("no_search_for_cycles")
+def test_rows_in_memory_go_at_once() -> None:
+    memtable = MemTable("a", 1, SCHEMA, ["id"])
+    batch = rows(0).append_column(TOMBSTONE_FIELD, pa.repeat(False, ROWS)).to_batches()[0]
+    memtable.append(batch, indexed=False)
+    source = memtable.snapshot()
+    gone = [ref(memtable), ref(source)]
+    del memtable, source
+    assert [one() for one in gone] == [None, None]

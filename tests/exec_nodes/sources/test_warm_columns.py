@@ -25,9 +25,9 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail() -> None:
             time.sleep(0.002)  # the others come meanwhile
             return ROWS
 
-        warm = WarmColumns(object(), ByteCache(), read)
+        warm = WarmColumns(object(), ByteCache())
 
-        race(*[partial(warm.fetched, ROWS.select(["a"]).slice(0, 1), 8)] * 8)
+        race(*[partial(warm.fetched, ROWS.select(["a"]).slice(0, 1), 8, read)] * 8)
         assert 1 <= len(reads) <= 8
         taken = warm.take(ROWS[ROW_ADDRESS].to_numpy()[2:4], ROWS.select(["a"]).schema)
         assert taken is not None and taken["a"].to_pylist() == [2, 3]

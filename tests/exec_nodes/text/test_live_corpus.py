@@ -98,6 +98,6 @@ def test_a_token_is_counted_as_a_whole_once_and_then_among_the_newly_dead(
         assert (text.documents, text.total_length) == (100 - count, 150 - count - count // 2)
     assert counted == [None, 0, 3, 7]
     assert text.document_frequency("word1") == 45
-    assert texts.live(source, "body", ANALYZER, dead) is text
+    assert texts.live(source, "body", ANALYZER, dead).live is text.live
     earlier = texts.live(source, "body", ANALYZER, dead[:5])
     assert earlier.document_frequency("word1") == 48
