@@ -8,6 +8,7 @@ fields, at every depth, as native code writes them into WAL entries.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
 import lance
@@ -61,35 +62,52 @@ class ByFieldId:
         return pa.chunked_array([renamed(chunk, kind, inside) for chunk in chunks])
 
 
-def under_names_of(dataset: Any, wanted: pa.Schema) -> Any:
-    """The Lance table `dataset` with the columns and fields of `wanted`, which is `numbered`.
+class NamesOfNow:
+    """Opens generations under the names that one version of the base table has.
 
-    That is the dataset itself, unless names and ids disagree; then its rows are held in memory,
-    in their order, without indexes: it is rare, and ends when the generation is merged.
+    Attributes:
+        schema: the base table's columns, `numbered`, and `_tombstone`.
     """
-    stored = numbered(dataset.schema, dataset.lance_schema)
-    if stored.equals(wanted, check_metadata=True):
-        return dataset
-    by_id = ByFieldId(stored, wanted)
-    if by_id.names_agree:
-        return dataset
-    held = {name: own for name, own in by_id.held.items() if own is not None}
-    rows = dataset.to_table(columns=list(held.values()))
-    columns = [by_id.column(name, rows[own]) for name, own in held.items()]
-    table = pa.Table.from_arrays(columns, list(held))
-    renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)
-    return lance.write_dataset(renamed, "memory://", data_storage_version="stable")
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._agreeing: Any = None
+
+    @cached_property
+    def tag(self) -> int:
+        """Tells apart what schemas as such do not: the ids in their metadata."""
+        return hash(self.schema.serialize().to_pybytes())
+
+    def given_to(self, dataset: Any) -> Any:
+        """The Lance table `dataset` with the columns and fields of now.
+
+        That is the dataset itself, unless names and ids disagree; then its rows are held in memory,
+        in their order, without indexes: it is rare, and ends when the generation is merged.
+        """
+        own = dataset.lance_schema
+        if own == self._agreeing:  # as of most generations: the rest takes ten times as long
+            return dataset
+        by_id = ByFieldId(numbered(dataset.schema, own), self.schema)
+        if by_id.names_agree:
+            self._agreeing = own
+            return dataset
+        held = {name: stored for name, stored in by_id.held.items() if stored is not None}
+        rows = dataset.to_table(columns=list(held.values()))
+        columns = [by_id.column(name, rows[stored]) for name, stored in held.items()]
+        table = pa.Table.from_arrays(columns, list(held))
+        renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)
+        return lance.write_dataset(renamed, "memory://", data_storage_version="stable")
 
 
 def batch_under_names_of(batch: pa.RecordBatch, by_id: ByFieldId) -> pa.RecordBatch:
-    """The same for a stored batch, as WAL entries have them; `by_id` is made of its schema.
+    """A stored batch under the names of now, as WAL entries have them; `by_id` is of its schema.
 
     Columns that it lacks, or that the table has no more, are left for the reader to deal with.
     """
     if by_id.names_agree:
         return batch
-    held = {name: own for name, own in by_id.held.items() if own is not None}
-    columns = [by_id.column(name, batch.column(own)) for name, own in held.items()]
+    held = {name: stored for name, stored in by_id.held.items() if stored is not None}
+    columns = [by_id.column(name, batch.column(stored)) for name, stored in held.items()]
     return pa.RecordBatch.from_arrays(columns, list(held))
 
 

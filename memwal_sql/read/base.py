@@ -11,6 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 
+from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import forget
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, TableReplacedError
@@ -32,10 +33,7 @@ _FULL_CHECK_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class BaseTable:
-    """One version of the base table: its rows, its schema and its MemWAL index.
-
-    `stored` is the schema of entries and generations, an `entry_schema`.
-    """
+    """One version of the base table: its rows, its schema and its MemWAL index."""
 
     version: int
     dataset: Any
@@ -43,7 +41,12 @@ class BaseTable:
     info: TableInfo
     source: LanceSource = field(repr=False)
     indexes: BaseIndexes = field(repr=False)
-    stored: pa.Schema = field(repr=False)
+    names: NamesOfNow = field(repr=False)
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The schema of entries and generations, an `entry_schema`."""
+        return self.names.schema
 
     @property
     def details(self) -> IndexDetails:
@@ -95,8 +98,8 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.cache, context.storage_options
     )
-    stored = entry_schema(schema, dataset.lance_schema)
-    return BaseTable(dataset.version, dataset, found, info, source, indexes, stored)
+    names = NamesOfNow(entry_schema(schema, dataset.lance_schema))
+    return BaseTable(dataset.version, dataset, found, info, source, indexes, names)
 
 
 class BaseTracker:

@@ -15,7 +15,6 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.sources.by_field_id import under_names_of
 from memwal_sql.errors import ChangesCollectedError, CorruptFileError, TornEntryError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import ChangeOffset
@@ -58,7 +57,7 @@ class RegionChanges:
         self._context = context
         self._region = region
         self._wal = Wal(context.store, region.region_id, base.stored)
-        self._numbered = base.stored
+        self._names = base.names
         self._stored = memtable_schema(info.schema)
         self._key = frozenset(info.primary_key)
         self._columns = tuple(columns)
@@ -169,7 +168,7 @@ class RegionChanges:
         uri = generation_uri(lance_uri(self._context.uri), self._region.region_id, flushed.path)
         try:
             dataset = lance.dataset(uri, storage_options=self._context.storage_options)
-            dataset = under_names_of(dataset, self._numbered)
+            dataset = self._names.given_to(dataset)
             held = None
             for batch in dataset.scanner(scan_in_order=True).to_batches():
                 if held is not None:

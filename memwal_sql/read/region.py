@@ -198,7 +198,7 @@ class RegionReader:
                 storage_options=self._context.storage_options,
                 session=new_session(),
                 bloom=partial(self._context.store.get, bloom),
-                columns=base.stored,
+                names=base.names,
             )
             self._generations[flushed.path] = source
         return source
