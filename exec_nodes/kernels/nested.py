@@ -4,6 +4,7 @@ and the value of a map."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -51,3 +52,23 @@ def with_inner_arrays(
         inner = [pa.StructArray.from_arrays(inner, fields=fields)]
     own = array.buffers()[: 1 if pa.types.is_fixed_size_list(kind) else 2]
     return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=inner)
+
+
+def with_metadata_of(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`array` as `kind`, an equal type with other metadata on the fields inside it; no copy."""
+    if array.type.equals(kind, check_metadata=True):
+        return array
+    return pa.array(_Relabelled(array, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Relabelled:
+    """An array for Arrow's own interchange, under another type. Views and casts read the values
+    first, and refuse a NULL below a NULL struct where the field admits none."""
+
+    array: pa.Array
+    kind: pa.DataType
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        _, values = self.array.__arrow_c_array__()
+        return self.kind.__arrow_c_schema__(), values

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from exec_nodes.kernels.alignment import aligned
 from exec_nodes.kernels.key_index import KeyIndex
 from exec_nodes.kernels.keys import key_values
+from exec_nodes.kernels.nested import with_metadata_of
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD
 from exec_nodes.text.analyzer import Analyzer
@@ -204,6 +205,5 @@ def _stored_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Ar
             return pa.repeat(pa.scalar(False), rows)
         return pa.nulls(rows, field.type)
     if column.type == field.type:
-        # Field ids of an entry's nested fields are in the type; views are free.
-        return column.view(field.type) if pa.types.is_nested(field.type) else column
+        return with_metadata_of(column, field.type)  # without an entry's ids of nested fields
     return pc.cast(column, field.type)

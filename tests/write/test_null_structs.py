@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import datafusion
+import lance
 import pyarrow as pa
 import pytest
 
@@ -54,3 +55,26 @@ def test_a_child_reads_the_same_before_and_after_a_flush(tmp_path: Path) -> None
         writer.flush()
     assert before == context.sql(query).to_arrow_table().to_pylist()
     assert [(row["z"], row["x"]) for row in before] == [(7, 1), (8, None), (None, None), (10, 4)]
+
+
+@pytest.mark.parametrize("rename", [False, True])
+def test_a_null_below_a_null_struct_is_read_from_the_log(tmp_path: Path, rename: bool) -> None:
+    """Also where the child admits none: so Spark hands such rows over."""
+    inner = pa.struct([pa.field("x", pa.int32(), False), pa.field("y", pa.string(), False)])
+    children = [pa.array([1, None], pa.int32()), pa.array(["a", None])]
+    valid = pa.py_buffer(b"\x01")
+    given = pa.Array.from_buffers(inner, 2, [valid], children=children)
+    schema = pa.schema({"id": pa.int64(), "s": inner, "l": pa.list_(inner)})
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), given)
+    table = mw.create_table(tmp_path / "t", schema, "id")
+    with table.writer() as writer:
+        writer.upsert(pa.Table.from_arrays([pa.array([1, 2]), given, lists], schema=schema))
+    if rename:
+        lance.dataset(table.uri).alter_columns({"path": "s.x", "name": "z"})
+    found = mw.open_table(table.uri).scan().read_all().sort_by("id")
+    name = "z" if rename else "x"
+    assert found["s"].to_pylist() == [{name: 1, "y": "a"}, None]
+    assert found["l"].to_pylist() == [[{"x": 1, "y": "a"}, None], []]
+    for batch in found.to_batches():  # no field ids are left inside
+        for column, field in zip(batch.columns, batch.schema, strict=True):
+            assert column.type.equals(field.type, check_metadata=True)
