@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
+from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.key_rows import (
     BYTES_PER_ROW,
@@ -16,6 +18,7 @@ from exec_nodes.sources.key_rows import (
     KeyRows,
     KnownKeys,
     is_integral,
+    read_keys,
 )
 
 _NO_ROWS = pa.table({})
@@ -23,7 +26,11 @@ _NO_ROWS = pa.table({})
 
 class BaseLookups:
     """Finds rows of one version of the base table, which has `rows` of them: by Lance's index, or
-    once as many lookups were made as pay for reading the keys, by the keys in memory."""
+    once as many lookups were made as pay for reading the keys, by the keys in memory.
+
+    Keys are read in the background: meanwhile those that are known of another version find most
+    rows, and Lance looks among the others.
+    """
 
     def __init__(self, identity: Hashable, cache: ByteCache, dataset: Any, rows: int) -> None:
         self._identity = identity
@@ -31,6 +38,8 @@ class BaseLookups:
         self._dataset = dataset
         self._rows = rows
         self._lookups = 0
+        self._asked = False
+        self._meanwhile: KeyRows | None = None
 
     def rows_of(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
         """The row of the only key, or no row, with as little as possible around Lance's own
@@ -40,20 +49,24 @@ class BaseLookups:
         held = self._held(key)
         if held is not None:
             row = held.take(key.values[0], columns)
-            return _NO_ROWS if row is None else row
+            if row is not None or not held.unread:
+                return _NO_ROWS if row is None else row
         condition = key_condition(key)
         if condition is None:
             return None
-        found = self._dataset.scanner(columns=list(columns), filter=condition).to_table()
+        fragments = None if held is None else held.unread
+        scanner = self._dataset.scanner(
+            columns=list(columns), filter=condition, fragments=fragments
+        )
+        found = scanner.to_table()
         return found if found.num_rows <= 1 else None
 
     def _held(self, key: KeyBatch) -> KeyRows | None:
-        """The keys in memory: those of another version are most of this one's."""
-        own, shared = (self._identity, "key rows"), ("key rows", self._dataset.uri)
-        held: KeyRows | None = self._cache.get(own)
-        if held is not None:
-            return held
-        known: KnownKeys | None = self._cache.get(shared)
+        """The keys in memory, all of them or those of another version; None if there are none."""
+        whole: KeyRows | None = self._cache.get(self._own)
+        if whole is not None or self._asked:
+            return self._meanwhile if whole is None else whole
+        known: KnownKeys | None = self._cache.get(self._shared)
         self._lookups += 1
         if known is None and self._lookups * ROWS_PER_LOOKUP < self._rows:
             return None
@@ -61,10 +74,23 @@ class BaseLookups:
             return None
         if self._rows * BYTES_PER_ROW > self._cache.largest:
             return None
-        held = self._cache.compute(
-            own,
-            lambda: KeyRows(self._dataset, key.names[0], known),
-            lambda read: read.nbytes,
-        )
-        self._cache.put(shared, held.known, held.nbytes)
-        return held
+        self._asked = True
+        if known is not None and known.serve(self._dataset):
+            self._meanwhile = KeyRows(self._dataset, known)
+        in_background(partial(self._read, key.names[0], known))
+        return self._meanwhile
+
+    def _read(self, column: str, known: KnownKeys | None) -> None:
+        keys = read_keys(self._dataset, column, known)
+        self._cache.put(self._shared, keys, keys.nbytes)
+        self._cache.put(self._own, KeyRows(self._dataset, keys), keys.nbytes)
+        # Kept by the cache alone: when it lets go of them, they are asked for again.
+        self._meanwhile, self._asked = None, False
+
+    @property
+    def _own(self) -> Hashable:
+        return (self._identity, "key rows")
+
+    @property
+    def _shared(self) -> Hashable:
+        return ("key rows", self._dataset.uri)

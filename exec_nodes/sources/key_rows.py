@@ -31,48 +31,53 @@ class KnownKeys:
     keys: npt.NDArray[Any]
     addresses: RowAddresses
 
-    def serve(self, files: Mapping[int, Hashable], rows: int) -> bool:
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return int(self.keys.nbytes + self.addresses.nbytes)
+
+    def serve(self, dataset: Any) -> bool:
         """Whether a version has these fragments and new ones, and most of the rows."""
+        fragments = dataset.get_fragments()
+        files = {one.fragment_id: _files(one) for one in fragments}
         same = all(self.files.get(number, own) == own for number, own in files.items())
-        return same and len(self.keys) <= 2 * rows
+        return same and len(self.keys) <= 2 * sum(one.metadata.num_rows for one in fragments)
+
+
+def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> KnownKeys:
+    """The keys of `column`, for whose type `is_integral` holds; what is `known` of another version
+    is not read again, as far as it serves this one: after a merge, the rows that it wrote are
+    read. Keys of rows that were deleted since stay, and lead to no row."""
+    fragments = {one.fragment_id: one for one in dataset.get_fragments()}
+    files = {number: _files(one) for number, one in fragments.items()}
+    if known is None or not known.serve(dataset):
+        return KnownKeys(files, *_read(dataset, column, None))
+    keys, addresses = known.keys, known.addresses
+    unread = [one for number, one in fragments.items() if number not in known.files]
+    if unread:
+        new, places = _read(dataset, column, unread)
+        at = keys.searchsorted(new)
+        keys, addresses = np.insert(keys, at, new), np.insert(addresses, at, places)
+    return KnownKeys({**known.files, **files}, keys, addresses)
 
 
 class KeyRows:
     """Finds the rows of integer keys, all different, in one version of a table without stable row
     ids.
 
-    Another version takes over what is known of the same fragments, and reads the others: after a
-    merge, the rows that it wrote. Keys of rows that were deleted since stay, and lead to no row.
-
     Attributes:
-        known: what was read, for other versions.
+        unread: the fragments whose keys are not known.
     """
 
-    def __init__(self, dataset: Any, column: str, known: KnownKeys | None = None) -> None:
-        """Reads the keys of `column` that are not `known` of another version; `is_integral` must
-        hold for its type."""
+    def __init__(self, dataset: Any, known: KnownKeys) -> None:
+        """`known` must serve `dataset`."""
+        self.known = known
         self._dataset = dataset
         self._fragments = {one.fragment_id: one for one in dataset.get_fragments()}
-        files = {number: _files(one) for number, one in self._fragments.items()}
-        rows = sum(one.metadata.num_rows for one in self._fragments.values())
-        if known is None or not known.serve(files, rows):
-            self.known = KnownKeys(files, *_read(dataset, column, None))
-            return
-        keys, addresses = known.keys, known.addresses
-        unread = [one for number, one in self._fragments.items() if number not in known.files]
-        if unread:
-            new, places = _read(dataset, column, unread)
-            at = keys.searchsorted(new)
-            keys, addresses = np.insert(keys, at, new), np.insert(addresses, at, places)
-        self.known = KnownKeys({**known.files, **files}, keys, addresses)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return int(self.known.keys.nbytes + self.known.addresses.nbytes)
+        self.unread = [one for number, one in self._fragments.items() if number not in known.files]
 
     def take(self, key: Any, columns: Sequence[str]) -> pa.Table | None:
-        """The row of a key; None if it is not there."""
+        """The row of a key; None if it is not there, or in a fragment that is not read."""
         keys = self.known.keys
         key = keys.dtype.type(key)
         at = int(keys.searchsorted(key))

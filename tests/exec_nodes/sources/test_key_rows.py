@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.sources import key_rows
-from exec_nodes.sources.key_rows import KeyRows, is_integral
+from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.sources import base_lookups, key_rows
+from exec_nodes.sources.base_lookups import BaseLookups
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.key_rows import KeyRows, KnownKeys, is_integral, read_keys
 
 
 def _dataset(folder: Path, keys: Any) -> Any:
     table = pa.table({"id": keys, "val": pa.array(range(len(keys)))})
     return lance.write_dataset(table, folder, max_rows_per_file=70)
+
+
+def all_keys(dataset: Any, known: KnownKeys | None = None) -> KeyRows:
+    return KeyRows(dataset, read_keys(dataset, "id", known))
 
 
 @pytest.mark.parametrize("ascending", [True, False])
@@ -27,7 +35,7 @@ def test_each_key_is_found_across_fragments_and_deleted_rows(
     keys = np.arange(0, 600, 3) if ascending else np.random.default_rng(1).permutation(200) * 3
     dataset = _dataset(tmp_path / "t", pa.array(keys))
     dataset.delete("id % 7 = 0")
-    places = KeyRows(dataset, "id")
+    places = all_keys(dataset)
     for key in range(-1, 602):
         row = places.take(key, ["val", "id"])
         expected = dataset.to_table(columns=["val", "id"], filter=f"id = {key}")
@@ -39,18 +47,16 @@ def test_each_key_is_found_across_fragments_and_deleted_rows(
 def test_dates_and_the_ends_of_the_range_are_found(tmp_path: Path) -> None:
     days = [datetime.date(1969, 12, 31), datetime.date(2024, 2, 29)]
     assert is_integral(pa.date32())
-    places = KeyRows(_dataset(tmp_path / "d", pa.array(days)), "id")
+    places = all_keys(_dataset(tmp_path / "d", pa.array(days)))
     assert places.take(-1, ["val"]).to_pydict() == {"val": [0]}
     ends = pa.array([2**64 - 1, 0], pa.uint64())
-    places = KeyRows(_dataset(tmp_path / "u", ends), "id")
+    places = all_keys(_dataset(tmp_path / "u", ends))
     assert places.take(2**64 - 1, ["val"]).to_pydict() == {"val": [0]}
     assert places.take(1, ["val"]) is None
 
 
 def test_an_empty_table_has_no_key(tmp_path: Path) -> None:
-    assert (
-        KeyRows(_dataset(tmp_path / "e", pa.array([], pa.int64())), "id").take(1, ["val"]) is None
-    )
+    assert all_keys(_dataset(tmp_path / "e", pa.array([], pa.int64()))).take(1, ["val"]) is None
 
 
 def test_another_version_reads_only_the_keys_of_new_fragments(
@@ -60,7 +66,7 @@ def test_another_version_reads_only_the_keys_of_new_fragments(
     random = np.random.default_rng(3)
     dataset = _dataset(tmp_path / "t", pa.array(random.permutation(200)))
     versions = [dataset.checkout_version(dataset.version)]
-    held = [KeyRows(dataset, "id")]
+    held = [all_keys(dataset)]
     read: list[list[int] | None] = []
     original = key_rows._read
 
@@ -76,10 +82,10 @@ def test_another_version_reads_only_the_keys_of_new_fragments(
         merge.execute(rows)
         dataset.delete(f"id % 50 = {step}")
         versions.append(dataset.checkout_version(dataset.version))
-        held.append(KeyRows(versions[-1], "id", held[-1].known))
+        held.append(all_keys(versions[-1], held[-1].known))
     assert read == [[3], [4], [5]]
     # What a newer version knows serves an older one, too.
-    held.append(KeyRows(versions[1], "id", held[-1].known))
+    held.append(all_keys(versions[1], held[-1].known))
     versions.append(versions[1])
     for version, rows_of in zip(versions, held, strict=True):
         for key in range(240):
@@ -90,5 +96,47 @@ def test_another_version_reads_only_the_keys_of_new_fragments(
             )
     dataset.optimize.compact_files()
     read.clear()
-    assert KeyRows(dataset, "id", held[-1].known).take(0, ["val"]) is None
+    assert all_keys(dataset, held[-1].known).take(0, ["val"]) is None
     assert read == [[6]]
+
+
+def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Callable[[], object]] = []
+    monkeypatch.setattr(base_lookups, "in_background", asked.append)
+    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", 1_000_000)
+    cache = ByteCache()
+    first = _dataset(tmp_path / "t", pa.array(np.random.default_rng(3).permutation(200)))
+    before = BaseLookups("before", cache, first, 200)
+    assert found(before, range(-1, 220)) == every(first)
+    assert len(asked) == 1
+    asked.pop()()
+    assert found(before, range(-1, 220)) == every(first)
+    rows = pa.table({"id": pa.array([5, 210, 77]), "val": pa.array([1000, 1001, 1002])})
+    merge = first.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    merge.execute(rows)
+    second = lance.dataset(tmp_path / "t")
+    after = BaseLookups("after", cache, second, 201)
+    for _ in range(2):
+        assert found(after, range(-1, 220)) == every(second)
+        for read in asked:
+            read()
+    assert len(asked) == 1
+    monkeypatch.setattr(base_lookups, "key_condition", None)  # Lance is not asked any more
+    assert found(after, range(-1, 220)) == every(second)
+
+
+def found(lookups: BaseLookups, keys: range) -> dict[int, int]:
+    values = {}
+    for key in keys:
+        rows = lookups.rows_of(KeyBatch(pa.table({"id": [key]})), ["val"])
+        assert rows is not None
+        if rows.num_rows:
+            values[key] = rows["val"][0].as_py()
+    return values
+
+
+def every(dataset: Any) -> dict[int, int]:
+    rows = dataset.to_table(columns=["id", "val"])
+    return dict(zip(rows["id"].to_pylist(), rows["val"].to_pylist(), strict=True))
