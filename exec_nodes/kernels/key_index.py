@@ -19,47 +19,48 @@ Positions = npt.NDArray[np.int64]
 class KeyIndex:
     """Maps every key to its row positions; append-only.
 
-    One writer appends; readers need no lock, as each bounds its questions by the number of rows
-    it has seen (`below`, the end of some append), and what is appended later never changes an
-    answer below that bound. This rests on the order of writes: a row is linked to the key's
-    previous one before it is published in the dict. Only what was deferred is indexed under a lock.
+    Rows are indexed when somebody asks for a key, under a lock. What is indexed is read without
+    one, as each reader bounds its questions by the number of rows it has seen (`below`, the end of
+    some append), and what is indexed later never changes an answer below that bound. This rests on
+    the order of writes: a row is linked to the key's previous one before it is published in the
+    dict.
     """
 
     def __init__(self) -> None:
         self._last: dict[Hashable, int] = {}
         self._rows = 0
-        self._deferred: deque[Callable[[], Sequence[Hashable]]] = deque()
+        self._appended = 0
+        self._waiting: deque[Callable[[], Sequence[Hashable]]] = deque()
         self._lock = Lock()
         # By position: the key's previous position or -1, and its next one or NEVER.
         self._previous = np.full(_FIRST_CAPACITY, -1, np.int64)
         self._superseded_at = np.full(_FIRST_CAPACITY, NEVER, np.int64)
 
     def __len__(self) -> int:
-        self.catch_up()
-        return self._rows
+        return self._appended
 
-    def append(self, keys: Sequence[Hashable]) -> None:
-        """Index the next `len(keys)` rows. A later row of a key replaces an earlier one."""
-        with self._lock:
-            self._append_deferred()
-            self._append(keys)
+    def append(self, rows: int, keys: Callable[[], Sequence[Hashable]]) -> None:
+        """Add the next `rows` rows, whose keys `keys` gives when they are indexed.
 
-    def defer(self, keys: Callable[[], Sequence[Hashable]]) -> None:
-        """Index the next rows when somebody asks; `keys` then gives theirs. A scan never does."""
-        self._deferred.append(keys)
+        A later row of a key replaces an earlier one.
+        """
+        self._waiting.append(keys)
+        self._appended += rows
+
+    @property
+    def waiting(self) -> int:
+        """The rows that are not indexed yet."""
+        return self._appended - self._rows
 
     def catch_up(self) -> None:
-        """Index what was deferred."""
-        if self._deferred:
+        """Index every row so far."""
+        if self._waiting:
             with self._lock:
-                self._append_deferred()
+                while self._waiting:
+                    self._index(self._waiting[0]())
+                    self._waiting.popleft()  # only now may others go on without the lock
 
-    def _append_deferred(self) -> None:
-        while self._deferred:
-            self._append(self._deferred[0]())
-            self._deferred.popleft()  # only now may others go on without the lock
-
-    def _append(self, keys: Sequence[Hashable]) -> None:
+    def _index(self, keys: Sequence[Hashable]) -> None:
         start, end = self._rows, self._rows + len(keys)
         self._reserve(end)
         known = len(self._last)

@@ -5,7 +5,7 @@ Specification 1, "MemTable": conceptually a list of record batches in the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import Lock
 
@@ -26,6 +26,8 @@ from exec_nodes.text.column_texts import ColumnTexts
 _INDEX_BYTES_PER_ROW = 150
 # What its postings cost a byte of text: about 12 bytes a distinct token of a row.
 _POSTING_BYTES_PER_BYTE = 2
+# Indexing them takes some 2 ms. A small write is acknowledged sooner without its share of it.
+_MOST_WAITING_ROWS = 16_384
 # So many neighbours of one level become one batch of the next. A row is copied once a level, and
 # a scan meets at most this many batches a level.
 _FAN_IN = 16
@@ -86,40 +88,24 @@ class MemTable:
         """Memory held by rows and index, in bytes; an estimate."""
         return self._data_bytes + _INDEX_BYTES_PER_ROW * self._rows
 
-    def keys_of(self, batch: pa.RecordBatch) -> list[Hashable]:
-        """The key values of a batch in this MemTable's schema."""
-        return key_values(self._key_columns_of(batch))
-
     def append(
-        self,
-        batch: pa.RecordBatch,
-        keys: Sequence[Hashable] | None = None,
-        size: int | None = None,
-        *,
-        indexed: bool = True,
+        self, batch: pa.RecordBatch, size: int | None = None, *, indexed: bool = True
     ) -> None:
         """Add the rows of `batch`, which has this MemTable's schema.
 
-        `keys` are its key values and `size` its bytes, when the caller has them. With
-        `indexed=False` the rows are indexed at the next lookup of a key, or `refresh`.
+        `size` are its bytes, when the caller has counted them. Keys are indexed at the next lookup
+        of one; unless `indexed` is false, no later than when that lookup would wait for
+        milliseconds.
         """
         if batch.num_rows == 0:
             return
-        if not indexed:
-            with self._lock:
-                # Not by a method of this one: rows in a cycle would stay for minutes.
-                self._index.defer(partial(key_values, self._key_columns_of(batch)))
-                self._add(batch, size)
-            return
-        if keys is None:
-            keys = self.keys_of(batch)
         with self._lock:
-            self._index.append(keys)
+            columns = [batch.column(place) for place in self._key_places]
+            # Not by a method of this one: rows in a cycle would stay for minutes.
+            self._index.append(batch.num_rows, partial(key_values, columns))
             self._add(batch, size)
-
-    def refresh(self) -> None:
-        """Index what was appended with `indexed=False`."""
-        self._index.catch_up()
+            if indexed and self._index.waiting >= _MOST_WAITING_ROWS:
+                self._index.catch_up()
 
     def index_texts(self) -> None:
         """Tokenize the maintained text columns of all rows so far.
@@ -160,9 +146,6 @@ class MemTable:
         keep = np.ones(table.num_rows, np.bool_)
         keep[superseded] = False
         return table.filter(pa.array(keep))
-
-    def _key_columns_of(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(place) for place in self._key_places]
 
     def _add(self, batch: pa.RecordBatch, size: int | None) -> None:
         batch = aligned(batch)

@@ -5,7 +5,7 @@ Nothing here locks: the region writer holds its lock around every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -105,7 +105,6 @@ class OpenGenerations:
         self,
         into: OpenGeneration,
         batch: pa.RecordBatch,
-        keys: Sequence[Hashable] | None,
         size: int,
     ) -> None:
         """Add rows, `size` bytes of them; to a sealed generation too as long as entries of it are
@@ -114,7 +113,7 @@ class OpenGenerations:
         before = memtable.bytes
         if memtable.rows == 0:
             into.born = self._clock()
-        memtable.append(batch, keys, size, indexed=self._options.indexed)
+        memtable.append(batch, size, indexed=self._options.indexed)
         self._budget.add(memtable.bytes - before)
 
     def landed(self, generation: OpenGeneration, writes: int, position: int) -> None:

@@ -16,9 +16,10 @@ class WriterOptions:
     Attributes:
         durable: an upsert or delete returns when its rows are in the WAL. False: it returns when
             they are buffered, and a crash may lose what the thresholds below have not yet written.
-        indexed: an upsert or delete also updates the MemTable's key index, and the postings of
-            columns with a maintained full-text index, before it returns. False: the first read
-            that needs them, the flush or `close` does. Vectors are searchable at once either way.
+        indexed: an upsert or delete also updates the postings of columns with a maintained
+            full-text index before it returns, and no lookup of a key meets more than a few
+            milliseconds' worth of rows to be put into the key index. False: the first read that
+            needs them, the flush or `close` does all of it. Every read finds the rows either way.
         wal_flush_bytes: buffered writes go to the WAL when they reach this size. One WAL entry
             takes no further write beyond it, also of durable ones that share an entry.
         wal_flush_writes: buffered writes go to the WAL when there are this many of them.

@@ -7,7 +7,7 @@ around every call.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ class PendingWrite:
 
     Attributes:
         ticket: its place in the order of writing, from 1.
-        keys: of its rows; None unless the MemTable's key index is kept up to date.
         generation: the one that it belongs to; a durable write gets it with its entry.
         size: bytes in memory.
         since: the time when it was made.
@@ -33,7 +32,6 @@ class PendingWrite:
 
     ticket: int
     batch: pa.RecordBatch
-    keys: list[Hashable] | None
     generation: OpenGeneration | None
     size: int
     since: float
@@ -81,12 +79,11 @@ class PendingWrites:
         self,
         batch: pa.RecordBatch,
         size: int,
-        keys: list[Hashable] | None,
         generation: OpenGeneration | None,
     ) -> PendingWrite:
         """Put rows, `size` bytes of them, at the end."""
         self._tickets += 1
-        write = PendingWrite(self._tickets, batch, keys, generation, size, self._clock())
+        write = PendingWrite(self._tickets, batch, generation, size, self._clock())
         self._writes.append(write)
         self._bytes += size
         return write

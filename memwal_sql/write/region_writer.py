@@ -15,7 +15,7 @@ State, all under one lock:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition
 from uuid import UUID
@@ -120,14 +120,9 @@ class RegionWriter:
             return 0
         options = self._options
         parts = pieces(batch, options)
-        keys: list[list[Hashable] | None] = [None] * len(parts)
-        if options.indexed:
-            # Outside the lock: other threads may be waiting for a disk meanwhile.
-            memtable = self._generations.active.memtable
-            keys = [memtable.keys_of(part) for part, _ in parts]
         with self._changed:
             self._check_usable(_NOTHING_WRITTEN)
-            writes = [self._enqueue(*one, key) for one, key in zip(parts, keys, strict=True)]
+            writes = [self._enqueue(rows, size) for rows, size in parts]
             full = self._pending.full
         if options.durable:
             self._land(writes[-1].ticket, writes)
@@ -254,16 +249,14 @@ class RegionWriter:
         if self._closed:
             raise ReopenError(f"the writer of region {self.region_id} is closed; open a new one")
 
-    def _enqueue(
-        self, batch: pa.RecordBatch, size: int, keys: list[Hashable] | None
-    ) -> PendingWrite:
+    def _enqueue(self, batch: pa.RecordBatch, size: int) -> PendingWrite:
         generation = None
         if not self._options.durable:
             generation = self._generations.room_for(batch.num_rows)
             generation.unlanded += 1
-            self._generations.insert(generation, batch, keys, size)
+            self._generations.insert(generation, batch, size)
             self._generations.seal_if_full()
-        return self._pending.add(batch, size, keys, generation)
+        return self._pending.add(batch, size, generation)
 
     def _landed_at(
         self, position: int, generation: OpenGeneration, group: list[PendingWrite]
@@ -271,7 +264,7 @@ class RegionWriter:
         for write in group:
             write.position = position
             if self._options.durable:
-                self._generations.insert(generation, write.batch, write.keys, write.size)
+                self._generations.insert(generation, write.batch, write.size)
         self._generations.landed(generation, len(group), position)
         self._landed = group[-1].ticket
 

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -51,7 +52,7 @@ def memtable(
     rows, index = stored(writes), KeyIndex()
     batches = rows.to_batches(max_chunksize=batch)
     for piece in batches:
-        index.append(key_values([piece["id"]]))
+        index.append(piece.num_rows, partial(key_values, [piece["id"]]))
     return MemTableSource(
         identity=object(),
         region=region,
@@ -75,7 +76,7 @@ class MemoryBase(MemTableSource):
 def memory_base(writes: Sequence[Write]) -> MemoryBase:
     """A base table with one row a key."""
     rows, index = stored(list(dict(writes).items())), KeyIndex()
-    index.append(key_values([rows["id"]]))
+    index.append(rows.num_rows, partial(key_values, [rows["id"]]))
     return MemoryBase(
         identity=object(),
         region="",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ keys = st.integers(0, 6)
 def test_every_prefix_is_answered_as_if_nothing_came_later(batches: list[list[int]]) -> None:
     index, bounds, rows = KeyIndex(), [0], []
     for batch in batches:
-        index.append(batch)
+        index.append(len(batch), partial(list, batch))
         rows += batch
         bounds.append(len(rows))
     for below in bounds:
@@ -29,8 +31,8 @@ def test_every_prefix_is_answered_as_if_nothing_came_later(batches: list[list[in
 
 def test_it_grows_beyond_its_first_capacity() -> None:
     index = KeyIndex()
-    index.append(list(range(5000)))
-    index.append([4999, 0])
+    index.append(5000, lambda: list(range(5000)))
+    index.append(2, lambda: [4999, 0])
     assert len(index) == 5002
     assert index.last(4999, 5002) == 5000
     assert index.last(4999, 5000) == 4999
@@ -39,7 +41,7 @@ def test_it_grows_beyond_its_first_capacity() -> None:
     assert -1 not in index
 
 
-def test_deferred_rows_are_indexed_in_order_and_only_when_a_key_is_asked_for() -> None:
+def test_rows_are_indexed_in_order_and_only_when_a_key_is_asked_for() -> None:
     asked: list[int] = []
 
     def keys(number: int, values: list[int]) -> list[int]:
@@ -47,15 +49,14 @@ def test_deferred_rows_are_indexed_in_order_and_only_when_a_key_is_asked_for() -
         return values
 
     index = KeyIndex()
-    index.append([1, 2])
-    index.defer(lambda: keys(0, [2, 3]))
-    index.defer(lambda: keys(1, [3, 2]))
-    assert asked == []
+    index.append(2, lambda: keys(0, [1, 2]))
+    index.append(2, lambda: keys(1, [2, 3]))
+    index.append(2, lambda: keys(2, [3, 2]))
+    assert (len(index), index.waiting, asked) == (6, 6, [])
     assert index.last(2, 6) == 5
     assert index.last(2, 4) == 2
-    assert asked == [0, 1]
-    index.defer(lambda: keys(2, [9]))
-    index.append([9])
-    assert index.last(9, 8) == 7
-    assert index.superseded(8).tolist() == [1, 2, 3, 6]
-    assert asked == [0, 1, 2]
+    assert (index.waiting, asked) == (0, [0, 1, 2])
+    index.append(1, lambda: keys(3, [9]))
+    assert index.waiting == 1
+    assert index.superseded(7).tolist() == [1, 2, 3]
+    assert (index.waiting, asked) == (0, [0, 1, 2, 3])

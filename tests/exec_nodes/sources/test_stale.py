@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ class Growing:
         """The snapshot after these writes."""
         for batch in stored(writes).to_batches():
             self.batches.append(batch)
-            self.index.append(key_values([batch["id"]]))
+            self.index.append(batch.num_rows, partial(key_values, [batch["id"]]))
             self.rows += batch.num_rows
         return MemTableSource(
             identity=self.identity,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -112,7 +113,7 @@ def memtable(texts: Sequence[tuple[int, str | None]], number: int) -> MemTableSo
     rows, index = stored(texts), KeyIndex()
     batches = rows.to_batches(max_chunksize=7)
     for batch in batches:
-        index.append(key_values([batch["id"]]))
+        index.append(batch.num_rows, partial(key_values, [batch["id"]]))
     return MemTableSource(
         identity=object(),
         region="a",
