@@ -21,6 +21,11 @@ class TableContext:
     cache: ByteCache = field(default_factory=ByteCache, repr=False)
 
     @property
+    def identity(self) -> tuple[str, UUID]:
+        """Tells the table from all others, also from one that was deleted at the same place."""
+        return self.uri, self.incarnation
+
+    @property
     def incarnation(self) -> UUID:
         """What region ids are derived from; the nil UUID for a table that native code made."""
         return UUID(int=0) if self.record is None else self.record.incarnation

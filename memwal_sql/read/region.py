@@ -92,7 +92,7 @@ class RegionReader:
         every other writer's rows come from the WAL. The MemTables are taken before the manifest
         is read: what is flushed between the two is in both, and dropped here.
         """
-        writer = live_writer(self._context.uri, self.region_id)
+        writer = live_writer(self._context.identity, self.region_id)
         if writer is not None and not writer.entry_schema.equals(self._stored, True):
             # The base has other columns since it was opened: the WAL has its rows by field id.
             with suppress(MemWalError):
@@ -117,7 +117,7 @@ class RegionReader:
         What this process's own writer has buffered is written to the WAL first, as other processes
         find it only there; a writer that can't is fenced or failed, and its rows count for nothing.
         """
-        writer = live_writer(self._context.uri, self.region_id)
+        writer = live_writer(self._context.identity, self.region_id)
         if writer is not None:
             with suppress(MemWalError):
                 writer.flush_wal()

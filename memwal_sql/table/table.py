@@ -113,7 +113,7 @@ class Table(SearchedTable, SharedTable, ShownTable):
         Claiming anew for every statement would fence the writer of the statement before.
         """
         self._check_present("write")
-        writer = live_table_writer(self.uri)
+        writer = live_table_writer(self._context.identity)
         if writer is None:
             writer = self._insert_writer = self.writer()
         return writer

@@ -1,6 +1,7 @@
 """The writers of this process, so that its readers see rows that are only in memory.
 
-Tables go by their canonical URIs (`storage.store.canonical_uri`), as `TableContext` has them.
+Tables go by their identities, as `TableContext` has them: one that is deleted and made again at the
+same place is another table, and the writers of the first are none of its own.
 """
 
 from __future__ import annotations
@@ -16,39 +17,41 @@ if TYPE_CHECKING:
     from memwal_sql.write.region_writer import RegionWriter
     from memwal_sql.write.table_writer import TableWriter
 
-_regions: WeakValueDictionary[tuple[int, str, UUID], RegionWriter] = WeakValueDictionary()
+Identity = tuple[str, UUID]
+
+_regions: WeakValueDictionary[tuple[int, Identity, UUID], RegionWriter] = WeakValueDictionary()
 _tables: WeakValueDictionary[int, TableWriter] = WeakValueDictionary()
 _numbers = itertools.count()
 _lock = Lock()
 
 
-def live_writer(table_uri: str, region_id: UUID) -> RegionWriter | None:
+def live_writer(table: Identity, region_id: UUID) -> RegionWriter | None:
     """The open writer of a region with the highest epoch in this process, fenced or not."""
-    return _regions.get(_key(table_uri, region_id))
+    return _regions.get(_key(table, region_id))
 
 
-def live_table_writer(table_uri: str) -> TableWriter | None:
+def live_table_writer(table: Identity) -> TableWriter | None:
     """The last opened writer of the table in this process that writes whatever region a row
     belongs to; an earlier one may have been fenced by it without having noticed yet."""
     with _lock:
         writers = [writer for _, writer in sorted(_tables.items(), reverse=True)]
     pid = os.getpid()
-    usable = (w for w in writers if w.pid == pid and w.uri == table_uri and w.routes and w.usable)
-    return next(usable, None)
+    own = (one for one in writers if one.pid == pid and one.identity == table)
+    return next((one for one in own if one.routes and one.usable), None)
 
 
-def register(table_uri: str, writer: RegionWriter) -> None:
+def register(table: Identity, writer: RegionWriter) -> None:
     """Make a writer that has claimed its region known to readers."""
     with _lock:
-        known = _regions.get(key := _key(table_uri, writer.region_id))
+        known = _regions.get(key := _key(table, writer.region_id))
         if known is None or known.epoch < writer.epoch:
             _regions[key] = writer
 
 
-def unregister(table_uri: str, writer: RegionWriter) -> None:
+def unregister(table: Identity, writer: RegionWriter) -> None:
     """Forget a writer that is closed."""
     with _lock:
-        if _regions.get(key := _key(table_uri, writer.region_id)) is writer:
+        if _regions.get(key := _key(table, writer.region_id)) is writer:
             del _regions[key]
 
 
@@ -65,6 +68,6 @@ def unregister_table(writer: TableWriter) -> None:
             del _tables[number]
 
 
-def _key(table_uri: str, region_id: UUID) -> tuple[int, str, UUID]:
+def _key(table: Identity, region_id: UUID) -> tuple[int, Identity, UUID]:
     # A forked child must not read its parent's MemTables: they stopped growing at the fork.
-    return os.getpid(), table_uri, region_id
+    return os.getpid(), table, region_id

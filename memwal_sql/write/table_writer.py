@@ -121,7 +121,7 @@ class TableWriter:
         self._close_lock = Lock()
         self._closed = False
         self.pid = os.getpid()
-        self.uri = context.uri
+        self.identity = context.identity
         self._background = self._start_background()
         live.register_table(self)
 
@@ -202,7 +202,7 @@ class TableWriter:
         self._flushes.shutdown()  # flushes under way end, and may fail
         self._try_each(RegionWriter.check_flushes, errors)
         for writer in self._writers.values():
-            live.unregister(self._context.uri, writer)
+            live.unregister(self.identity, writer)
         if errors:
             raise errors[0]
 
@@ -278,7 +278,7 @@ class TableWriter:
                     errors.append(error)
                 else:
                     self._writers[key] = future.result()
-                    live.register(self._context.uri, self._writers[key])
+                    live.register(self.identity, self._writers[key])
             if errors:
                 raise errors[0]
 

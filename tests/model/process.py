@@ -97,14 +97,14 @@ def forget_writers(uri: str) -> None:
     """Make this process blind for the MemTables of its writers on a table."""
     own = canonical_uri(uri)
     with live._lock:
-        for key in [key for key in live._regions if key[1] == own]:
+        for key in [key for key in live._regions if key[1][0] == own]:
             del live._regions[key]
-        for number in [number for number, one in live._tables.items() if one.uri == own]:
+        for number in [number for number, one in live._tables.items() if one.identity[0] == own]:
             del live._tables[number]
 
 
 @contextmanager
 def as_another_process() -> Iterator[None]:
     """Read as a process does that has no writers: unflushed rows come from the WAL."""
-    with patch.object(region, "live_writer", lambda uri, region_id: None):
+    with patch.object(region, "live_writer", lambda table, region_id: None):
         yield

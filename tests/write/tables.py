@@ -15,7 +15,7 @@ from memwal_sql.schema import with_primary_key
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.store import canonical_uri, open_store
 from memwal_sql.storage.table_record import TableRecord
 from memwal_sql.storage.wal import Wal
 from memwal_sql.write.options import WriterOptions
@@ -49,6 +49,7 @@ class Table:
         self.info = TableInfo(schema, self.primary_key, specs)
         self.store = open_store(self.uri)
         self.incarnation = UUID(int=7)
+        self.identity = (canonical_uri(self.uri), self.incarnation)
 
     def writer(
         self,

@@ -24,7 +24,6 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage import paths
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.store import canonical_uri
 from memwal_sql.write import live
 from memwal_sql.write.options import WriterOptions
 from planner.regions.factories import bucket, identity
@@ -355,18 +354,18 @@ def test_a_closed_writer_and_one_after_a_fork_refuse(tmp_path: Path) -> None:
 def test_readers_find_the_writers_of_this_process(tmp_path: Path) -> None:
     table = Table(tmp_path)
     with table.writer() as writer:
-        assert live.live_table_writer(table.uri) is writer
+        assert live.live_table_writer(table.identity) is writer
         result = writer.upsert({"id": [1], "val": ["a"]})
         (region,) = result.positions
-        found = live.live_writer(canonical_uri(f"{table.uri}/"), region)
+        found = live.live_writer(table.identity, region)
         assert found is not None and found.epoch == 1
         with table.writer() as successor:
             successor.upsert({"id": [2], "val": ["b"]})
-            newer = live.live_writer(table.uri, region)
+            newer = live.live_writer(table.identity, region)
             assert newer is not None and newer.epoch == 2
-            assert live.live_table_writer(table.uri) in (writer, successor)
-    assert live.live_writer(table.uri, region) is None
-    assert live.live_table_writer(table.uri) is None
+            assert live.live_table_writer(table.identity) in (writer, successor)
+    assert live.live_writer(table.identity, region) is None
+    assert live.live_table_writer(table.identity) is None
 
 
 @pytest.mark.parametrize(

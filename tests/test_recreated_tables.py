@@ -1,0 +1,70 @@
+"""A table that is deleted and made again at the same place is another table: what this process has
+open of the first is none of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from tests.model.process import as_another_process
+
+SCHEMA = pa.schema({"id": pa.int64(), "a": pa.string()})
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "t")
+
+
+def _session(table: Any) -> datafusion.SessionContext:
+    session = datafusion.SessionContext()
+    mw.register(session, "t", table)
+    return session
+
+
+def _rows(table: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.scan().read_all().sort_by("id").to_pylist()
+    return found
+
+
+def test_insert_writes_to_the_table_that_is_there_now(uri: str) -> None:
+    first = mw.create_table(uri, SCHEMA, "id")
+    _session(first).sql("INSERT INTO t VALUES (1, 'old'), (2, 'old')").collect()
+    shutil.rmtree(uri)
+    second = mw.create_table(uri, SCHEMA, "id")
+    session = _session(second)
+    session.sql("INSERT INTO t VALUES (1, 'new')").collect()
+    assert session.sql("SELECT * FROM t").to_pylist() == [{"id": 1, "a": "new"}]
+    with as_another_process():
+        assert _rows(mw.open_table(uri)) == [{"id": 1, "a": "new"}]
+    first.close()
+    assert _rows(second) == [{"id": 1, "a": "new"}]
+
+
+def test_insert_passes_over_a_writer_that_a_program_has_open_for_the_first_table(uri: str) -> None:
+    forgotten = mw.create_table(uri, SCHEMA, "id").writer()
+    forgotten.upsert({"id": [1], "a": ["old"]})
+    shutil.rmtree(uri)
+    second = mw.create_table(uri, SCHEMA, "id")
+    _session(second).sql("INSERT INTO t VALUES (2, 'new')").collect()
+    assert _rows(second) == [{"id": 2, "a": "new"}]
+
+
+def test_memtables_of_the_first_table_are_not_read_for_a_region_with_the_same_id(uri: str) -> None:
+    region = str(uuid4())
+    forgotten = mw.create_table(uri, SCHEMA, "id", regions=mw.manual()).writer(region=region)
+    forgotten.upsert({"id": [1], "a": ["old"]})
+    shutil.rmtree(uri)
+    second = mw.create_table(uri, SCHEMA, "id", regions=mw.manual())
+    with second.writer(region=region) as writer:
+        writer.upsert({"id": [2], "a": ["new"]})
+        assert _rows(second) == [{"id": 2, "a": "new"}]
+    assert _rows(second) == [{"id": 2, "a": "new"}]
+    assert _rows(mw.open_table(uri)) == [{"id": 2, "a": "new"}]
