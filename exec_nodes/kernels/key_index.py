@@ -30,7 +30,8 @@ class KeyIndex:
         self._last: dict[Hashable, int] = {}
         self._rows = 0
         self._appended = 0
-        self._waiting: deque[Callable[[], Sequence[Hashable]]] = deque()
+        # With the position of the first row each.
+        self._waiting: deque[tuple[int, Callable[[], Sequence[Hashable]]]] = deque()
         self._lock = Lock()
         # By position: the key's previous position or -1, and its next one or NEVER.
         self._previous = np.full(_FIRST_CAPACITY, -1, np.int64)
@@ -44,7 +45,7 @@ class KeyIndex:
 
         A later row of a key replaces an earlier one.
         """
-        self._waiting.append(keys)
+        self._waiting.append((self._appended, keys))
         self._appended += rows
 
     @property
@@ -53,31 +54,36 @@ class KeyIndex:
         return self._appended - self._rows
 
     def catch_up(self) -> None:
-        """Index every row so far."""
+        """Index every row so far. Interrupted anywhere, the next call does the rest."""
         if self._waiting:
             with self._lock:
                 while self._waiting:
-                    self._index(self._waiting[0]())
+                    start, keys = self._waiting[0]
+                    if start == self._rows:
+                        self._index(start, keys())
                     self._waiting.popleft()  # only now may others go on without the lock
 
-    def _index(self, keys: Sequence[Hashable]) -> None:
-        start, end = self._rows, self._rows + len(keys)
+    def _index(self, start: int, keys: Sequence[Hashable]) -> None:
+        end = start + len(keys)
         self._reserve(end)
         known = len(self._last)
         fresh = self._last.keys().isdisjoint(keys)
         if not fresh:
             previous = np.fromiter(map(self._last.get, keys, repeat(-1)), np.int64, len(keys))
+            # What an attempt that was interrupted has published knows what was before.
+            begun = np.flatnonzero(previous >= start)
+            previous[begun] = self._previous[previous[begun]]
             replaced = np.flatnonzero(previous >= 0)
             self._previous[start:end] = previous
             self._superseded_at[previous[replaced]] = replaced + start
         self._last.update(zip(keys, range(start, end), strict=True))
-        self._rows = end
         if not fresh or len(self._last) - known < len(keys):
             # A key twice in this batch: its last row replaces the others. They need no links, as
             # nobody's bound lies inside a batch.
             last = np.fromiter(map(self._last.__getitem__, keys), np.int64, len(keys))
             early = np.flatnonzero(last != np.arange(start, end))
             self._superseded_at[early + start] = last[early]
+        self._rows = end
 
     def last(self, key: Hashable, below: int) -> int:
         """The highest position of `key` that is below `below`; -1 if there is none."""
@@ -109,7 +115,7 @@ class KeyIndex:
         return key in self._last
 
     def _reserve(self, rows: int) -> None:
-        capacity = len(self._previous)
+        capacity = len(self._superseded_at)  # the last to grow
         if rows <= capacity:
             return
         extra = max(rows, 2 * capacity) - capacity

@@ -122,7 +122,11 @@ class RegionWriter:
         parts = pieces(batch, options)
         with self._changed:
             self._check_usable(_NOTHING_WRITTEN)
-            writes = [self._enqueue(rows, size) for rows, size in parts]
+            try:
+                writes = [self._enqueue(rows, size) for rows, size in parts]
+            except BaseException as error:
+                self._fail(self._interrupted(error))
+                raise
             full = self._pending.full
         if options.durable:
             self._land(writes[-1].ticket, writes)
@@ -284,32 +288,36 @@ class RegionWriter:
         may have landed before the fence, and then it counts.
         """
         while True:
-            with self._changed:
-                while self._committing and self._landed < ticket:
-                    self._changed.wait()
-                if self._landed >= ticket:
-                    return
-                if self._failure is not None:
-                    raise self._error_of(self._failure, writes)
-                self._committing = True
-                generation, group = self._pending.take_entry(self._generations)
-            self._commit(generation, group)
+            commit: int | None = None
+            group: list[PendingWrite] = []
+            try:
+                with self._changed:
+                    while self._committing and self._landed < ticket:
+                        self._changed.wait()
+                    if self._landed >= ticket:
+                        return
+                    if self._failure is not None:
+                        raise self._error_of(self._failure, writes)
+                    commit = self._commits
+                    self._committing = True
+                    generation, group = self._pending.take_entry(self._generations)
+                position = self._append(generation, group)
+                with self._changed:
+                    self._landed_at(position, generation, group)
+                    self._end_commit()
+            except BaseException as error:
+                # An interrupt (Ctrl-C) comes anywhere: others must not wait for this commit.
+                with self._changed:
+                    if commit == self._commits:
+                        self._commit_failed(group, error)
+                        self._end_commit()
+                if commit is None or not isinstance(error, Exception):
+                    raise
 
-    def _commit(self, generation: OpenGeneration, group: list[PendingWrite]) -> None:
+    def _append(self, generation: OpenGeneration, group: list[PendingWrite]) -> int:
         batches = [write.batch for write in group]
-        try:
-            batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-            position = self._wal.append(batch, generation.memtable.generation)
-        except BaseException as error:
-            with self._changed:
-                self._commit_failed(group, error)
-                self._end_commit()
-            if not isinstance(error, Exception):
-                raise
-            return
-        with self._changed:
-            self._landed_at(position, generation, group)
-            self._end_commit()
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        return self._wal.append(batch, generation.memtable.generation)
 
     def _end_commit(self) -> None:
         self._committing = False
@@ -317,17 +325,18 @@ class RegionWriter:
         self._changed.notify_all()
 
     def _commit_failed(self, group: list[PendingWrite], error: BaseException) -> None:
-        if isinstance(error, MemWalError):
-            failure = error
-        else:
-            failure = WriterFailedError(
-                f"region {self.region_id}: writing a WAL entry was interrupted, it is unknown "
-                f"whether its rows were written: {error!r}"
-            )
-            failure.__cause__ = error
+        failure = error if isinstance(error, MemWalError) else self._interrupted(error)
         for write in group:
             write.error = failure
         self._fail(failure)
+
+    def _interrupted(self, error: BaseException) -> WriterFailedError:
+        failure = WriterFailedError(
+            f"region {self.region_id}: a write was interrupted, it is unknown whether its rows are "
+            f"in the WAL: {error!r}; open a new writer, and read them back or write them again"
+        )
+        failure.__cause__ = error
+        return failure
 
     def _error_of(self, failure: MemWalError, writes: list[PendingWrite]) -> MemWalError:
         """What to tell a caller whose `writes` (none: a flush) can't land any more."""

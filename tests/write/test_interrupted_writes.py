@@ -1,0 +1,129 @@
+"""Ctrl-C, or any other exception that comes from outside, at every step of a write or a lookup."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from exec_nodes.kernels import key_index
+from exec_nodes.kernels.key_index import KeyIndex
+from memwal_sql.write import region_writer
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
+
+
+def rows(start: int, version: int) -> pa.Table:
+    ids = [*range(start, start + 4), start]  # a key twice: its last row counts
+    return pa.table({"id": ids, "v": [version] * 4 + [version + 1]}, schema=SCHEMA)
+
+
+class Interrupt(BaseException):
+    """What comes from outside."""
+
+
+@contextmanager
+def interrupted(module: Any, step: int) -> Iterator[None]:
+    """Raises Interrupt before the `step`th line of the module's functions, where it is run."""
+    left = step
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        nonlocal left
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise Interrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def steps(module: Any, make: Callable[[], Callable[[], object]]) -> Iterator[Callable[[], bool]]:
+    """For each line that the work passes, something that does the work and is interrupted there."""
+    step = 0
+    finished = False
+    while not finished:
+        step += 1
+        work = make()
+
+        def run(work: Callable[[], object] = work, step: int = step) -> bool:
+            nonlocal finished
+            try:
+                with interrupted(module, step):
+                    work()
+            except Interrupt:
+                return True
+            finished = True
+            return False
+
+        yield run
+    assert step > 5
+
+
+def test_a_lookup_that_is_interrupted_anywhere_changes_no_answer() -> None:
+    first, second, third = [1, 2, 3], [2, 4, 4, 2], [5, 6]
+    found: list[KeyIndex] = []
+
+    def make() -> Callable[[], object]:
+        index = KeyIndex()
+        for keys in (first, second, third):
+            index.append(len(keys), lambda keys=keys: keys)
+        found.append(index)
+        return lambda: index.last(2, 9)
+
+    for run in steps(key_index, make):
+        run()
+        index = found[-1]
+        assert index.superseded(9).tolist() == [1, 3, 4]
+        assert index.superseded(3).tolist() == []
+        assert [index.last(key, 9) for key in range(1, 7)] == [0, 6, 2, 5, 7, 8]
+        assert index.last_of([2, 4, 1], 3).tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
+    tmp_path: Path, durable: bool
+) -> None:
+    mw.create_table(tmp_path / "t", SCHEMA, "id")
+    table = mw.open_table(tmp_path / "t")
+    writers: list[mw.TableWriter] = []
+
+    def make() -> Callable[[], object]:
+        writers.append(table.writer(durable=durable))
+        writers[-1].upsert(rows(0, len(writers) * 10))
+        return lambda: writers[-1].upsert(rows(2, len(writers) * 10 + 5))
+
+    for run in steps(region_writer, make):
+        was_interrupted = run()
+        writer, version = writers[-1], len(writers) * 10
+        try:
+            writer.upsert(rows(100, version))
+            written = True
+        except mw.ReopenError:
+            written = False
+        try:
+            writer.close()
+        except mw.ReopenError:
+            assert not durable
+            continue  # what was buffered is lost, and it is said
+        found = {row["id"]: row["v"] for row in table.scan().read_all().to_pylist()}
+        assert found[0] == version + 1
+        assert found[1] == version
+        second = {key: found[key] for key in (2, 3, 4, 5) if key in found}
+        whole = {2: version + 6, 3: version + 5, 4: version + 5, 5: version + 5}
+        assert second == whole or (was_interrupted and second[2] == second[3] == version)
+        assert not written or found[100] == version + 1
+        assert table.get([100])["id"].to_pylist() == ([100] if 100 in found else [])
