@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -150,7 +150,7 @@ class ShareTable:
         masks = tuple(source for region in others for source in region.sources)
         return replace(whole, base=base, regions=regions, masks=masks)
 
-    def writer_for_insert(self) -> Any:
+    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
         """A share takes no rows."""
         raise InvalidCallError("a share of a snapshot takes no rows")
 

@@ -19,24 +19,6 @@ if TYPE_CHECKING:
     from memwal_native import ArrowStream, Predicate
 
 
-class InsertResult(Protocol):
-    """What an upsert says of itself."""
-
-    @property
-    def rows(self) -> int:
-        """Rows written."""
-
-
-class InsertWriter(Protocol):
-    """Takes the rows of an INSERT."""
-
-    def upsert(self, data: pa.RecordBatchReader) -> InsertResult:
-        """Write all rows of `data`."""
-
-    def sync(self) -> None:
-        """Make them durable."""
-
-
 class ReadTable(Protocol):
     """What a query needs of a table."""
 
@@ -51,8 +33,11 @@ class ReadTable(Protocol):
 class SqlTable(ReadTable, Protocol):
     """What SQL needs of a table."""
 
-    def writer_for_insert(self) -> InsertWriter:
-        """The writer that INSERT uses."""
+    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
+        """Upsert `rows`, durably, and return how many there are.
+
+        Raises ReopenError when the table has other columns than `columns`.
+        """
 
 
 class TableProvider:
@@ -90,11 +75,7 @@ class TableProvider:
 
     def insert(self, rows: ArrowStream) -> int:
         """Upsert the rows of one INSERT statement, all of which are there."""
-        reader = pa.RecordBatchReader.from_stream(rows)
-        writer = self._table.writer_for_insert()
-        written = writer.upsert(reader).rows
-        writer.sync()  # an INSERT is durable, whatever the program's own writer is for
-        return written
+        return self._table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
 
     def _snapshot(self, filters: Sequence[str]) -> Snapshot:
         snapshot = self._table.snapshot(self._consistency, filters)

@@ -24,6 +24,9 @@ METADATA_TABLES = ("regions", "generations", "wal", "indexes")
 class RegisteredTable(SqlTable, Protocol):
     """What `register` needs of a table; the methods read its state each time."""
 
+    def refresh(self) -> None:
+        """Look for the newest version, whose columns `schema` is then."""
+
     def regions(self) -> pa.Table:
         """One row a region."""
 
@@ -42,7 +45,8 @@ def register(
 ) -> None:
     """Make `table` known to SQL in `ctx` as `name`, and its state as `name$regions`,
     `name$generations`, `name$wal` and `name$indexes`; the table functions `vector_search`,
-    `full_text_search` and `hybrid_search` find it under that name.
+    `full_text_search` and `hybrid_search` find it under that name. The session sees the
+    columns that the table has now.
 
     Args:
         name: as SQL would write it: `events`, `schema.events`, `"My events"`. What has the name
@@ -55,6 +59,7 @@ def register(
     """
     if not name:
         raise InvalidCallError("a table needs a name to be registered under")
+    table.refresh()
     provider = TableProvider(name, table, consistency)
     known: tuple[tuple[str, pa.Schema, Callable[[], pa.Table]], ...] = (
         ("regions", REGIONS, table.regions),

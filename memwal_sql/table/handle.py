@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ class TableHandle:
         self._collector = SnapshotCollector(context, self._tracker, pinned=pinned, held=held)
         self._points = PointReader(self._collector, self._tracker)
         self._insert_writer: TableWriter | None = None
+        self._insert_lock = Lock()
 
     @property
     def uri(self) -> str:
@@ -71,6 +73,11 @@ class TableHandle:
         """Whether this handle reads a version in which no region states were recorded (by
         `snapshot_regions` or a merge): only what had been merged by then is seen."""
         return self._pinned and self._collector.reads_base_alone
+
+    def refresh(self) -> None:
+        """Look for the newest version, as every read and write does: `schema`, `info` and `version`
+        say what was read last."""
+        self._newest()
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""

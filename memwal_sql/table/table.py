@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,56 +16,19 @@ from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.lookup import distinct
 from memwal_sql.read.planning import plan_over, stream
 from memwal_sql.sql.filtered_scan import filtered_scan
-from memwal_sql.storage.generation import BaseFormat
-from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable
 from memwal_sql.table.staging import SharedTable
-from memwal_sql.write.live import live_table_writer
-from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.table_writer import TableWriter
+from memwal_sql.table.writing import WrittenTable
 from planner.model import Query
-from planner.regions.values import RegionValue
 
 
-class Table(SearchedTable, SharedTable, ShownTable):
+class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
     """A Lance table with an LSM tree in front of it.
 
     Safe to share between threads. Reads are strongly consistent unless they say otherwise: what
     any writer has been told is durable is seen, and what this process's own writers have buffered.
     """
-
-    def writer(self, *, region: str | None = None, **options: Any) -> TableWriter:
-        """A writer, to be used as a context manager; it claims regions as rows come for them.
-
-        Args:
-            region: the region's name or UUID, for tables with manual regions only.
-            options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
-        """
-        self._check_present("write")
-        known = WriterOptions.__dataclass_fields__
-        unknown = sorted(set(options) - set(known))
-        if unknown:
-            raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(known)}")
-        base = self._tracker.latest()
-        self._collector.check_floors(base)
-        return TableWriter(
-            context=self._context,
-            info=base.info,
-            base=BaseFormat.of(base.dataset),
-            region_of=partial(self._region_of, base.etag),
-            indexes=self._index_recipes,
-            region=region,
-            options=WriterOptions(**options),
-        )
-
-    def _region_of(
-        self, etag: str, spec_id: int, values: Mapping[str, RegionValue]
-    ) -> RegionManifest | None:
-        # The base may have been restored to a version too old since the writer was opened.
-        if (latest := self._tracker.latest()).etag != etag:
-            self._collector.check_floors(latest)
-        return self._collector.manifest_of(latest, spec_id, values)
 
     def get(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The live rows with these primary keys, in the order asked; absent keys give no row.
@@ -106,17 +68,6 @@ class Table(SearchedTable, SharedTable, ShownTable):
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
         return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)), limit)
-
-    def writer_for_insert(self) -> TableWriter:
-        """The writer that INSERT uses: one this process has open for the table, or its own.
-
-        Claiming anew for every statement would fence the writer of the statement before.
-        """
-        self._check_present("write")
-        writer = live_table_writer(self._context.identity)
-        if writer is None:
-            writer = self._insert_writer = self.writer()
-        return writer
 
     def changes(
         self,
@@ -158,12 +109,6 @@ class Table(SearchedTable, SharedTable, ShownTable):
         """The place after everything written so far, `[position, generation]` by region id."""
         self._check_present("follow changes")
         return change_offsets(self._context, self._tracker.latest(), self._collector)
-
-    def close(self) -> None:
-        """Close the writer that INSERT statements opened, if any."""
-        if self._insert_writer is not None:
-            self._insert_writer.close()
-            self._insert_writer = None
 
     def __enter__(self) -> Table:
         return self

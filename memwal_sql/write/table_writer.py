@@ -8,18 +8,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError
 from memwal_sql.read.context import TableContext
+from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write import live
 from memwal_sql.write.background import Background
 from memwal_sql.write.budget import MemoryBudget
@@ -33,6 +34,7 @@ from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 
 _PARALLEL_REGIONS = 16
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class TableWriter:
         indexes: FindIndexes = tuple,
         region: str | None = None,
         options: WriterOptions | None = None,
+        of_insert: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -79,6 +82,7 @@ class TableWriter:
                 one; asked before a region is created.
             indexes: how to build the base table's maintained indexes; asked at every flush.
             region: the name or UUID of the one region to write, for manual regions.
+            of_insert: INSERT statements opened it, and not the program: they may close it.
         """
         options = options or WriterOptions()
         self._context = context
@@ -122,6 +126,8 @@ class TableWriter:
         self._closed = False
         self.pid = os.getpid()
         self.identity = context.identity
+        self.columns = entry_schema(info.schema, base.lance_schema)
+        self.of_insert = of_insert
         self._background = self._start_background()
         live.register_table(self)
 
@@ -237,7 +243,7 @@ class TableWriter:
         if len(work) == 1 or not self._options.durable:
             # One region, or nothing to wait for.
             return {writer.region_id: writer.append(rows) for writer, rows in work}
-        appends = [(w, self._regions_pool.submit(w.append, rows)) for w, rows in work]
+        appends = [(w, self._submit(w.append, rows)) for w, rows in work]
         positions: dict[UUID, int] = {}
         errors: list[BaseException] = []
         for writer, future in appends:
@@ -271,7 +277,7 @@ class TableWriter:
         with self._open_lock:
             self._check_open()
             missing = {key: claim for key, claim in wanted.items() if key not in self._writers}
-            opening = {key: self._regions_pool.submit(claim) for key, claim in missing.items()}
+            opening = {key: self._submit(claim) for key, claim in missing.items()}
             errors = []
             for key, future in opening.items():
                 if (error := future.exception()) is not None:
@@ -281,6 +287,13 @@ class TableWriter:
                     live.register(self.identity, self._writers[key])
             if errors:
                 raise errors[0]
+
+    def _submit(self, call: Callable[..., R], *args: Any) -> Future[R]:
+        try:
+            return self._regions_pool.submit(call, *args)
+        except RuntimeError:
+            self._check_open()  # another thread closes the writer
+            raise
 
     def _relieve(self) -> None:
         """Get something flushed: the largest active MemTable, unless a flush is under way."""

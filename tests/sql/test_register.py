@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 from uuid import UUID
 
@@ -51,12 +49,13 @@ class FakeTable:
         region = RegionSources(UUID(int=1), "r", 0, None, (memtable,))
         return Snapshot(TableInfo(self.schema, ("id",)), None, (region,))
 
-    def writer_for_insert(self) -> Any:
-        def upsert(data: pa.RecordBatchReader) -> Any:
-            self.written.append(data.read_all())
-            return SimpleNamespace(rows=self.written[-1].num_rows)
+    def refresh(self) -> None:
+        pass
 
-        return SimpleNamespace(upsert=upsert, sync=lambda: None)
+    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
+        assert columns == self.schema
+        self.written.append(rows)
+        return rows.num_rows
 
     def regions(self) -> pa.Table:
         row = {

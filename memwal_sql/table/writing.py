@@ -1,0 +1,142 @@
+"""Writing to a table: writers for programs, and INSERT statements."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from memwal_sql.errors import (
+    InvalidCallError,
+    MemWalError,
+    ReopenError,
+    RetryError,
+    WriterFailedError,
+)
+from memwal_sql.read.base import BaseTable
+from memwal_sql.storage.generation import BaseFormat
+from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.table.handle import TableHandle
+from memwal_sql.write.live import live_table_writer
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.table_writer import TableWriter
+from planner.regions.values import RegionValue
+
+_INSERT_ATTEMPTS = 8
+_FIRST_PAUSE_S = 0.02  # the next ones are twice as long each
+
+
+class WrittenTable(TableHandle):
+    """Writers, and the rows of INSERT statements."""
+
+    def writer(self, *, region: str | None = None, **options: Any) -> TableWriter:
+        """A writer, to be used as a context manager; it claims regions as rows come for them.
+
+        Args:
+            region: the region's name or UUID, for tables with manual regions only.
+            options: the fields of `WriterOptions`, such as `durable=True, indexed=True`.
+        """
+        self._check_present("write")
+        known = WriterOptions.__dataclass_fields__
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(known)}")
+        base = self._tracker.latest()
+        return self._open_writer(base, region=region, options=WriterOptions(**options))
+
+    def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
+        """Upsert the rows of an INSERT statement, durably, and return how many there are.
+
+        They go through the writer that this process has open for the table, or through one of
+        INSERT's own: claiming for every statement would fence the writer of the one before. Its own
+        is opened anew when somebody else took a region over, or when the columns have changed, as
+        SQL has no words for that; a program's writer is left to the program.
+
+        Args:
+            columns: those that the statement was planned with.
+
+        Raises ReopenError when these are not the table's any more, RetryError when others kept
+        taking the regions over, and what `TableWriter.upsert` raises.
+        """
+        self._check_present("write")
+        for attempt in range(_INSERT_ATTEMPTS):
+            writer = self._writer_for_insert(columns)
+            try:
+                written = writer.upsert(rows).rows
+                writer.sync()  # an INSERT is durable, whatever the program's own writer is for
+                return written
+            except WriterFailedError:
+                raise
+            except ReopenError as error:  # fenced, or closed by another INSERT
+                if not writer.of_insert:
+                    raise
+                lost = error
+            # Two that claimed in step would fence each other for ever.
+            time.sleep(_FIRST_PAUSE_S * 2**attempt * random.random())  # noqa: S311
+        raise RetryError(
+            f"other writers took regions of {self.uri} over {_INSERT_ATTEMPTS} times while this "
+            "INSERT claimed them: run it again, or let one process write"
+        ) from lost
+
+    def close(self) -> None:
+        """Close the writer that INSERT statements opened, if any."""
+        with self._insert_lock:
+            writer, self._insert_writer = self._insert_writer, None
+        if writer is not None:
+            writer.close()
+
+    def _writer_for_insert(self, columns: pa.Schema) -> TableWriter:
+        with self._insert_lock:
+            base = self._tracker.latest()
+            if not base.info.schema.equals(columns):
+                raise ReopenError(
+                    f"the columns of {self.uri} have changed since the session registered it: "
+                    f"register it again to write {base.info.schema.names}"
+                )
+            writer = live_table_writer(self._context.identity)
+            if writer is not None and writer.columns.equals(base.stored, check_metadata=True):
+                return writer
+            if writer is not None and not writer.of_insert:
+                raise ReopenError(
+                    f"the columns of {self.uri} have changed since this process opened its writer: "
+                    "close that one, and open a new one or leave it to INSERT"
+                )
+            for old in (writer, self._insert_writer):
+                with suppress(MemWalError):  # its rows are durable, and nobody waits for it
+                    if old is not None:
+                        old.close()
+            self._insert_writer = self._open_writer(base, of_insert=True)
+            return self._insert_writer
+
+    def _open_writer(
+        self,
+        base: BaseTable,
+        *,
+        options: WriterOptions | None = None,
+        region: str | None = None,
+        of_insert: bool = False,
+    ) -> TableWriter:
+        self._collector.check_floors(base)
+        return TableWriter(
+            context=self._context,
+            info=base.info,
+            base=BaseFormat.of(base.dataset),
+            region_of=partial(self._region_of, base.etag),
+            indexes=self._index_recipes,
+            region=region,
+            options=options,
+            of_insert=of_insert,
+        )
+
+    def _region_of(
+        self, etag: str, spec_id: int, values: Mapping[str, RegionValue]
+    ) -> RegionManifest | None:
+        # The base may have been restored to a version too old since the writer was opened.
+        if (latest := self._tracker.latest()).etag != etag:
+            self._collector.check_floors(latest)
+        return self._collector.manifest_of(latest, spec_id, values)

@@ -1,0 +1,200 @@
+"""Which writer INSERT statements go through, and what they do when it can't go on."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import FencedError, ReopenError, RetryError
+from tests.sql.insert_child import insert_now_and_then
+
+SCHEMA = pa.schema({"id": pa.int64(), "a": pa.string(), "c": pa.string()})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    return mw.create_table(tmp_path / "t", SCHEMA, "id")
+
+
+def _session(table: Any) -> datafusion.SessionContext:
+    session = datafusion.SessionContext()
+    mw.register(session, "t", table)
+    return session
+
+
+def _run(session: datafusion.SessionContext, statement: str) -> list[dict[str, Any]]:
+    with mw.memwal_errors():
+        found: list[dict[str, Any]] = session.sql(statement).to_pylist()
+    return found
+
+
+def _rename(uri: str, *names: tuple[str, str]) -> None:
+    for old, new in names:
+        lance.dataset(uri).alter_columns({"path": old, "name": new})
+
+
+def _swap(uri: str) -> None:
+    _rename(uri, ("a", "x"), ("c", "a"), ("x", "c"))
+
+
+def _drop_and_add(uri: str) -> None:
+    lance.dataset(uri).drop_columns(["c"])
+    lance.dataset(uri).add_columns(pa.field("c", pa.string()))
+
+
+# Columns that plain Lance changes
+
+
+@pytest.mark.parametrize("change", [_swap, _drop_and_add])
+@pytest.mark.parametrize("same_handle", [True, False])
+def test_values_go_to_the_columns_that_have_the_names_now(
+    table: Any, change: Callable[[str], None], same_handle: bool
+) -> None:
+    _run(_session(table), "INSERT INTO t VALUES (1, 'A', 'C')")
+    table.merge()  # a column that is in no file would give its id to the next one
+    change(table.uri)
+    other = table if same_handle else mw.open_table(table.uri)
+    session = _session(other)
+    before = _run(session, "SELECT a, c FROM t WHERE id = 1")
+    _run(session, "INSERT INTO t (id, a, c) VALUES (2, 'to a', 'to c')")
+    expected = [{"a": "to a", "c": "to c"}]
+    assert _run(session, "SELECT a, c FROM t WHERE id = 2") == expected
+    assert _run(session, "SELECT a, c FROM t WHERE id = 1") == before
+    assert _run(_session(mw.open_table(table.uri)), "SELECT a, c FROM t WHERE id = 2") == expected
+
+
+def test_inserts_go_on_after_a_column_was_renamed_added_or_dropped(table: Any) -> None:
+    _run(_session(table), "INSERT INTO t VALUES (1, 'A', 'C')")
+    _rename(table.uri, ("a", "z"))
+    _run(_session(table), "INSERT INTO t (id, z) VALUES (2, 'Z')")
+    lance.dataset(table.uri).add_columns(pa.field("n", pa.int32()))
+    _run(_session(table), "INSERT INTO t (id, z, n) VALUES (3, 'Z', 3)")
+    lance.dataset(table.uri).drop_columns(["c"])
+    session = _session(table)
+    _run(session, "INSERT INTO t VALUES (4, 'Z', 4)")
+    rows = _run(session, "SELECT * FROM t ORDER BY id")
+    assert rows == [
+        {"id": 1, "z": "A", "n": None},
+        {"id": 2, "z": "Z", "n": None},
+        {"id": 3, "z": "Z", "n": 3},
+        {"id": 4, "z": "Z", "n": 4},
+    ]
+
+
+@pytest.mark.parametrize("change", [_swap, _drop_and_add])
+def test_a_program_s_writer_with_other_columns_is_an_error_that_names_the_way_out(
+    table: Any, change: Callable[[str], None]
+) -> None:
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "a": ["A"], "c": ["C"]})
+        writer.flush()
+        table.merge()
+        change(table.uri)
+        session = _session(table)
+        insert = "INSERT INTO t (id, a, c) VALUES (2, 'to a', 'to c')"
+        with pytest.raises(ReopenError, match="close that one, and open a new one"):
+            _run(session, insert)
+        writer.upsert({"id": [3], "a": ["A"], "c": ["C"]})  # it is as good as before
+    _run(session, insert)
+    assert _run(session, "SELECT a, c FROM t WHERE id = 2") == [{"a": "to a", "c": "to c"}]
+
+
+def test_a_session_with_other_columns_writes_nothing(table: Any) -> None:
+    session = _session(table)
+    _run(session, "INSERT INTO t VALUES (1, 'A', 'C')")
+    _swap(table.uri)
+    with pytest.raises(ReopenError, match=r"register it again to write \['id', 'c', 'a'\]"):
+        _run(session, "INSERT INTO t VALUES (2, 'A', 'C')")
+    assert table.get([2]).num_rows == 0
+
+
+def test_a_table_can_be_queried_right_after_it_was_registered(table: Any) -> None:
+    session = _session(table)
+    lance.dataset(table.uri).add_columns(pa.field("n", pa.int32()))
+    with pytest.raises(ReopenError, match="register it again"):
+        _run(session, "SELECT * FROM t")
+    _rename(table.uri, ("a", "z"))
+    mw.register(session, "t", table)
+    assert _run(session, "SELECT z, n FROM t") == []
+
+
+# Regions that others take over
+
+
+def test_two_processes_can_insert_in_turn(table: Any) -> None:
+    processes = multiprocessing.get_context("spawn")
+    ours, theirs = processes.Pipe()
+    child = processes.Process(target=insert_now_and_then, args=(table.uri, theirs))
+    child.start()
+    theirs.close()
+    session = _session(table)
+    try:
+        for number in range(0, 12, 2):
+            _run(session, f"INSERT INTO t (id) VALUES ({number})")
+            ours.send(number + 1)
+            assert ours.recv() == "done"
+    finally:
+        ours.close()
+        child.join()
+    assert table.scan(["id"]).read_all()["id"].to_pylist() == list(range(12))
+
+
+def test_threads_with_a_table_each_can_insert_at_once(table: Any) -> None:
+    def insert(thread: int) -> None:
+        own = mw.open_table(table.uri)
+        for number in range(10):
+            _run(_session(own), f"INSERT INTO t (id) VALUES ({100 * thread + number})")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(insert, range(4)))
+    assert table.scan(["id"]).read_all().num_rows == 40
+
+
+def test_threads_can_insert_while_columns_change(table: Any) -> None:
+    def insert(thread: int) -> None:
+        for number in range(10):
+            if thread == 0 and number % 3 == 0:
+                lance.dataset(table.uri).add_columns(pa.field(f"n{number}", pa.int32()))
+            statement = f"INSERT INTO t (id) VALUES ({100 * thread + number})"
+            while True:
+                try:
+                    _run(_session(table), statement)
+                    break
+                except ReopenError as error:
+                    assert "register it again" in str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(insert, range(4)))
+    assert table.scan(["id"]).read_all().num_rows == 40
+
+
+def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(table: Any) -> None:
+    session = _session(table)
+    with table.writer() as writer:
+        _run(session, "INSERT INTO t (id) VALUES (1)")
+        with mw.open_table(table.uri).writer() as thief:
+            thief.upsert({"id": [2]})
+        with pytest.raises(FencedError):
+            _run(session, "INSERT INTO t (id) VALUES (3)")
+        del writer
+
+
+def test_an_insert_gives_up_after_some_attempts(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any, rows: Any) -> None:
+        raise FencedError("the writer of epoch 9 took over")
+
+    monkeypatch.setattr(mw.TableWriter, "upsert", refuse)
+    monkeypatch.setattr("memwal_sql.table.writing._FIRST_PAUSE_S", 0.0)
+    with pytest.raises(RetryError, match="run it again, or let one process write"):
+        _run(_session(table), "INSERT INTO t (id) VALUES (1)")
