@@ -139,6 +139,12 @@ class VectorCodes:
         """Code the rows of a contiguous matrix whose first row is row `first`; those that are coded
         already are passed over. `valid` is 0 for rows without a vector."""
 
+    def arrange(self) -> None:
+        """Put near vectors together, if that lets searches pass over most of them.
+
+        Nothing else changes. Searches go on meanwhile; afterwards no more rows can be coded.
+        """
+
     def candidates(
         self,
         queries: npt.NDArray[np.float64],
@@ -155,6 +161,32 @@ class VectorCodes:
         Rows count that are among the first `rows`, whose `allowed` (by row) is not 0, and whose
         distance is `least` or more and below `below`. Those that have none may be among them.
         """
+
+    def nearest(
+        self,
+        queries: npt.NDArray[np.float64],
+        most: int,
+        *,
+        chunks: Sequence[npt.NDArray[np.float32] | npt.NDArray[np.float64]],
+        rows: int,
+        allowed: _Bytes | None,
+        least: float | None,
+        below: float | None,
+    ) -> list[tuple[bytes, bytes]]:
+        """By query, as the bytes of int64 and of float32: the `most` nearest rows that count, as
+        `candidates` has it, and their distances, as `distances` has them; the nearest first,
+        equally near ones by row. `chunks` are the matrices whose rows were coded.
+        """
+
+def distances(
+    metric: str,
+    vectors: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+    query: npt.NDArray[np.float64],
+) -> bytes:
+    """The distance of each row of a contiguous matrix to `query`, as the bytes of float32.
+
+    NaN where there is none. `metric` is `l2`, `dot` or `cosine`.
+    """
 
 def remember(error: BaseException) -> None:
     """Note an exception for `recall` that DataFusion's bindings are about to turn into text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TypeVar
 
@@ -18,6 +18,10 @@ from memwal_native import VectorCodes
 # on 2 cores: 1 to 2 ms against 5 ms with equal recall), but the index need not read them all. They
 # are read once so many searches were made as pay for it: one reads about as much as this.
 _BYTES_PER_SEARCH = 4 * 1024 * 1024
+# Putting near vectors together takes so many times as long as reading them.
+_ARRANGING = 8
+# With fewer, a search spends most of its time elsewhere.
+_FEWEST_ARRANGED = 50_000
 _ADDRESS_BYTES = 8
 _COUNTER_BYTES = 200
 T = TypeVar("T")
@@ -55,7 +59,7 @@ def held_vectors(
 
     if eager():
         return read()
-    if _worth(source, column, size):
+    if _worth(source, column, "reading", size):
         in_background(read if metric == "hamming" else lambda: read().codes(metric))
     return None
 
@@ -88,9 +92,9 @@ def derived(
     return made
 
 
-def _worth(source: Source, column: str, size: int) -> bool:
-    """Whether the searches counted so far pay for reading `size` bytes; counts this one."""
-    key = (source.identity, "searches", column)
+def _worth(source: Source, column: str, work: str, size: int) -> bool:
+    """Whether the searches counted so far pay for `work` on `size` bytes; counts this one."""
+    key = (source.identity, "searches", column, work)
     searches = (VECTORS.get(key) or 0) + 1
     paid: bool = searches * _BYTES_PER_SEARCH >= size
     VECTORS.put(key, 0 if paid else searches, _COUNTER_BYTES)
@@ -105,4 +109,13 @@ def _held_codes(source: Source, column: str, held: VectorColumn, metric: Metric)
         with VECTORS.locked(key):
             known = held.coded(VECTORS.get(key), metric)
             VECTORS.put(key, known, known.nbytes)
+    elif len(known) >= _FEWEST_ARRANGED and not isinstance(source, MemTableSource):
+        work = _ARRANGING * held.nbytes
+        if _worth(source, column, f"arranging for {metric}", work):
+            in_background(partial(_arrange, key, known))
     return known
+
+
+def _arrange(key: Hashable, codes: VectorCodes) -> None:
+    codes.arrange()
+    VECTORS.put(key, codes, codes.nbytes)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from exec_nodes.sources.index_info import IndexInfo
-from exec_nodes.sources.lance_scan import gone_is_typed
+from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.live_rows import live_rows
 from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
@@ -91,7 +91,7 @@ class IndexSearch:
         }
         if query.ef is not None:
             nearest["ef"] = max(query.ef, wanted)
-        with gone_is_typed(self.source.name):
+        with lance_errors(self.source.name, self.source.place):
             found = dataset.scanner(
                 columns=["_distance"],
                 nearest=nearest,
@@ -151,7 +151,7 @@ def few_rows(
     share = (rows - len(mask)) / max(1, rows)
     if condition is None:
         return share if share * rows > most else _without(source.matching(()), mask)
-    with gone_is_typed(source.name):
+    with lance_errors(source.name, source.place):
         scanner = source.dataset.scanner(
             columns=[],
             filter=condition,

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from memwal_native import distances as native_distances
+
 Metric = Literal["l2", "cosine", "dot", "hamming"]
 # Of float vectors; uint8 vectors are compared by hamming.
 FLOAT_METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
@@ -29,18 +31,10 @@ def distances(metric: Metric, vectors: Matrix, query: Vector) -> Distances:
     """
     if metric == "hamming":
         return different_bits(vectors, query).astype(np.float32)
-    rows, one = vectors.astype(np.float64), query.astype(np.float64)
-    with np.errstate(all="ignore"):  # infinities and zero vectors
-        if metric == "l2":
-            rows -= one
-            found = np.einsum("ij,ij->i", rows, rows)
-        elif metric == "dot":
-            found = 1 - np.einsum("ij,j->i", rows, one)
-        else:
-            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * np.linalg.norm(one)
-            found = np.clip(1 - np.einsum("ij,j->i", rows, one) / lengths, 0, 2)
-        result: Distances = found.astype(np.float32)
-    return result
+    if vectors.dtype == np.float16:
+        vectors = vectors.astype(np.float32)
+    found = native_distances(metric, np.ascontiguousarray(vectors), query.astype(np.float64))
+    return np.frombuffer(found, np.float32)
 
 
 def different_bits(vectors: Matrix, query: Vector) -> npt.NDArray[np.int64]:

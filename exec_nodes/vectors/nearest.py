@@ -64,12 +64,24 @@ def nearest(
         return Candidates.of([])
     if metric == "hamming":
         found = _of_bits(column, queries, most, counts, bounds)
-    else:
-        found = _of_floats(column, queries, most, metric, counts, bounds)
+        pairs = zip(queries, found, strict=True)
+        return Candidates.of(
+            [measured(column, rows, query, most, metric, bounds) for query, rows in pairs]
+        )
+    allowed = _both(counts, column.valid)
+    nearest_rows = column.codes(metric).nearest(
+        queries.astype(np.float64),
+        most,
+        chunks=column.chunks,
+        rows=len(column),
+        allowed=None if allowed is None else allowed.view(np.uint8),
+        least=bounds.lower,
+        below=bounds.upper,
+    )
     return Candidates.of(
         [
-            measured(column, rows, query, most, metric, bounds)
-            for query, rows in zip(queries, found, strict=True)
+            (column.addresses[np.frombuffer(rows, np.int64)], np.frombuffer(away, np.float32))
+            for rows, away in nearest_rows
         ]
     )
 
@@ -93,33 +105,11 @@ def measured(
     return column.addresses[rows[order]], exact[order]
 
 
-def _of_floats(
-    column: VectorColumn,
-    queries: Matrix,
-    most: int,
-    metric: Metric,
-    counts: Flags | None,
-    bounds: Bounds,
-) -> Iterator[Positions]:
-    """For each query the rows that hold its nearest, by position."""
-    found = column.codes(metric).candidates(
-        queries.astype(np.float64),
-        most,
-        rows=len(column),
-        allowed=None if counts is None else counts.view(np.uint8),
-        least=bounds.lower,
-        below=bounds.upper,
-    )
-    return (np.frombuffer(rows, np.int64) for rows in found)
-
-
 def _of_bits(
     column: VectorColumn, queries: Matrix, most: int, counts: Flags | None, bounds: Bounds
 ) -> Iterator[Positions]:
-    """As `_of_floats`, of vectors of bits."""
-    counted = column.valid if counts is None else counts
-    if counts is not None and column.valid is not None:
-        counted = counts & column.valid
+    """For each query the rows that hold its nearest, by position; of vectors of bits."""
+    counted = _both(counts, column.valid)
     rows = np.arange(len(column)) if counted is None else np.flatnonzero(counted)
     for query in queries:
         bits = np.concatenate([different_bits(chunk, query) for chunk in column.chunks])[rows]
@@ -128,3 +118,10 @@ def _of_bits(
             farthest = np.partition(bits[met], most - 1)[most - 1]
             met = met[bits[met] <= farthest]
         yield rows[met]
+
+
+def _both(one: Flags | None, other: Flags | None) -> Flags | None:
+    """Where both are true; None is true everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -3,7 +3,12 @@
 //! What is coded is the difference to a vector in the middle of the first ones, as vectors of one
 //! model often lie to one side of the origin; for cosine distances, that of vectors of length 1.
 
+use pyo3::PyResult;
+
+use crate::buffers::invalid;
+use crate::vectors::cells::{Cells, arranged};
 use crate::vectors::products::{GROUP, LANES, Line, ZERO};
+use crate::vectors::search::share_read;
 
 /// Shorter and longer vectors (by their squares) are not coded: numbers of 32 bits might under- or
 /// overflow. Whoever searches has to measure them.
@@ -14,12 +19,25 @@ const STEPS: f64 = 127.0;
 /// Of so many vectors the middle is taken, without those so many times as long as most.
 const SAMPLE: usize = 1024;
 const OUTLIER: f64 = 16.0;
+/// Cells are kept if searches read no larger share of the rows.
+const WORTH: f64 = 0.5;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Metric {
     L2,
     Dot,
     Cosine,
+}
+
+impl Metric {
+    pub fn named(name: &str) -> PyResult<Self> {
+        match name {
+            "l2" => Ok(Self::L2),
+            "dot" => Ok(Self::Dot),
+            "cosine" => Ok(Self::Cosine),
+            _ => Err(invalid("the metric is l2, dot or cosine")),
+        }
+    }
 }
 
 /// By row, in blocks of `LANES` rows; what is beyond the last row counts as nothing.
@@ -37,6 +55,8 @@ pub struct Codes {
     /// The length of what the codes leave over, at most. Infinite for rows that are not coded, and
     /// minus infinity for rows that have no distance.
     pub errors: Vec<f32>,
+    /// If the rows are in cells instead of in their order.
+    pub cells: Option<Cells>,
     rows: usize,
 }
 
@@ -50,6 +70,7 @@ impl Codes {
             scales: Vec::new(),
             squares: Vec::new(),
             errors: Vec::new(),
+            cells: None,
             rows: 0,
         }
     }
@@ -64,7 +85,82 @@ impl Codes {
     }
 
     pub fn nbytes(&self) -> usize {
-        size_of_val(&*self.lines) + 3 * size_of_val(&*self.scales) + size_of_val(&*self.centre)
+        let cells = self.cells.as_ref().map_or(0, Cells::nbytes);
+        size_of_val(&*self.lines)
+            + 3 * size_of_val(&*self.scales)
+            + size_of_val(&*self.centre)
+            + cells
+    }
+
+    /// No rows, around the same centre.
+    pub fn empty(&self) -> Self {
+        Self { centre: self.centre.clone(), ..Self::new(self.metric, self.dimension) }
+    }
+
+    /// Append rows of `from`, whose rows are in order, from a whole block on.
+    pub fn copy(&mut self, from: &Self, rows: &[u32]) {
+        let (groups, start) = (self.groups(), self.scales.len());
+        self.resize((start + rows.len()).div_ceil(LANES));
+        for (place, &row) in (start..).zip(rows) {
+            let row = row as usize;
+            self.scales[place] = from.scales[row];
+            self.squares[place] = from.squares[row];
+            self.errors[place] = from.errors[row];
+            for group in 0..groups {
+                let codes = from.part(row, group);
+                let line = &mut self.lines[place / LANES * groups + group];
+                line.0[place % LANES * GROUP..][..GROUP].copy_from_slice(codes);
+            }
+        }
+        self.rows += rows.len();
+    }
+
+    /// What the codes at a place stand for, with the centre taken off.
+    pub fn vector(&self, place: usize) -> Vec<f64> {
+        let (scale, zero) = (f64::from(self.scales[place]), f64::from(ZERO.0[0]));
+        let parts = (0..self.groups()).flat_map(|group| self.part(place, group));
+        parts.take(self.dimension).map(|&code| scale * (f64::from(code) - zero)).collect()
+    }
+
+    /// The same, with the centre.
+    pub fn whole(&self, place: usize) -> Vec<f64> {
+        self.vector(place)
+            .iter()
+            .zip(&self.centre)
+            .map(|(element, centre)| element + centre)
+            .collect()
+    }
+
+    /// The row at a place; more than any row if there is none.
+    #[inline]
+    pub fn row(&self, place: usize) -> usize {
+        self.cells.as_ref().map_or(place, |cells| cells.row(place))
+    }
+
+    /// The same with near rows together, if that lets searches pass over most; none can be appended.
+    pub fn arranged(&self) -> Option<Self> {
+        if self.rows == 0 {
+            return None;
+        }
+        let (ordered, cells) = arranged(self);
+        let arranged = Self { rows: self.rows, ..ordered };
+        if share_read(&arranged, &cells) > WORTH {
+            return None;
+        }
+        Some(Self { cells: Some(cells), ..arranged })
+    }
+
+    fn part(&self, place: usize, group: usize) -> &[u8] {
+        let line = &self.lines[place / LANES * self.groups() + group];
+        &line.0[place % LANES * GROUP..][..GROUP]
+    }
+
+    /// Make room for so many blocks, of rows that have no distance.
+    fn resize(&mut self, blocks: usize) {
+        self.lines.resize(blocks * self.groups(), ZERO);
+        self.scales.resize(blocks * LANES, 0.0);
+        self.squares.resize(blocks * LANES, 0.0);
+        self.errors.resize(blocks * LANES, f32::NEG_INFINITY);
     }
 
     /// Append vectors, of which those count whose `valid` is not 0.
@@ -73,11 +169,7 @@ impl Codes {
         if self.centre.is_empty() && count > 0 {
             self.centre = self.middle(vectors);
         }
-        let blocks = (self.rows + count).div_ceil(LANES);
-        self.lines.resize(blocks * self.groups(), ZERO);
-        self.scales.resize(blocks * LANES, 0.0);
-        self.squares.resize(blocks * LANES, 0.0);
-        self.errors.resize(blocks * LANES, f32::NEG_INFINITY);
+        self.resize((self.rows + count).div_ceil(LANES));
         let mut vector = vec![0.0; self.dimension];
         for (place, elements) in vectors.chunks_exact(self.dimension).enumerate() {
             if valid.is_none_or(|valid| valid[place] != 0) {

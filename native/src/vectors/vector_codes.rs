@@ -8,6 +8,7 @@ use pyo3::types::PyBytes;
 use crate::buffers::{Numbers, bytes_of, invalid};
 use crate::vectors::bounds::Bounds;
 use crate::vectors::codes::{Codes, Metric};
+use crate::vectors::distances::{Matrix, Measure};
 use crate::vectors::search::{Wanted, candidates};
 
 /// A quarter of the bytes of float32 vectors, and no more than a few vectors too many.
@@ -20,16 +21,10 @@ pub struct VectorCodes {
 impl VectorCodes {
     #[new]
     fn new(dimension: usize, metric: &str) -> PyResult<Self> {
-        let metric = match metric {
-            "l2" => Metric::L2,
-            "dot" => Metric::Dot,
-            "cosine" => Metric::Cosine,
-            _ => return Err(invalid("the metric is l2, dot or cosine")),
-        };
         if dimension == 0 {
             return Err(invalid("a vector has at least one element"));
         }
-        Ok(Self { codes: RwLock::new(Codes::new(metric, dimension)) })
+        Ok(Self { codes: RwLock::new(Codes::new(Metric::named(metric)?, dimension)) })
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -62,9 +57,20 @@ impl VectorCodes {
         }
     }
 
+    /// Put near vectors together, if that lets searches pass over most; the rows keep their numbers.
+    /// Searches go on meanwhile. Then no more can be coded.
+    fn arrange(&self, py: Python<'_>) {
+        if self.read(py, |codes| codes.cells.is_some()) {
+            return;
+        }
+        if let Some(arranged) = self.read(py, Codes::arranged) {
+            py.detach(|| *self.codes.write().unwrap_or_else(PoisonError::into_inner) = arranged);
+        }
+    }
+
     /// By query, as the bytes of int64: ascending rows that hold the `most` nearest by exact
     /// distance, as float32, of those that are among the first `rows`, whose `allowed` (one byte a
-    /// row) is not 0, and whose distance is `least` or more and below `below`. `queries` is a matrix
+    /// row) is not 0 and whose distance is at least `least` and less than `below`. `queries` are
     /// of float64. Rows that have no distance may be among them.
     #[pyo3(signature = (queries, most, *, rows, allowed, least, below))]
     #[allow(clippy::too_many_arguments)]
@@ -78,27 +84,128 @@ impl VectorCodes {
         least: Option<f64>,
         below: Option<f64>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let queries = Numbers::<f64>::new(queries)?;
-        let allowed = allowed.map(Numbers::<u8>::new).transpose()?;
-        let wanted = Wanted {
+        let asked = Asked::new(queries, most, rows, allowed, least, below)?;
+        let found = self.read(py, |codes| asked.candidates(codes)).ok_or_else(misfit)?;
+        Ok(found.iter().map(|rows| bytes_of(py, rows)).collect())
+    }
+
+    /// By query, as the bytes of int64 and of float32: the `most` nearest rows as `candidates` has
+    /// them, and their distances, by distance and then row. `chunks` are the matrices of float32 or
+    /// float64 whose rows were coded.
+    #[pyo3(signature = (queries, most, *, chunks, rows, allowed, least, below))]
+    #[allow(clippy::too_many_arguments)]
+    fn nearest<'py>(
+        &self,
+        py: Python<'py>,
+        queries: &Bound<'py, PyAny>,
+        most: usize,
+        chunks: Vec<Bound<'py, PyAny>>,
+        rows: usize,
+        allowed: Option<&Bound<'py, PyAny>>,
+        least: Option<f64>,
+        below: Option<f64>,
+    ) -> PyResult<Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+        let asked = Asked::new(queries, most, rows, allowed, least, below)?;
+        let chunks = chunks.iter().map(Matrix::new).collect::<PyResult<Vec<_>>>()?;
+        let found = self.read(py, |codes| asked.nearest(codes, &chunks)).ok_or_else(misfit)?;
+        let bytes = |(rows, distances): &(Vec<i64>, Vec<f32>)| {
+            (bytes_of(py, rows), bytes_of(py, distances))
+        };
+        Ok(found.iter().map(bytes).collect())
+    }
+}
+
+fn misfit() -> PyErr {
+    invalid("arrays of as many rows and elements are needed")
+}
+
+/// What a search is asked for.
+struct Asked {
+    queries: Numbers<f64>,
+    most: usize,
+    rows: usize,
+    allowed: Option<Numbers<u8>>,
+    least: f32,
+    below: Option<f32>,
+}
+
+impl Asked {
+    fn new(
+        queries: &Bound<'_, PyAny>,
+        most: usize,
+        rows: usize,
+        allowed: Option<&Bound<'_, PyAny>>,
+        least: Option<f64>,
+        below: Option<f64>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            queries: Numbers::new(queries)?,
             most,
             rows,
-            allowed: allowed.as_ref().map(Numbers::slice),
+            allowed: allowed.map(Numbers::new).transpose()?,
             least: least.map_or(f32::NEG_INFINITY, |least| least as f32),
-            below: below.map_or(f32::INFINITY, |below| below as f32),
+            below: below.map(|below| below as f32),
+        })
+    }
+
+    /// None if something does not fit together.
+    fn candidates(&self, codes: &Codes) -> Option<Vec<Vec<i64>>> {
+        let allowed = self.allowed.as_ref().map(Numbers::slice);
+        let short = allowed.is_some_and(|allowed| allowed.len() < self.rows);
+        if short || codes.len() < self.rows || self.queries.slice().len() % codes.dimension != 0 {
+            return None;
+        }
+        let queries = self.queries.slice().chunks_exact(codes.dimension);
+        let bounds: Vec<_> = queries.map(|query| Bounds::new(query, codes)).collect();
+        let wanted = Wanted {
+            most: self.most,
+            rows: self.rows,
+            allowed,
+            least: self.least,
+            below: self.below.unwrap_or(f32::INFINITY),
         };
-        let found = self.read(py, |codes| {
-            let short = wanted.allowed.is_some_and(|allowed| allowed.len() < rows);
-            if short || codes.len() < rows || queries.slice().len() % codes.dimension != 0 {
-                return None;
+        Some(candidates(codes, &bounds, &wanted))
+    }
+
+    /// The same.
+    fn nearest(&self, codes: &Codes, chunks: &[Matrix]) -> Option<Vec<(Vec<i64>, Vec<f32>)>> {
+        let rows: usize = chunks.iter().map(|chunk| chunk.rows(codes.dimension)).sum();
+        if rows < self.rows {
+            return None;
+        }
+        let candidates = self.candidates(codes)?;
+        let queries = self.queries.slice().chunks_exact(codes.dimension);
+        let found = queries.zip(candidates);
+        Some(found.map(|(query, rows)| self.measured(codes, chunks, query, &rows)).collect())
+    }
+
+    fn measured(
+        &self,
+        codes: &Codes,
+        chunks: &[Matrix],
+        query: &[f64],
+        rows: &[i64],
+    ) -> (Vec<i64>, Vec<f32>) {
+        let measure = Measure::new(codes.metric, query);
+        let (mut chunks, mut start, mut found) = (chunks.iter().peekable(), 0, Vec::new());
+        for &row in rows {
+            while let Some(chunk) = chunks.peek() {
+                let end = start + chunk.rows(codes.dimension);
+                if (row as usize) < end {
+                    let distance = chunk.distance(row as usize - start, &measure);
+                    let below = self.below.is_none_or(|below| distance < below);
+                    if distance >= self.least && below {
+                        found.push((distance, row));
+                    }
+                    break;
+                }
+                start = end;
+                chunks.next();
             }
-            let queries = queries.slice().chunks_exact(codes.dimension);
-            let bounds: Vec<_> = queries.map(|query| Bounds::new(query, codes)).collect();
-            Some(candidates(codes, &bounds, &wanted))
-        });
-        let found =
-            found.ok_or_else(|| invalid("arrays of as many rows and elements are needed"))?;
-        Ok(found.iter().map(|rows| bytes_of(py, rows)).collect())
+        }
+        found.sort_by(|one, other| one.0.total_cmp(&other.0));
+        found.truncate(self.most);
+        found.into_iter().map(|(distance, row)| (row, distance)).unzip()
     }
 }
 
@@ -112,6 +219,9 @@ impl VectorCodes {
         let mut codes = self.codes.write().unwrap_or_else(PoisonError::into_inner);
         let (count, known) = (vectors.len() / codes.dimension, codes.len());
         let whole = vectors.len() % codes.dimension == 0;
+        if codes.cells.is_some() && known < first + count {
+            return Err(invalid("rows that were arranged are all that there are"));
+        }
         if !whole || known < first || valid.is_some_and(|valid| valid.len() != count) {
             return Err(invalid("whole vectors are needed, after those that are known"));
         }
