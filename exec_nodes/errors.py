@@ -35,5 +35,14 @@ class RepairError(MemWalError):
     """Stored data is damaged, missing or replaced; the message names the file."""
 
 
+class StoreUnavailableError(RetryError):
+    """The store refused: full, read-only, no permission, out of reach. Nothing was written; the
+    message names the path and the remedy."""
+
+
+class CorruptFileError(RepairError):
+    """A file is damaged; the message names it."""
+
+
 class SourceGoneError(RetryError):
     """A generation's files are gone: it was merged and collected meanwhile. Take a new snapshot."""

@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.kernels.duplicates import first_duplicate
-from exec_nodes.sources.lance_scan import is_not_found
+from exec_nodes.sources.lance_errors import BASE_NAME, damaged, is_damage, is_not_found
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.schema import check_schema, key_metadata, logical_schema, primary_key_of
 from memwal_sql.storage.base_indexes import searchable_indexes
@@ -81,6 +81,8 @@ def find_lance(uri: str, options: dict[str, str] | None, version: int | None = N
     except (OSError, ValueError) as error:
         if not is_not_found(error):
             reason = redacted(str(error), options or {})
+            if is_damage(error):
+                raise damaged(BASE_NAME, uri, reason) from None
             raise StoreUnavailableError(f"{uri} could not be opened: {reason}") from None
     if version is not None and (latest := find_lance(uri, options)) is not None:
         raise InvalidCallError(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from exec_nodes.errors import (
+    CorruptFileError,
     InvalidCallError,
     MemWalError,
     ReopenError,
     RepairError,
     RetryError,
     SourceGoneError,
+    StoreUnavailableError,
     UnsupportedError,
 )
 
@@ -55,11 +57,6 @@ class BackPressureError(RetryError):
     """The writer holds as many unflushed bytes as it may; nothing of the call was written."""
 
 
-class StoreUnavailableError(RetryError):
-    """The store refused: full, read-only, no permission, out of reach. Nothing was written; the
-    message names the path and the remedy."""
-
-
 class MaintenanceLostError(RetryError):
     """A maintenance job was so slow that another one took its place; nothing is lost."""
 
@@ -96,10 +93,6 @@ class UnrecordedVersionWarning(UserWarning):
 
 class UnknownFormatError(RepairError):
     """A file has a format that this version does not know; a newer version may."""
-
-
-class CorruptFileError(RepairError):
-    """A file is damaged; the message names it."""
 
 
 class TornEntryError(CorruptFileError):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.errors import SourceGoneError
 from exec_nodes.sources.scan_addresses import scan_addresses
 from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter, RowAddresses
 
@@ -20,7 +18,6 @@ MIN_BATCH_ROWS = 1_024
 BATCH_BYTES = 4 * 1024 * 1024
 # Guess for a value of varying length, for sizing batches only.
 _VARYING_BYTES = 32
-BASE_NAME = "base_table[gen=-1]"
 
 
 def scan_dataset(
@@ -151,25 +148,3 @@ def _value_bytes(kind: pa.DataType) -> int:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:
         return _VARYING_BYTES
-
-
-def is_not_found(error: OSError | ValueError) -> bool:
-    """Whether Lance means that something is not there: only the text of its errors tells."""
-    return "not found" in str(error).lower()
-
-
-@contextmanager
-def gone_is_typed(name: str) -> Iterator[None]:
-    """Turn Lance's "not found" into SourceGoneError, which says to take a new snapshot."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        if not is_not_found(error):
-            raise
-        why = (
-            "if Lance has cleaned up the version, a query of now works when it is run again, "
-            "one of that version never will"
-            if name == BASE_NAME
-            else "if it was merged and collected meanwhile, the query works when it is run again"
-        )
-        raise SourceGoneError(f"files of {name} are gone; {why}: {error}") from error

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,14 +21,8 @@ from exec_nodes.sources.base_lookups import BaseLookups
 from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
-from exec_nodes.sources.lance_scan import (
-    BASE_NAME,
-    fragment_groups,
-    gone_is_typed,
-    read_table,
-    scan_dataset,
-    take_rows,
-)
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
+from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_dataset, take_rows
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.row_ids import RowIds
 from exec_nodes.sources.scan_addresses import scan_addresses
@@ -47,6 +40,7 @@ from exec_nodes.sources.source import (
     SourceKeys,
     merged_addresses,
 )
+from exec_nodes.sources.stored_generation import open_generation
 from exec_nodes.sources.warm_columns import WarmColumns
 
 
@@ -119,17 +113,19 @@ class LanceSource:
         session: Any = None,
         bloom: Callable[[], bytes] | None = None,
         names: NamesOfNow | None = None,
+        rows: int | None = None,
     ) -> LanceSource:
         """A flushed generation, opened when it is first read.
 
         `bloom` reads its bloom filter; without it every key might be there. `names` are those
-        of the base table; without them the generation's own count. Reading raises SourceGoneError
-        when the folder is gone.
+        of the base table; without them the generation's own count. `rows` as `open_generation`
+        takes it. Reading raises SourceGoneError when the folder is gone, CorruptFileError when it
+        is damaged.
         """
+        name = _name(region, generation)
 
         def open_dataset() -> Any:
-            options = dict(storage_options) if storage_options else None
-            dataset = lance.dataset(uri, storage_options=options, session=session)
+            dataset = open_generation(uri, name, rows, storage_options, session)
             return dataset if names is None else names.given_to(dataset)
 
         return cls(
@@ -168,13 +164,13 @@ class LanceSource:
         """As plans print it."""
         if self.generation == BASE_GENERATION:
             return BASE_NAME
-        return f"region_{self.region}[gen={self.generation}]"
+        return _name(self.region, self.generation)
 
     @property
     def dataset(self) -> Any:
         """The Lance dataset; opened once."""
         if self._dataset is None:
-            with self._lock, gone_is_typed(self.name):
+            with self._lock, lance_errors(self.name, self.place):
                 if self._dataset is None:
                     self._dataset = self._open()
         return self._dataset
@@ -182,7 +178,7 @@ class LanceSource:
     @cached_property
     def index_segments(self) -> frozenset[str]:
         """Ids of the indexes' segments: other than rows, they are replaced from time to time."""
-        with gone_is_typed(self.name):
+        with lance_errors(self.name, self.place):
             indexes = self.dataset.describe_indices()
         return frozenset(segment.uuid for index in indexes for segment in index.segments)
 
@@ -202,7 +198,7 @@ class LanceSource:
         _ = self.rows, self.parts
         names = list(dict.fromkeys([*self._info.primary_key, *self._tombstone, *columns]))
         if self._is_small(names):
-            with gone_is_typed(self.name):
+            with lance_errors(self.name, self.place):
                 self._decoded(names)
 
     @cached_property
@@ -228,7 +224,7 @@ class LanceSource:
         every = self._info.schema.names
         inputs = [n for f in filters for n in (every if f.columns is None else f.columns)]
         names = list(dict.fromkeys([*columns, *inputs]))
-        with gone_is_typed(self.name):
+        with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
                 yield from scan_table(table, addresses, columns, filters, limit)
@@ -256,7 +252,7 @@ class LanceSource:
             return np.ones(len(keys), np.bool_)
         read = self._bloom
         path = f"{self.place}/bloom_filter.bin"
-        with gone_is_typed(self.name):
+        with lance_errors(self.name, self.place):
             bloom = self._cache.compute(
                 (self.identity, "bloom"),
                 lambda: BloomFilter(read(), path),
@@ -269,7 +265,7 @@ class LanceSource:
         if self._bloom is not None and not self.might_contain(key)[0]:
             return None
         if not self._tombstone and columns:
-            with gone_is_typed(self.name):
+            with lance_errors(self.name, self.place):
                 found = self._lookups.rows_of(key, columns)
             if found is not None:
                 return (found, False) if found.num_rows else None
@@ -281,7 +277,7 @@ class LanceSource:
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """See `Source.take`: by the btree of the key columns, or among decoded columns."""
         names = list(dict.fromkeys([*keys.names, *columns, *self._tombstone]))
-        with gone_is_typed(self.name):
+        with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
             else:
@@ -299,7 +295,7 @@ class LanceSource:
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
         """See `Source.rows_at`."""
-        with gone_is_typed(self.name):
+        with lance_errors(self.name, self.place):
             if self._is_small(columns):
                 table, held = self._decoded(columns)
                 return table.take(pa.array(held.searchsorted(addresses)))
@@ -352,7 +348,7 @@ class LanceSource:
 
     @cached_property
     def _groups(self) -> list[list[Any]]:
-        with gone_is_typed(self.name):
+        with lance_errors(self.name, self.place):
             return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
 
     def _is_small(self, names: Sequence[str]) -> bool:
@@ -376,7 +372,7 @@ class LanceSource:
 
     def _read_keys(self) -> SourceKeys:
         names = [*self._info.primary_key, *self._tombstone]
-        with gone_is_typed(self.name):
+        with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
             else:
@@ -387,3 +383,7 @@ class LanceSource:
         else:
             deleted = np.zeros(len(addresses), np.bool_)
         return SourceKeys(table.select(self._info.primary_key), addresses, deleted)
+
+
+def _name(region: str, generation: int) -> str:
+    return f"region_{region}[gen={generation}]"

@@ -11,7 +11,8 @@ import pyarrow as pa
 from exec_nodes.errors import UnsupportedError
 from exec_nodes.kernels.keys import one_array
 from exec_nodes.sources.cache import ByteCache, Subject
-from exec_nodes.sources.lance_scan import gone_is_typed, scan_dataset
+from exec_nodes.sources.lance_errors import lance_errors
+from exec_nodes.sources.lance_scan import scan_dataset
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import BASE_GENERATION, ROW_ADDRESS, RowAddresses, Source
@@ -54,7 +55,7 @@ class SourceTexts:
             return one_array(source.rows_at(addresses, [column])[column])
 
         if isinstance(source, LanceSource):
-            with gone_is_typed(source.name):
+            with lance_errors(source.name, source.place):
                 parts = self._stored_parts(source, column, analyzer)
         elif isinstance(source, MemTableSource):
             addresses = np.arange(source.rows, dtype=np.uint64)

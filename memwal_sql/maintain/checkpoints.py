@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from exec_nodes.sources.lance_scan import is_not_found
+from exec_nodes.sources.lance_errors import is_not_found
 from memwal_sql.errors import InvalidCallError, RetryError
 from memwal_sql.maintain.checkpoint_records import (
     Checkpoint,

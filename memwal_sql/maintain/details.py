@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-import lance
 from lance.mem_wal import CompactedSsTable
 
 from memwal_sql.errors import NotFoundError, RepairError, RetryError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
+from memwal_sql.read.base import open_latest
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import primary_key_of
 from memwal_sql.storage.index_details import (
@@ -26,7 +26,6 @@ from memwal_sql.storage.index_details import (
     read_details,
     read_details_at,
 )
-from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.merge_token import MergeProgress, is_pass_shard, pass_shard
 
 _ATTEMPTS = 10
@@ -44,7 +43,7 @@ class Rewrite:
 
 def latest_dataset(context: TableContext) -> Any:
     """The latest version of the base table, with a handle of its own: Lance's merges move it."""
-    return lance.dataset(lance_uri(context.uri), storage_options=context.storage_options)
+    return open_latest(context)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import lance
 import numpy as np
 import pyarrow as pa
 
@@ -20,6 +19,7 @@ from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.duplicates import first_duplicate
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.sources.by_field_id import ByFieldId, numbered
+from exec_nodes.sources.stored_generation import open_generation
 from memwal_sql.errors import RepairError
 from memwal_sql.schema import TOMBSTONE
 from memwal_sql.storage.wal_entry import entry_schema
@@ -76,17 +76,18 @@ class GenerationRows:
 
 def open_rows(
     uri: str,
+    rows: int | None,
     base: Any,
     primary_key: Sequence[str],
     storage_options: Mapping[str, str] | None = None,
 ) -> GenerationRows:
-    """Open the generation at `uri`, to be merged into the Lance dataset `base`.
+    """Open the generation at `uri`, to be merged into the Lance dataset `base`; `rows` as
+    `open_generation` takes it.
 
     Raises RepairError for a folder that is missing, damaged or of another schema.
     """
     with _damage_is_typed(uri):
-        options = dict(storage_options) if storage_options else None
-        dataset = lance.dataset(uri, storage_options=options)
+        dataset = open_generation(uri, "the generation", rows, storage_options)
         by_id = _columns_of(uri, dataset, base, primary_key)
         keys = dataset.to_table(columns=[*primary_key, TOMBSTONE])
     deleted = keys[TOMBSTONE].to_numpy()

@@ -142,7 +142,8 @@ class Merger:
                     )
                 uri = generation_uri(lance_uri(self._context.uri), region.region_id, flushed.path)
                 key, options = base.info.primary_key, self._context.storage_options
-                return _Next(base, merged + 1, open_rows(uri, base.dataset, key, options))
+                rows = open_rows(uri, flushed.rows, base.dataset, key, options)
+                return _Next(base, merged + 1, rows)
             except RepairError:
                 # Somebody else may have merged and collected it since the base was read.
                 if merged == before:

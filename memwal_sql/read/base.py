@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import forget
+from exec_nodes.sources.lance_errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
-from memwal_sql.errors import InvalidCallError, TableReplacedError
+from memwal_sql.errors import InvalidCallError, SourceGoneError, TableReplacedError
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base_indexes import BaseIndexes
@@ -64,12 +65,32 @@ class BaseTable:
         return self.found.etag
 
 
+def open_latest(context: TableContext, session: Any = None) -> Any:
+    """The latest version of the base table as a Lance dataset, with a handle of its own.
+
+    Raises TableReplacedError when there is no table any more, CorruptFileError for a version that
+    is damaged.
+    """
+    try:
+        with lance_errors(BASE_NAME, context.uri):
+            return lance.dataset(
+                lance_uri(context.uri), storage_options=context.storage_options, session=session
+            )
+    except SourceGoneError as error:
+        raise TableReplacedError(
+            f"{context.uri} is gone: restore the folder from a copy, or create the table again"
+        ) from error
+
+
 def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
     """Read what a snapshot needs of `dataset`'s version; keeps `known` if it is still true.
 
-    Raises InvalidCallError when it has no primary key or no MemWAL index, and
-    TableReplacedError when it lost its index to an overwrite (protocol rule 22).
+    Raises InvalidCallError when it has no primary key or no MemWAL index, TableReplacedError when
+    it lost its index to an overwrite (protocol rule 22), and CorruptFileError when its manifest is
+    damaged.
     """
+    if not dataset.version:
+        raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
     found = read_details(context.store, dataset)
     metadata = dataset.schema.metadata
     check_incarnation(context.store, metadata, has_index=found is not None, record=context.record)
@@ -137,11 +158,7 @@ class BaseTracker:
         """Ask Lance for the latest version, whatever the probes say."""
         with self._lock:
             # A handle of its own, as readers still hold the old version's.
-            dataset = lance.dataset(
-                lance_uri(self._context.uri),
-                storage_options=self._context.storage_options,
-                session=self._session.session,
-            )
+            dataset = open_latest(self._context, self._session.session)
             self._checked = self._clock()
             if dataset.version != self._current.version:
                 before = self._current

@@ -11,11 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import lance
 import numpy as np
 import pyarrow as pa
 
-from memwal_sql.errors import ChangesCollectedError, CorruptFileError, TornEntryError
+from exec_nodes.sources.lance_errors import lance_errors
+from exec_nodes.sources.stored_generation import open_generation
+from memwal_sql.errors import (
+    ChangesCollectedError,
+    CorruptFileError,
+    SourceGoneError,
+    TornEntryError,
+)
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import ChangeOffset
 from memwal_sql.read.context import TableContext
@@ -166,18 +172,19 @@ class RegionChanges:
         if flushed is None:
             raise self._missing_generation(generation)
         uri = generation_uri(lance_uri(self._context.uri), self._region.region_id, flushed.path)
+        name, options = f"generation {generation}", self._context.storage_options
         try:
-            dataset = lance.dataset(uri, storage_options=self._context.storage_options)
-            dataset = self._names.given_to(dataset)
-            held = None
-            for batch in dataset.scanner(scan_in_order=True).to_batches():
+            with lance_errors(name, uri):
+                dataset = self._names.given_to(open_generation(uri, name, flushed.rows, options))
+                held = None
+                for batch in dataset.scanner(scan_in_order=True).to_batches():
+                    if held is not None:
+                        # Who stops here and goes on later begins the generation again.
+                        yield self._changes(held, position, generation - 1)
+                    held = conform(batch, self._stored)
                 if held is not None:
-                    # Who stops here and goes on later begins the generation again.
-                    yield self._changes(held, position, generation - 1)
-                held = conform(batch, self._stored)
-            if held is not None:
-                yield self._changes(held, position, generation)
-        except (OSError, ValueError) as error:
+                    yield self._changes(held, position, generation)
+        except SourceGoneError as error:
             raise self._missing_generation(generation) from error
 
     def _missing_generation(self, generation: int) -> ChangesCollectedError:

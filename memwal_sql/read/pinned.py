@@ -13,7 +13,7 @@ from uuid import UUID
 
 import lance
 
-from exec_nodes.sources.lance_scan import is_not_found
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import SourceGoneError, TornEntryError
 from memwal_sql.read.base import BaseTable, load_base
@@ -68,17 +68,10 @@ class PinnedTable:
         """The base table at a version. Raises SourceGoneError when that was cleaned up."""
         if self._base is None or self._base.version != version:
             options = self._context.storage_options
-            try:
+            with lance_errors(BASE_NAME, self._context.uri):
                 dataset = lance.dataset(
                     lance_uri(self._context.uri), version=version, storage_options=options
                 )
-            except (OSError, ValueError) as error:
-                if not is_not_found(error):
-                    raise
-                raise SourceGoneError(
-                    f"version {version} of {self._context.uri} was cleaned up by Lance: a query of "
-                    f"now works when it is run again, one of that version never will ({error})"
-                ) from error
             self._base = load_base(self._context, dataset)
             self._regions.clear()
         return self._base

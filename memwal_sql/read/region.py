@@ -199,6 +199,7 @@ class RegionReader:
                 session=new_session(),
                 bloom=partial(self._context.store.get, bloom),
                 names=base.names,
+                rows=flushed.rows,
             )
             self._generations[flushed.path] = source
         return source

@@ -16,7 +16,7 @@ from typing import Any
 
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.index_info import TEXT_KIND, IndexInfo
-from exec_nodes.sources.lance_scan import BASE_NAME, gone_is_typed
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.index_files import IndexFiles, TextFormat
 
@@ -72,7 +72,7 @@ class BaseIndexes:
         )
 
     def _known(self) -> Iterator[tuple[IndexInfo, Any]]:
-        with gone_is_typed(BASE_NAME):
+        with lance_errors(BASE_NAME, self._uri):
             indexes = self._dataset.describe_indices()
         for index in indexes:
             info = self._info(index)

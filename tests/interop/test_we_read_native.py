@@ -12,6 +12,7 @@ import pytest
 from lance.mem_wal import evaluate_sharding_spec
 
 import memwal_sql as mw
+from memwal_sql.maintain.findings import Severity
 from tests.interop.native import (
     create_native,
     folder_of,
@@ -193,3 +194,13 @@ def test_keys_of_native_regions_without_values_are_never_lost_to_pruning(tmp_pat
     for key in rows:
         found = context.sql(f"SELECT * FROM t WHERE id = {key}").to_arrow_table()
         assert _rows(found) == {key: rows[key]}
+
+
+def test_the_check_finds_nothing_wrong_with_generations_of_the_native_writer(
+    tmp_path: Path,
+) -> None:
+    """Their manifest counts deleted rows too."""
+    uri = folder_of(tmp_path)
+    _written_natively(uri, "unsharded")
+    found = [one for one in mw.open_table(uri).check().findings if one.severity is Severity.ERROR]
+    assert found == []

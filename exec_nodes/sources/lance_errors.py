@@ -1,0 +1,76 @@
+"""What Lance's errors mean: only their text tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from exec_nodes.errors import (
+    CorruptFileError,
+    MemWalError,
+    SourceGoneError,
+    StoreUnavailableError,
+)
+
+BASE_NAME = "base_table[gen=-1]"
+_FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
+# Every error of Lance ends with the place in its source where it was found.
+_OF_LANCE = re.compile(r"\.rs:\d+")
+_OF_THE_CALL = "/scanner.rs:"  # where scans are planned, before anything is read
+_OF_THE_STORE = re.compile(r"Generic \w+ error|\(os error \d+\)|lacked", re.IGNORECASE)
+# The store answers, but the file is shorter than Lance was told.
+_TOO_SHORT = ("failed to fill whole buffer", "Invalid range", "Range Not Satisfiable")
+
+
+def is_not_found(error: OSError | ValueError) -> bool:
+    """Whether Lance means that something is not there."""
+    return "not found" in str(error).lower()
+
+
+def is_damage(error: OSError | ValueError) -> bool:
+    """Whether Lance has read a file that is not whole, or not what it must be."""
+    text = str(error)
+    if is_not_found(error) or not _OF_LANCE.search(text) or _OF_THE_CALL in text:
+        return False
+    return any(one in text for one in _TOO_SHORT) or not _OF_THE_STORE.search(text)
+
+
+@contextmanager
+def lance_errors(name: str, place: str) -> Iterator[None]:
+    """Turn Lance's errors about stored data into ours; `name` is the source's, `place` its URI.
+
+    SourceGoneError says to take a new snapshot, StoreUnavailableError to try again later, and
+    CorruptFileError what to restore. Errors of other origin pass as they are.
+    """
+    try:
+        yield
+    except MemWalError:
+        raise
+    except (OSError, ValueError) as error:
+        if is_not_found(error):
+            raise SourceGoneError(f"files of {name} are gone; {_again(name)}: {error}") from error
+        if is_damage(error):
+            raise damaged(name, place, error) from error
+        if _OF_LANCE.search(str(error)) and _OF_THE_STORE.search(str(error)):
+            raise StoreUnavailableError(f"{place} could not be read: {error}") from error
+        raise
+
+
+def damaged(name: str, place: str, why: object) -> CorruptFileError:
+    """The error for a table of Lance that is not whole."""
+    remedy = (
+        "go back to a version that is whole, or restore the file from a copy"
+        if name == BASE_NAME
+        else _FROM_A_COPY
+    )
+    return CorruptFileError(f"{name} in {place} is damaged, see table.check(); {remedy}: {why}")
+
+
+def _again(name: str) -> str:
+    if name == BASE_NAME:
+        return (
+            "if Lance has cleaned up the version, a query of now works when it is run again, "
+            "one of that version never will"
+        )
+    return "if it was merged and collected meanwhile, the query works when it is run again"

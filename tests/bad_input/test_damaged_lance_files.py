@@ -1,0 +1,133 @@
+"""Files of Lance that are damaged: every read gives the right rows or CorruptFileError, which names
+the generation's folder or the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import lance
+import pytest
+from typer.testing import CliRunner
+
+import memwal_sql as mw
+from exec_nodes.sources.lance_errors import lance_errors
+from exec_nodes.sources.stored_generation import open_generation
+from memwal_sql.cli.app import app
+from memwal_sql.cli.exit_codes import ExitCode
+from memwal_sql.errors import CorruptFileError, RepairError, StoreUnavailableError
+from tests.bad_input.rows import make_rows, texts_of
+from tests.model.merging import manifests
+from tests.model.process import as_another_process
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "scan": texts_of,
+    "get": lambda table: table.get([1]),
+    "get of several": lambda table: table.get([0, 1]),
+    "sql": lambda table: _sql(table),
+}
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "zeros": lambda data: bytes(len(data)),
+}
+
+
+def _sql(table: Any) -> Any:
+    context = datafusion.SessionContext()
+    mw.register(context, "t", table)
+    with mw.memwal_errors():
+        return context.sql("SELECT count(text) FROM t").to_pylist()
+
+
+@pytest.fixture
+def generation(table: Any, uri: str) -> Path:
+    """The folder of the only flushed generation, with the keys 1 and 10."""
+    with table.writer() as writer:
+        writer.upsert(make_rows(1, 10, text="flushed"))
+        writer.flush()
+    (manifest,) = manifests(uri).values()
+    (flushed,) = manifest.flushed_generations
+    return Path(uri) / "_mem_wal" / str(manifest.region_id) / flushed.path
+
+
+def _damage(folder: Path, pattern: str, how: str) -> None:
+    files = list(folder.glob(pattern))
+    assert files
+    for file in files:
+        file.write_bytes(DAMAGES[how](file.read_bytes()))
+
+
+def _refused(uri: str, named: str) -> None:
+    with as_another_process():
+        for read in READS.values():
+            with pytest.raises(CorruptFileError, match=re.escape(named)):
+                read(mw.open_table(uri))
+        called = CliRunner().invoke(app, ["sql", uri, "SELECT count(text) FROM t"])
+        assert called.exit_code == ExitCode.REPAIR
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "zeros"])
+@pytest.mark.parametrize("pattern", ["_versions/*.manifest", "data/*.lance"])
+def test_a_damaged_generation_is_named(generation: Path, uri: str, pattern: str, how: str) -> None:
+    """Zeros are what a power failure leaves; Lance reads a manifest of zeros as an empty table."""
+    _damage(generation, pattern, how)
+    _refused(uri, generation.name)
+    with pytest.raises(RepairError, match=re.escape(generation.name)):
+        mw.open_table(uri).merge()
+
+
+def test_a_generation_that_lost_its_rows_is_not_merged(generation: Path, uri: str) -> None:
+    """Of several versions the last may be lost: the one before has the columns and no rows."""
+    lance.dataset(str(generation)).delete("true")
+    lance.dataset(str(generation)).cleanup_old_versions()
+    empty = lance.dataset(str(generation))
+    assert [f.metadata.physical_rows for f in empty.get_fragments()] == []
+    _refused(uri, generation.name)
+    with pytest.raises(CorruptFileError, match=re.escape(generation.name)):
+        mw.open_table(uri).merge()
+
+
+def test_a_generation_without_a_number_of_rows_must_have_some(generation: Path, uri: str) -> None:
+    assert open_generation(str(generation), "region[gen=1]", None).count_rows() == 2
+    _damage(generation, "_versions/*.manifest", "zeros")
+    with pytest.raises(CorruptFileError, match=re.escape(generation.name)):
+        open_generation(str(generation), "region[gen=1]", None)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_file_of_the_base_table_is_typed(table: Any, uri: str, how: str) -> None:
+    _damage(Path(uri), "data/*.lance", how)
+    _refused(uri, uri)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_manifest_of_the_base_table_is_typed(table: Any, uri: str, how: str) -> None:
+    opened = mw.open_table(uri)
+    latest = lance.dataset(uri).version
+    lance.dataset(uri).delete("id = 0")
+    _damage(Path(uri), f"_versions/{2**64 - 2 - latest}.manifest", how)
+    _refused(uri, uri)
+    with pytest.raises(CorruptFileError, match=re.escape(uri)):
+        texts_of(opened)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LanceError(IO): Generic S3 error: Error performing GET: HTTP error, object_store.rs:1:2",
+        "LanceError(IO): Generic LocalFileSystem error: Input/output error (os error 5), b.rs:1:2",
+    ],
+)
+def test_a_store_out_of_reach_is_no_damage(text: str) -> None:
+    with pytest.raises(StoreUnavailableError), lance_errors("region[gen=1]", "a_folder"):
+        raise ValueError(text)
+
+
+def test_errors_of_other_origin_stay_as_they_are() -> None:
+    with pytest.raises(ValueError, match=r"^odd$"), lance_errors("region[gen=1]", "a_folder"):
+        raise ValueError("odd")
