@@ -46,7 +46,7 @@ class FoundRows:
         """All rows in the order in which their keys were asked for."""
         if not self._tables:
             return self._schema.empty_table()
-        rows = pa.concat_tables([table.cast(self._schema) for table in self._tables])
+        rows = pa.concat_tables([_as(table, self._schema) for table in self._tables])
         if rows.num_rows > 1:
             rows = rows.take(pa.array(np.argsort(np.concatenate(self._places), kind="stable")))
         return rows
@@ -82,7 +82,7 @@ def find_one(key: KeyBatch, sources: Iterable[Source], schema: pa.Schema) -> pa.
             row, deleted = found
             if deleted:
                 break
-            return row if row.schema.equals(schema) else row.cast(schema)
+            return _as(row, schema)
     return schema.empty_table()
 
 
@@ -93,3 +93,15 @@ def distinct(keys: KeyBatch) -> KeyBatch:
     last_to_first = zip(reversed(keys.values), range(len(keys) - 1, -1, -1), strict=True)
     first = np.sort(np.fromiter(dict(last_to_first).values(), np.int64, len(keys.positions)))
     return KeyBatch(keys.table.take(pa.array(first)))
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows of these columns in the types of now."""
+    if rows.schema.equals(schema):
+        return rows
+    # Arrow's cast to the same type refuses a NULL struct if a field in it admits no NULL.
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
