@@ -21,6 +21,13 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists, of one size or of any."""
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
 def is_bytes_like(kind: pa.DataType) -> bool:
     """True for the string and binary types that are hashed by their bytes."""
     return bool(

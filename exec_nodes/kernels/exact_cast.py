@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.kernels.arrays import is_text
+from exec_nodes.kernels.arrays import is_list, is_text
+from exec_nodes.kernels.sound import sound
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 # A value that would change, and why.
@@ -63,8 +64,9 @@ def exact_cast(column: Column, field: pa.Field, *, rounding: bool = False) -> Co
     """An Arrow column in the field's type; the column itself when it has that type.
 
     `rounding` lets floats become the nearest float of fewer bits. Raises InvalidCallError naming
-    the column and the value when one would change.
+    the column and the value when one would change, or is none of the type that the column says.
     """
+    column = sound(column, field.name)
     source, target = column.type, field.type
     if source == target:
         return column
@@ -275,13 +277,6 @@ def _is_bytes(kind: pa.DataType) -> bool:
         or pa.types.is_large_binary(kind)
         or pa.types.is_fixed_size_binary(kind)
         or pa.types.is_binary_view(kind)
-    )
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether values are lists, of one size or of any."""
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.kernels.exact_cast import is_list
+from exec_nodes.kernels.arrays import is_list
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:

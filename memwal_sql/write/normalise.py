@@ -13,11 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.kernels.exact_cast import exact_cast, exact_values, is_list
+from exec_nodes.kernels.arrays import is_list
+from exec_nodes.kernels.exact_cast import exact_cast, exact_values
 from exec_nodes.kernels.keys import as_key_table
+from exec_nodes.kernels.sound import Column, sound
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.json_texts import check_json, is_json
 from memwal_sql.write.memtable import memtable_schema
 from memwal_sql.write.null_structs import with_null_children
+from memwal_sql.write.required_fields import check_required_fields, has_required_fields
 
 _REMEDY = (
     "pass a pyarrow table, batch or reader, a pandas or polars frame, anything with the Arrow C "
@@ -40,6 +44,10 @@ class Normaliser:
             for position, field in enumerate(schema)
             if field.name in primary_key or not field.nullable
         }
+        self._required_inside = [
+            position for position, field in enumerate(schema) if has_required_fields(field.type)
+        ]
+        self._json = [position for position, field in enumerate(schema) if is_json(field.type)]
         self._target = memtable_schema(schema)
         self._has_structs = any(pa.types.is_struct(field.type) for field in schema)
 
@@ -50,13 +58,17 @@ class Normaliser:
         InvalidCallError naming the column and the value.
         """
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
-            columns = data.columns
+            columns = self._sound(data.columns)
         else:
             table = self._table(data)
-            if not table.schema.equals(self._schema):
-                table = self._fit(table)
-            columns = [_one_chunk(column) for column in table.columns]
+            fits = table.schema.equals(self._schema)
+            given = self._sound(table.columns) if fits else self._fit(table)
+            columns = [_one_chunk(column) for column in given]
         self._check_nulls(columns)
+        for position in self._required_inside:
+            check_required_fields(columns[position], self._schema.names[position])
+        for position in self._json:
+            check_json(columns[position], self._schema.names[position])
         if self._has_structs:
             columns = [with_null_children(column) for column in columns]
         return self._batch(columns, tombstone=False)
@@ -110,11 +122,14 @@ class Normaliser:
             return self._schema.empty_table()
         return pa.Table.from_arrays(arrays, names=list(columns))
 
-    def _fit(self, table: pa.Table) -> pa.Table:
+    def _sound(self, columns: Sequence[Column]) -> list[Column]:
+        return [sound(c, name) for c, name in zip(columns, self._schema.names, strict=True)]
+
+    def _fit(self, table: pa.Table) -> list[Column]:
         names = table.column_names
         self._check_names(names)
         given = dict(zip(names, table.columns, strict=True))
-        columns = []
+        columns: list[Column] = []
         for field in self._schema:
             if field.name in given:
                 columns.append(exact_cast(given[field.name], field))
@@ -125,7 +140,7 @@ class Normaliser:
                 )
             else:
                 columns.append(pa.nulls(table.num_rows, field.type))
-        return pa.Table.from_arrays(columns, schema=self._schema)
+        return columns
 
     def _check_names(self, names: list[str]) -> None:
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -153,7 +168,9 @@ class Normaliser:
         return pa.RecordBatch.from_arrays([*columns, marks], schema=self._target)
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def _one_chunk(column: Column) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
     if column.num_chunks == 1:
         return column.chunk(0)
     joined = column.combine_chunks()
@@ -167,7 +184,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 def _placeholders(kind: pa.DataType, rows: int) -> pa.Array:
     """Values of a type that may not be null, zero or empty; nobody reads them."""
     if isinstance(kind, pa.BaseExtensionType):
-        if kind.extension_name == "arrow.json":  # Lance parses it
+        if is_json(kind):
             return pa.repeat(pa.scalar("null", kind.storage_type), rows).cast(kind)
         return kind.wrap_array(_placeholders(kind.storage_type, rows))
     if pa.types.is_dictionary(kind):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from exec_nodes.kernels.exact_cast import same_kind
 from exec_nodes.kernels.key_codes import repeated_later
 from exec_nodes.kernels.keys import key_column
+from exec_nodes.kernels.sound import sound
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.normalise import Normaliser
 from planner.model import TableInfo
@@ -96,7 +97,7 @@ class RowReader:
             rows = self._mixed(table, form.delete_column)
         if form.order_by is None:
             return rows
-        order = table[form.order_by]
+        order = sound(table[form.order_by], form.order_by)
         if order.null_count:
             raise InvalidCallError(
                 f"orderBy={form.order_by!r}: {order.null_count} rows have a null in it, which "
