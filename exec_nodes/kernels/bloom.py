@@ -8,12 +8,13 @@ reads any multiple of a block.
 
 from __future__ import annotations
 
+import zlib
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from exec_nodes.errors import RepairError
+from exec_nodes.errors import CorruptFileError
 from exec_nodes.kernels.key_hash import Hashes
 
 BLOCK_BYTES = 32
@@ -37,12 +38,26 @@ _LOW = np.uint64(0xFFFFFFFF)
 class BloomFilter:
     """Immutable. May say yes of a key that is not there, never no of one that is."""
 
-    def __init__(self, data: bytes, path: str = "bloom_filter.bin") -> None:
-        """Wrap a file's bytes; RepairError naming `path` unless they are whole blocks."""
+    def __init__(
+        self, data: bytes, path: str = "bloom_filter.bin", checksum: int | None = None
+    ) -> None:
+        """Wrap the bytes of a file, whose CRC-32 is `checksum` if that is known.
+
+        Raises CorruptFileError naming `path` unless they are that, whole blocks, and know a key:
+        a filter that has lost bits hides the newest rows.
+        """
         if not data or len(data) % BLOCK_BYTES:
-            raise RepairError(
-                f"{path} holds {len(data)} bytes, which is no whole number of {BLOCK_BYTES}-byte "
-                "blocks: it is truncated or damaged; see table.check()"
+            what = f"{len(data)} bytes, which is no whole number of {BLOCK_BYTES}-byte blocks"
+        elif not any(data):
+            what = "zeros only"
+        elif checksum is not None and zlib.crc32(data) != checksum:
+            what = "other bytes than were written"
+        else:
+            what = ""
+        if what:
+            raise CorruptFileError(
+                f"{path} holds {what}: it is truncated or damaged, see table.check(); merge the "
+                "generation, which does not need the filter"
             )
         self.data = data
         self._blocks = len(data) // BLOCK_BYTES

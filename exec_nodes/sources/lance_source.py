@@ -71,6 +71,7 @@ class LanceSource:
         open_dataset: Callable[[], Any],
         place: str,
         bloom: Callable[[], bytes] | None = None,
+        bloom_checksum: int | None = None,
         fragments: frozenset[int] | None = None,
     ) -> None:
         self.identity = identity
@@ -81,6 +82,7 @@ class LanceSource:
         self._cache = cache
         self._open = open_dataset
         self._bloom = bloom
+        self._bloom_checksum = bloom_checksum
         self._fragments = fragments
         self._dataset: Any = None
         self._lock = threading.Lock()
@@ -112,15 +114,16 @@ class LanceSource:
         storage_options: Mapping[str, str] | None = None,
         session: Any = None,
         bloom: Callable[[], bytes] | None = None,
+        bloom_checksum: int | None = None,
         names: NamesOfNow | None = None,
         rows: int | None = None,
     ) -> LanceSource:
         """A flushed generation, opened when it is first read.
 
-        `bloom` reads its bloom filter; without it every key might be there. `names` are those
-        of the base table; without them the generation's own count. `rows` as `open_generation`
-        takes it. Reading raises SourceGoneError when the folder is gone, CorruptFileError when it
-        is damaged.
+        `bloom` reads its bloom filter, whose CRC-32 is `bloom_checksum` if that is known; without
+        it every key might be there. `names` are those of the base table; without them the
+        generation's own count. `rows` as `open_generation` takes it. Reading raises
+        SourceGoneError when the folder is gone, CorruptFileError when it is damaged.
         """
         name = _name(region, generation)
 
@@ -137,6 +140,7 @@ class LanceSource:
             open_dataset=open_dataset,
             place=uri,
             bloom=bloom,
+            bloom_checksum=bloom_checksum,
         )
 
     def share(self, fragments: frozenset[int]) -> LanceSource:
@@ -250,12 +254,12 @@ class LanceSource:
         """See `Source.might_contain`: by the bloom filter; the base table has none."""
         if self._bloom is None:
             return np.ones(len(keys), np.bool_)
-        read = self._bloom
+        read, checksum = self._bloom, self._bloom_checksum
         path = f"{self.place}/bloom_filter.bin"
         with lance_errors(self.name, self.place):
             bloom = self._cache.compute(
                 (self.identity, "bloom"),
-                lambda: BloomFilter(read(), path),
+                lambda: BloomFilter(read(), path, checksum),
                 lambda found: len(found.data),
             )
         return bloom_hits(bloom, keys)

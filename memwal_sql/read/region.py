@@ -198,6 +198,7 @@ class RegionReader:
                 storage_options=self._context.storage_options,
                 session=new_session(),
                 bloom=partial(self._context.store.get, bloom),
+                bloom_checksum=flushed.bloom_checksum,
                 names=base.names,
                 rows=flushed.rows,
             )

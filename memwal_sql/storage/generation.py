@@ -7,6 +7,7 @@ the region's manifest does, so a crash leaves an orphan and nothing else.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +92,8 @@ def write_generation(
         raise StoreUnavailableError(f"{uri} could not be written: {error}") from error
     store.put(paths.bloom_filter_path(region_id, name), bloom_filter)
     store.sync(paths.generation_folder(region_id, name))
-    return FlushedGeneration(generation, name, table.nbytes, table.num_rows)
+    checksum = zlib.crc32(bloom_filter)
+    return FlushedGeneration(generation, name, table.nbytes, table.num_rows, checksum)
 
 
 def _write_table(

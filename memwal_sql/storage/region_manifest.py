@@ -48,13 +48,15 @@ class RegionStatus(IntEnum):
 class FlushedGeneration:
     """A generation in storage: `path` is its folder's name inside the region's folder.
 
-    Sizes are None where native code wrote none; `rows` counts physical rows.
+    Sizes are None where native code wrote none; `rows` counts physical rows. `bloom_checksum` is
+    the CRC-32 of the bloom filter's file; None where native code has written the manifest.
     """
 
     generation: int
     path: str
     bytes: int | None = None
     rows: int | None = None
+    bloom_checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
             one.in_memory_bytes = generation.bytes
         if generation.rows is not None:
             one.physical_rows = generation.rows
+        if generation.bloom_checksum is not None:
+            one.bloom_checksum = generation.bloom_checksum
     if not manifest.message:
         message.region_values.extend(
             encode_value(field_id, value, value_types.get(field_id))
@@ -305,6 +309,7 @@ def _flushed(path: str, message: pb.FlushedGeneration) -> FlushedGeneration:
         message.path,
         message.in_memory_bytes if message.HasField("in_memory_bytes") else None,
         message.physical_rows if message.HasField("physical_rows") else None,
+        message.bloom_checksum if message.HasField("bloom_checksum") else None,
     )
 
 

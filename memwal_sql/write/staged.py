@@ -53,6 +53,7 @@ class StagedPiece:
     Exactly one of `folder` (a generation's, from the table's root), `fragments` (data files of the
     base table as Lance describes them, in JSON), `path` (of Arrow bytes) and `data` (the bytes) is
     set. `order` is where the keys of the first two and their order are, if they were staged.
+    `bloom_checksum` is that of a generation.
     """
 
     key: RegionKey
@@ -64,6 +65,7 @@ class StagedPiece:
     data: bytes | None = None
     order: str | None = None
     fragments: tuple[str, ...] = ()
+    bloom_checksum: int | None = None
 
     @property
     def large(self) -> bool:
@@ -145,7 +147,15 @@ class Stager:
         region = region_id(self._writer.context.incarnation, self._spec.spec_id, values)
         written = self._writer.write_into(self._folder, region, next(self._numbers), rows)
         folder = f"{self._folder}/{paths.generation_folder(region, written.path)}"
-        return StagedPiece(key, values, rows.num_rows, int(rows.nbytes), folder=folder, order=order)
+        return StagedPiece(
+            key,
+            values,
+            rows.num_rows,
+            int(rows.nbytes),
+            folder=folder,
+            order=order,
+            bloom_checksum=written.bloom_checksum,
+        )
 
     def _with_ids(self, rows: pa.Table) -> pa.Table:
         """The rows with field ids in the schema: a column may be renamed before they are read."""

@@ -186,7 +186,7 @@ class RegionPublisher:
         """Give a staged generation its number, which is part of its folder's name."""
         name = paths.generation_name(random_hex(), generation)
         self._store.move(str(piece.folder), paths.generation_folder(self.region_id, name))
-        return FlushedGeneration(generation, name, piece.size, piece.rows)
+        return FlushedGeneration(generation, name, piece.size, piece.rows, piece.bloom_checksum)
 
     def _latest(self) -> RegionManifest:
         return self._manifest or self._manifests.latest()

@@ -22,7 +22,9 @@ from memwal_sql.errors import (
     TableReplacedError,
     UnknownFormatError,
 )
+from memwal_sql.storage.manifest_seal import seal_manifest
 from memwal_sql.storage.paths import bloom_filter_path, generation_folder, manifest_path, wal_path
+from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region_manifest import FlushedGeneration, encode_manifest
 from tests.bad_input.rows import make_rows, refused, texts_of
 from tests.model.merging import manifests, merge_one
@@ -114,11 +116,29 @@ def test_a_damaged_bloom_filter_is_named_or_loses_no_row(damaged: Path) -> None:
     (generation,) = latest.flushed_generations
     file = damaged / bloom_filter_path(latest.region_id, generation.path)
     whole = file.read_bytes()
-    for bad in (b"", whole[:-1], whole[: len(whole) // 2], whole + b"\x00", b"garbage"):
+    for bad in (*_damages(whole), b"", whole[:-1], whole + b"\x00", whole * 2, b"garbage"):
         file.write_bytes(bad)
         _reads_or_names(damaged, file)
+        with as_another_process(), pytest.raises(CorruptFileError, match=re.escape(file.name)):
+            mw.open_table(damaged).get([1])
     file.unlink()
     _reads_or_names(damaged, file)
+
+
+def test_a_bloom_filter_without_a_checksum_knows_a_key(damaged: Path) -> None:
+    """Native code drops the checksum when it commits a manifest of its own."""
+    latest = _latest(damaged)
+    (generation,) = latest.flushed_generations
+    file = damaged / manifest_path(latest.region_id, latest.version)
+    message = pb.RegionManifest.FromString(encode_manifest(latest, {}))
+    message.flushed_generations[0].ClearField("bloom_checksum")
+    message.ClearField("nonce")
+    file.write_bytes(seal_manifest(message.SerializeToString()))
+    bloom = damaged / bloom_filter_path(latest.region_id, generation.path)
+    _reads_or_names(damaged, bloom)
+    bloom.write_bytes(bytes(bloom.stat().st_size))
+    with as_another_process(), pytest.raises(CorruptFileError, match=re.escape(bloom.name)):
+        mw.open_table(damaged).get([1])
 
 
 def test_a_missing_generation_folder_is_an_error_that_names_it(damaged: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from lance.schema import LanceSchema
 
 import memwal_sql as mw
+from exec_nodes.kernels.bloom import BloomFilter
 from memwal_sql.maintain.checks import base_keys
 from memwal_sql.maintain.findings import FINDINGS, Severity
 from memwal_sql.storage import paths
@@ -284,10 +286,21 @@ def bloom_cut(site: Site) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@damages(ERROR, "bloom filters", "does not know")
+@damages(ERROR, "bloom filters", "zeros only")
 def bloom_blank(site: Site) -> None:
     path = site.generation(2) / "bloom_filter.bin"
     path.write_bytes(bytes(len(path.read_bytes())))
+
+
+@damages(ERROR, "bloom filters", "does not know")
+def bloom_of_another_key(site: Site) -> None:
+    other = BloomFilter.build(np.array([1], np.uint64)).data
+    (site.generation(2) / "bloom_filter.bin").write_bytes(other)
+    changed = [
+        replace(one, bloom_checksum=zlib.crc32(other)) if one.generation == 2 else one
+        for one in site.manifest.flushed_generations
+    ]
+    site.commit(flushed_generations=tuple(changed))
 
 
 # Indexes of generations

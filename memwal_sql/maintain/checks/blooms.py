@@ -21,7 +21,7 @@ def check_blooms(state: CheckState) -> Iterator[Finding]:
         for flushed in state.unmerged(region):
             path = bloom_filter_path(region.region_id, flushed.path)
             try:
-                bloom = BloomFilter(state.store.get(path), path)
+                bloom = BloomFilter(state.store.get(path), path, flushed.bloom_checksum)
             except (NotFoundError, RepairError) as error:
                 yield Finding(Severity.ERROR, str(error), path, _REMEDY)
                 continue

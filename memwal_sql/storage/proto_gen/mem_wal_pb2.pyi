@@ -69,18 +69,20 @@ class RegionValue(_message.Message):
     def __init__(self, field_id: _Optional[str] = ..., value: _Optional[bytes] = ..., is_null: _Optional[bool] = ..., type_name: _Optional[str] = ...) -> None: ...
 
 class FlushedGeneration(_message.Message):
-    __slots__ = ("generation", "path", "in_memory_bytes", "physical_rows", "primary_key_bytes")
+    __slots__ = ("generation", "path", "in_memory_bytes", "physical_rows", "primary_key_bytes", "bloom_checksum")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     IN_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_ROWS_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_KEY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOOM_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     generation: int
     path: str
     in_memory_bytes: int
     physical_rows: int
     primary_key_bytes: int
-    def __init__(self, generation: _Optional[int] = ..., path: _Optional[str] = ..., in_memory_bytes: _Optional[int] = ..., physical_rows: _Optional[int] = ..., primary_key_bytes: _Optional[int] = ...) -> None: ...
+    bloom_checksum: int
+    def __init__(self, generation: _Optional[int] = ..., path: _Optional[str] = ..., in_memory_bytes: _Optional[int] = ..., physical_rows: _Optional[int] = ..., primary_key_bytes: _Optional[int] = ..., bloom_checksum: _Optional[int] = ...) -> None: ...
 
 class MemWalIndexDetails(_message.Message):
     __slots__ = ("snapshot_ts_millis", "num_regions", "inline_snapshots", "region_specs", "maintained_indexes", "merged_generations", "index_catchup", "writer_config_defaults", "maintain_all_indexes")
