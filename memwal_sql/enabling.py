@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -34,8 +34,14 @@ _FIRST_SPEC_ID = 1
 
 
 def key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:
-    """The key's columns as a tuple."""
-    return (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
+    """The key's columns as a tuple. Raises InvalidCallError for what names no columns."""
+    if isinstance(primary_key, str):
+        return (primary_key,)
+    if not isinstance(primary_key, Iterable) or not all(isinstance(n, str) for n in primary_key):
+        raise InvalidCallError(
+            f"primary_key={primary_key!r} must be the name of a column or a list of names"
+        )
+    return tuple(primary_key)
 
 
 def region_spec(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+from lance.schema import LanceSchema
 
 from exec_nodes.kernels.keys import check_key_type
 from memwal_sql.errors import InvalidCallError
@@ -14,7 +15,15 @@ _KEY = b"lance-schema:unenforced-primary-key"
 _POSITION = b"lance-schema:unenforced-primary-key:position"
 _LANCE_PREFIXES = (b"lance-schema:", b"lance:")
 _RESERVED = frozenset(
-    {TOMBSTONE, "_rowaddr", "_rowid", "_gen", "_source", "_distance", "_score", "_relevance_score"}
+    {TOMBSTONE, "_gen", "_source", "_distance", "_score", "_relevance_score"}
+    # Lance's own
+    | {
+        "_rowaddr",
+        "_rowid",
+        "_rowoffset",
+        "_row_created_at_version",
+        "_row_last_updated_at_version",
+    }
 )
 
 
@@ -80,7 +89,7 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
     if quoted:
         raise InvalidCallError(f"rename the key columns {quoted}: Lance can't merge by them")
     for field in schema:
-        reason = _unstorable(field.type)
+        reason = _unstorable(field.type) or _unknown_to_lance(field)
         if reason:
             raise InvalidCallError(
                 f"column {field.name!r} of type {field.type} can't be stored: {reason}"
@@ -110,6 +119,14 @@ def _unstorable(kind: pa.DataType) -> str | None:
     if pa.types.is_fixed_size_list(kind) and _varies(inner[0]):
         return "lists of a fixed size are for numbers; use a list of any length"
     return next((reason for reason in map(_unstorable, inner) if reason), None)
+
+
+def _unknown_to_lance(field: pa.Field) -> str | None:
+    try:
+        LanceSchema.from_pyarrow(pa.schema([field]))
+    except (ValueError, OSError, pa.ArrowException) as error:
+        return f"choose another type, Lance says {str(error).rpartition(', /')[0] or error}"
+    return None
 
 
 def _varies(kind: pa.DataType) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import datafusion
 import pyarrow as pa
@@ -10,9 +12,12 @@ from datafusion.expr import EmptyRelation, TableScan
 
 from memwal_native import MountedTable, Predicate
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.sql.errors import original_error
 
 Answers = Callable[[Sequence[Predicate], pa.Schema], list[str]]
 _NAME = "scanned"
+# Of the table that is read, or of the machine.
+_FROM_OUTSIDE = re.compile(r"(FFI|External|Object Store|IO) error|Resources exhausted")
 
 
 def conjuncts(condition: str, schema: pa.Schema, answers: Answers) -> Sequence[Predicate] | None:
@@ -37,16 +42,30 @@ def is_never_true(condition: str, schema: pa.Schema) -> bool:
 
 def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFrame:
     """The rows of `frame` for which the condition is true."""
-    try:
+    with condition_errors(condition):
         return frame.filter(frame.parse_sql_expr(condition))
+
+
+@contextmanager
+def condition_errors(condition: str) -> Iterator[None]:
+    """Within it, what DataFusion can't do with a condition is an InvalidCallError that names it."""
+    try:
+        yield
     except Exception as error:  # DataFusion raises nothing more specific
-        raise InvalidCallError(f"filter={condition!r} can't be used: {error}") from error
+        original = original_error(error)
+        if original is None and not _FROM_OUTSIDE.search(str(error)):
+            original = InvalidCallError(f"filter={condition!r} can't be used: {error}")
+        if original is None or original is error:
+            raise
+        raise original from error
 
 
 def _plan(condition: str, probe: _Probe) -> object:
     context = datafusion.SessionContext()
     context.register_table(_NAME, MountedTable(probe))
-    return filtered(context.table(_NAME), condition).optimized_logical_plan().to_variant()
+    frame = filtered(context.table(_NAME), condition)
+    with condition_errors(condition):
+        return frame.optimized_logical_plan().to_variant()
 
 
 class _Probe:

@@ -9,9 +9,9 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native import MountedTable
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.planning import stream
-from memwal_sql.sql.conditions import conjuncts, filtered
-from memwal_sql.sql.errors import memwal_errors
+from memwal_sql.sql.conditions import condition_errors, conjuncts, filtered
 from memwal_sql.sql.provider import SqlTable, TableProvider, answers
 from planner.predicates.lance_filter import lance_filter
 
@@ -29,6 +29,8 @@ def filtered_scan(
 
     Raises InvalidCallError when the condition does not parse or names an unknown column.
     """
+    if not isinstance(condition, str):
+        raise InvalidCallError(f"filter={condition!r} must be a SQL condition, as text")
     provider = TableProvider(_NAME, table, consistency)
     # Of columns and literals alone, it means the same each time; `now()` would not.
     lasting = lance_filter(condition, table.schema) is not None
@@ -43,19 +45,22 @@ def filtered_scan(
     if limit is not None:
         frame = frame.limit(limit)
     schema = pa.schema([table.schema.field(name) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, _batches(context, frame, schema))
+    return pa.RecordBatchReader.from_batches(schema, _batches(context, frame, schema, condition))
 
 
 _known_conjuncts = lru_cache(maxsize=256)(conjuncts)
 
 
 def _batches(
-    context: datafusion.SessionContext, frame: datafusion.DataFrame, schema: pa.Schema
+    context: datafusion.SessionContext,
+    frame: datafusion.DataFrame,
+    schema: pa.Schema,
+    condition: str,
 ) -> Iterator[pa.RecordBatch]:
     # An empty projection still has to come with its number of rows.
     quoted = (name.replace('"', '""') for name in schema.names)
     names = [datafusion.col(f'"{name}"') for name in quoted] or [datafusion.lit(1)]
-    with memwal_errors():
+    with condition_errors(condition):
         for part in frame.select(*names).execute_stream():
             batch = part.to_pyarrow()
             yield batch.select([]) if not schema.names else batch.cast(schema)

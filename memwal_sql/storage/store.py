@@ -58,7 +58,9 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
 
     Raises `InvalidCallError` for one that names no place.
     """
-    text = os.fspath(uri)
+    text = os.fspath(uri) if isinstance(uri, str | os.PathLike) else uri
+    if not isinstance(text, str):
+        raise InvalidCallError(f"uri={uri!r} must be a path or a URI, as text or as a pathlib.Path")
     scheme = urlsplit(text).scheme if "://" in text else ""
     if scheme in ("", *_LOCAL_SCHEMES):
         path = unquote(urlsplit(text).path) if scheme else text

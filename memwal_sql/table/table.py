@@ -63,8 +63,10 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
         """
         self._newest()  # its columns may be others than when this handle last read
         names = self._columns(columns)
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
-            raise InvalidCallError(f"limit={limit!r} must be a number of rows, 0 or more")
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
+        ):
+            raise InvalidCallError(f"limit={limit!r} must be a number of rows, from 0 to 2**63 - 1")
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
         return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)), limit)

@@ -101,7 +101,7 @@ class Normaliser:
                 return pa.Table.from_pandas(data, preserve_index=False)
             if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
                 return pa.table(data)
-        except (pa.ArrowException, TypeError) as error:
+        except (pa.ArrowException, TypeError, ValueError) as error:
             raise InvalidCallError(f"{type(data).__name__} can't be read: {error}") from error
         if isinstance(data, Mapping):
             return self._from_columns(dict(data))

@@ -88,6 +88,8 @@ class TableWriter:
         self._context = context
         self._options = options
         self._spec = active_spec(info)
+        if region is not None and not isinstance(region, str):
+            raise InvalidCallError(f"region={region!r} must be a name or a UUID, as text")
         if region is None and self._spec is None:
             raise InvalidCallError(
                 "the regions of this table are given by hand: name the one to write, "

@@ -13,6 +13,7 @@ from typing import Any
 
 import datafusion
 import lance
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -64,6 +65,10 @@ BAD_UPSERTS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "no rows at all": (lambda: 17, ("int", "table")),
     "a string": (lambda: "id", ("str",)),
     "columns of different length": (lambda: {"id": [1, 2], "must": [0.5]}, ("equally long",)),
+    "a frame with a column twice": (
+        lambda: pd.DataFrame([[1, 2]], columns=["id", "id"]),
+        ("DataFrame", "'id'"),
+    ),
     "a Python fraction": (lambda: {"id": [1.2, 1.7], "must": [2.9, 3.9]}, ("'id'", "1.2")),
     "a Python value of another type": (lambda: [{"id": "five", "must": 0.5}], ("'id'", "five")),
 }
@@ -164,6 +169,8 @@ BAD_KEYS = {
     "unknown": ("nope", ("nope", "id")),
     "twice": (["id", "id"], ("twice",)),
     "float": ("must", ("must", "double")),
+    "a number": (5, ("primary_key=5", "name")),
+    "numbers": ([5], ("primary_key=[5]", "name")),
 }
 
 
@@ -197,10 +204,16 @@ def test_enable_without_a_primary_key_says_how_to_give_one(uri: str) -> None:
         pa.list_(pa.list_(pa.binary(), 2), 2),
         pa.struct([]),
         pa.list_(pa.struct([])),
+        pa.list_view(pa.int32()),
+        pa.decimal32(5, 2),
+        pa.struct([("x", pa.decimal64(5, 2))]),
+        pa.month_day_nano_interval(),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+        pa.list_(pa.float32(), 0),
     ],
     ids=str,
 )
-def test_types_that_lance_takes_and_cannot_store_are_refused(uri: str, kind: pa.DataType) -> None:
+def test_types_that_lance_cannot_store_are_refused(uri: str, kind: pa.DataType) -> None:
     schema = pa.schema({"id": pa.int64(), "odd": kind})
     with pytest.raises(mw.InvalidCallError, match=r"column 'odd' of type .* can't be stored"):
         mw.create_table(uri, schema, "id")
@@ -212,7 +225,13 @@ def test_a_quote_in_the_name_of_a_key_is_refused(uri: str) -> None:
 
 
 def test_reserved_and_repeated_column_names_are_refused(uri: str) -> None:
-    for name in ("_tombstone", "_rowaddr"):
+    for name in (
+        "_tombstone",
+        "_rowaddr",
+        "_rowoffset",
+        "_row_created_at_version",
+        "_row_last_updated_at_version",
+    ):
         schema = pa.schema([pa.field("id", pa.int64()), pa.field(name, pa.bool_())])
         with refused(uri, name, "reserved"):
             mw.create_table(uri, schema, primary_key="id")
@@ -278,6 +297,7 @@ BAD_REGIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: [mw.expression("CAST(now() AS BIGINT) + col0 * 0", "id")],
         ("now",),
     ),
+    "a list of columns": (lambda: [mw.expression("col0", ["id"])], ("['id']", "text")),  # type: ignore[arg-type]
     "no SQL": (lambda: [mw.expression("col0 +* 1", "id")], ("col0 +* 1",)),
     "another result type": (
         lambda: [mw.expression("col0 % 3", "id", result_type="utf8")],
@@ -305,12 +325,50 @@ def test_bad_questions_are_refused(table: Any, uri: str) -> None:
         table.scan(columns=["nope"])
     with refused(uri, "nope", "text"):
         table.get([1], columns=["nope"])
-    with refused(uri, "-1"):
-        table.scan(limit=-1)
+    for limit in (-1, 2**63, 1.5, True):
+        with refused(uri, repr(limit)):
+            table.scan(limit=limit)
     with refused(uri, "nope"):
         table.scan(filter="nope > 1").read_all()
     with refused(uri, "id >"):
         table.scan(filter="id > > 1").read_all()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "count(*) > 1",
+        "row_number() OVER () > 1",
+        "id = $1",
+        "id = 'one'",
+        "1 / 0 = id",
+        "text LIKE 5",
+        5,
+    ],
+)
+def test_conditions_that_are_not_of_one_row_are_refused(
+    table: Any, uri: str, condition: Any
+) -> None:
+    with refused(uri, f"filter={condition!r}"):
+        table.scan(filter=condition).read_all()
+
+
+@pytest.mark.parametrize("no_uri", [5, None, b"table", ["table"]], ids=repr)
+def test_what_is_no_uri_is_refused(no_uri: Any) -> None:
+    for call in (
+        lambda: mw.open_table(no_uri),
+        lambda: mw.create_table(no_uri, SCHEMA, "id"),
+        lambda: mw.enable(no_uri, "id"),
+    ):
+        with pytest.raises(InvalidCallError, match="must be a path or a URI"):
+            call()
+
+
+@pytest.mark.parametrize("region", [5, b"a", True], ids=repr)
+def test_a_region_without_a_name_is_refused(uri: str, region: Any) -> None:
+    table = mw.create_table(uri, SCHEMA, "id", regions=mw.manual())
+    with refused(uri, f"region={region!r}", "name"):
+        table.writer(region=region)
 
 
 @pytest.mark.parametrize(
