@@ -68,3 +68,29 @@ def test_memtables_of_the_first_table_are_not_read_for_a_region_with_the_same_id
         assert _rows(second) == [{"id": 2, "a": "new"}]
     assert _rows(second) == [{"id": 2, "a": "new"}]
     assert _rows(mw.open_table(uri)) == [{"id": 2, "a": "new"}]
+
+
+def test_a_handle_of_the_first_table_writes_nothing(uri: str) -> None:
+    """Its region would be one that nobody reads, or one that has the keys a second time."""
+    first = mw.create_table(uri, SCHEMA, "id")
+    session = _session(first)
+    session.sql("INSERT INTO t VALUES (1, 'old')").collect()
+    shutil.rmtree(uri)
+    second = mw.create_table(uri, SCHEMA, "id")
+    assert second.version == first.version
+    with pytest.raises(mw.ReopenError, match="open it again"), mw.memwal_errors():
+        session.sql("INSERT INTO t VALUES (2, 'old')").collect()
+    with pytest.raises(mw.ReopenError, match="open it again"):
+        first.writer()
+    with pytest.raises(mw.ReopenError, match="open it again"):
+        mw.register(session, "t", first)
+    assert _rows(second) == []
+    assert second.check().findings == ()
+
+
+def test_the_full_check_of_readers_notices_another_table_at_the_same_version(uri: str) -> None:
+    first = mw.create_table(uri, SCHEMA, "id")
+    shutil.rmtree(uri)
+    mw.create_table(uri, SCHEMA, "id")
+    with pytest.raises(mw.ReopenError, match="open it again"):
+        first._tracker.reload()

@@ -21,6 +21,7 @@ from memwal_sql.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base_indexes import BaseIndexes
 from memwal_sql.storage.field_ids import field_ids
 from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details
+from memwal_sql.storage.lance_manifest import read_etag
 from memwal_sql.storage.lance_sessions import BaseSession
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
@@ -144,28 +145,49 @@ class BaseTracker:
 
     def latest(self) -> BaseTable:
         """The newest version there is."""
-        version = self._current.version
-        exists = self._context.store.exists
-        if exists(self._path(version + 1)) or self._overdue():
-            return self.reload()
-        # Lance's cleanup may have removed version + 1; then it removed this one as well.
-        if not exists(self._path(version)):
-            self._path = _naming(self._context, version)
-            return self.reload()
-        return self._current
+        return self._probe(lambda base: self._context.store.exists(self._path(base.version)))
+
+    def verified(self) -> BaseTable:
+        """`latest` for writers, with as many requests: a table that was deleted and made again may
+        have come to the same number, and what is written to regions of the old one is lost.
+
+        Raises ReopenError when another table is there now.
+        """
+        return self._probe(self._is_there)
 
     def reload(self) -> BaseTable:
-        """Ask Lance for the latest version, whatever the probes say."""
+        """Ask Lance for the latest version, whatever the probes say.
+
+        Raises ReopenError when another table is there now.
+        """
         with self._lock:
+            before = self._current
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
             self._checked = self._clock()
-            if dataset.version != self._current.version:
-                before = self._current
-                self._current = load_base(self._context, dataset, before.info)
-                self._session.replaced()
-                forget(*(before.kept_as - self._current.kept_as))
+            if dataset.version == before.version and not self._is_there(before):
+                # Lance's session holds files of the old table under the names of the new one's.
+                dataset = open_latest(self._context)
+                self._session = BaseSession(dataset.session())
+            elif dataset.version == before.version:
+                return before
+            self._current = load_base(self._context, dataset, before.info)
+            self._session.replaced()
+            forget(*(before.kept_as - self._current.kept_as))
             return self._current
+
+    def _probe(self, is_there: Callable[[BaseTable], bool]) -> BaseTable:
+        current = self._current
+        if self._context.store.exists(self._path(current.version + 1)) or self._overdue():
+            return self.reload()
+        # Lance's cleanup may have removed version + 1; then it removed this one as well.
+        if not is_there(current):
+            self._path = _naming(self._context, current.version)
+            return self.reload()
+        return current
+
+    def _is_there(self, base: BaseTable) -> bool:
+        return read_etag(self._context.store, base.version) == base.etag
 
     def _overdue(self) -> bool:
         # A tagged version outlives cleanup, so that the probes could miss a newer one for ever.

@@ -46,12 +46,7 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
 
     Raises `NotFoundError` when the version is not there, `CorruptFileError` for a damaged file.
     """
-    path = base_manifest_path(version)
-    try:
-        tail, size = store.get_tail(path, TAIL_BYTES)
-    except NotFoundError:
-        path = base_manifest_path_v1(version)
-        tail, size = store.get_tail(path, TAIL_BYTES)
+    path, tail, size = _read_tail(store, version)
     try:
         position, _, _, magic = _FOOTER.unpack(tail[-_FOOTER.size :])
         if magic != _MAGIC:
@@ -64,12 +59,35 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
             indices = tuple(pb.IndexSection.FromString(section).indices)
     except (struct.error, ValueError, DecodeError) as error:
         raise CorruptFileError(f"{path} is not a Lance manifest: {error}") from error
-    # Timestamp, transaction and length make the end of a manifest its own.
-    etag = hashlib.blake2b(tail + size.to_bytes(8, "little"), digest_size=16).hexdigest()
+    etag = _etag_of(tail, size)
     written = manifest.timestamp
     rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])
     timestamp = written.seconds + written.nanos / 1e9
     return IndexSection(path, etag, rows_tag, indices, timestamp)
+
+
+def read_etag(store: ObjectStore, version: int) -> str | None:
+    """The `etag` of a version; None where it is not there."""
+    try:
+        _, tail, size = _read_tail(store, version)
+    except NotFoundError:
+        return None
+    return _etag_of(tail, size)
+
+
+def _read_tail(store: ObjectStore, version: int) -> tuple[str, bytes, int]:
+    """A version's path, the end of its manifest file, and the file's size."""
+    path = base_manifest_path(version)
+    try:
+        return path, *store.get_tail(path, TAIL_BYTES)
+    except NotFoundError:
+        path = base_manifest_path_v1(version)
+        return path, *store.get_tail(path, TAIL_BYTES)
+
+
+def _etag_of(tail: bytes, size: int) -> str:
+    # Timestamp, transaction and length make the end of a manifest its own.
+    return hashlib.blake2b(tail + size.to_bytes(8, "little"), digest_size=16).hexdigest()
 
 
 def _tag_of(messages: Iterable[bytes]) -> str:

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 from memwal_sql.errors import (
     CorruptFileError,
     InvalidCallError,
+    ReopenError,
     TableReplacedError,
     UnknownFormatError,
 )
@@ -186,7 +187,8 @@ def check_incarnation(
     has_index: bool,
     record: TableRecord | None = None,
 ) -> None:
-    """Raise `TableReplacedError` unless the regions of `store` belong to this base version.
+    """Raise `TableReplacedError` unless the regions of `store` belong to this base version, and
+    `ReopenError` when they do, but `record` is of a table that was there before.
 
     `metadata` is the Arrow schema metadata of the base, `has_index` whether it has a MemWAL index.
     Tables of native code have no record and pass. `record` saves reading it again.
@@ -200,6 +202,12 @@ def check_incarnation(
     if found == str(record.incarnation):
         raise TableReplacedError(
             f"{store.uri} has lost its MemWAL index; restore a version that has it"
+        )
+    now = read_record(store)
+    if has_index and now is not None and found == str(now.incarnation):
+        raise ReopenError(
+            f"{store.uri} is another table than this handle was opened for: it was deleted and made"
+            " again; open it again"
         )
     raise TableReplacedError(
         f"{store.uri} was overwritten: it has incarnation {found or 'none'}, and its regions hold"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -76,8 +76,9 @@ class TableHandle:
 
     def refresh(self) -> None:
         """Look for the newest version, as every read and write does: `schema`, `info` and `version`
-        say what was read last."""
-        self._newest()
+        say what was read last. Raises ReopenError when another table is there now."""
+        if not self._pinned:
+            self._tracker.verified()
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
@@ -111,6 +112,8 @@ class TableHandle:
             return tuple(names)
         if isinstance(columns, str):
             raise InvalidCallError(f"columns={columns!r} must be a list: [{columns!r}]")
+        if not isinstance(columns, Iterable):
+            raise InvalidCallError(f"columns={columns!r} must be a list of names")
         unknown = [name for name in columns if name not in names]
         if unknown:
             raise InvalidCallError(f"unknown columns {unknown}; the table has {names}")

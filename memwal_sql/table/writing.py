@@ -46,7 +46,7 @@ class WrittenTable(TableHandle):
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise InvalidCallError(f"unknown writer options {unknown}; there are {sorted(known)}")
-        base = self._tracker.latest()
+        base = self._tracker.verified()
         return self._open_writer(base, region=region, options=WriterOptions(**options))
 
     def insert(self, rows: pa.Table, columns: pa.Schema) -> int:
@@ -92,7 +92,7 @@ class WrittenTable(TableHandle):
 
     def _writer_for_insert(self, columns: pa.Schema) -> TableWriter:
         with self._insert_lock:
-            base = self._tracker.latest()
+            base = self._tracker.verified()
             if not base.info.schema.equals(columns):
                 raise ReopenError(
                     f"the columns of {self.uri} have changed since the session registered it: "
