@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import TIMEOUT_MAX
 from typing import Protocol
 
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, RetryError
+from memwal_sql.given import is_number, is_whole
 from memwal_sql.maintain.progress import Report, report_nothing
 from planner.model import Snapshot
 
@@ -79,8 +81,13 @@ class Triggers:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise InvalidCallError(f"{name}={value!r} must be a number, 0 or more")
+            if name == "merge_generations":
+                fits, needed = is_whole(value, least=0), "a whole number, 0 or more"
+            else:
+                fits = is_number(value) and (0 <= value <= TIMEOUT_MAX or value == math.inf)
+                needed = "a number of seconds, from 0 to 200 years or infinite"
+            if not fits:
+                raise InvalidCallError(f"{name}={value!r} must be {needed}")
         if math.isinf(self.grace_seconds):
             raise InvalidCallError("grace_seconds must be finite: raise collect_seconds instead")
 
@@ -120,7 +127,23 @@ def run_jobs(
 
     An error that another attempt can mend is part of the record, any other one is raised.
     """
-    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock)
+    if not is_number(interval) or not 0 <= interval <= TIMEOUT_MAX:
+        raise InvalidCallError(
+            f"interval={interval!r} must be a number of seconds, from 0 to 200 years"
+        )
+    if rounds is not None and not is_whole(rounds, least=0):
+        raise InvalidCallError(f"rounds={rounds!r} must be a whole number, 0 or more")
+    return _rounds(
+        _Loop(table, triggers or Triggers(), progress or report_nothing, clock),
+        interval,
+        rounds,
+        sleep,
+    )
+
+
+def _rounds(
+    loop: _Loop, interval: float, rounds: int | None, sleep: Callable[[float], None]
+) -> Iterator[JobRun]:
     done = 0
     while rounds is None or done < rounds:
         if done:

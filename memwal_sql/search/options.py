@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.given import is_number, is_whole
 
 DEFAULT_K = 10
 VECTOR_OPTIONS = (
@@ -44,9 +44,9 @@ def checked_options(given: Mapping[str, Any], known: Iterable[str]) -> dict[str,
         raise InvalidCallError(f"unknown options {unknown}; there are {list(known)}")
     found = {name: value for name, value in given.items() if value is not None}
     for name, value in found.items():
-        if name == "candidates" and not (_is_whole(value) and value > 0):
+        if name == "candidates" and not is_whole(value, least=1):
             raise InvalidCallError(f"{name}={value!r} must be a whole number, 1 or more")
-        if name in _FUSION_NUMBERS and not _is_number(value):
+        if name in _FUSION_NUMBERS and not is_number(value):
             raise InvalidCallError(f"{name}={value!r} must be a number")
         if name == "exact" and not isinstance(value, bool):
             raise InvalidCallError(f"exact={value!r} must be true or false")
@@ -56,14 +56,6 @@ def checked_options(given: Mapping[str, Any], known: Iterable[str]) -> dict[str,
 def checked_k(k: Any) -> int:
     """How many rows are asked for, at most as many as a table can have. Raises InvalidCallError
     unless it is a number of rows."""
-    if not _is_whole(k) or k < 1:
+    if not is_whole(k, least=1):
         raise InvalidCallError(f"k={k!r} must be a whole number of rows, 1 or more")
     return min(int(k), _MOST_ROWS)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and not math.isnan(value))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from exec_nodes.sources.at_once import at_once
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.given import names_given
 from memwal_sql.index.create import create_index, drop_index
 from memwal_sql.maintain.check import check_table
 from memwal_sql.maintain.checkpoints import (
@@ -45,6 +46,7 @@ class MaintainedTable(TableHandle):
         self._check_present("merge")
         found = self._collector.regions(self._tracker.latest())
         if regions is not None:
+            regions = names_given("regions", regions)
             known = {name: one for one in found for name in (one.name, str(one.region_id))}
             unknown = sorted(set(regions) - set(known))
             if unknown:
@@ -113,6 +115,8 @@ class MaintainedTable(TableHandle):
         Returns the names of the indexes that were behind.
         """
         self._check_present("build indexes")
+        if indexes is not None:
+            indexes = names_given("indexes", indexes)
         return build_indexes(self._context, progress or report_nothing, indexes)
 
     def snapshot_regions(self) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from threading import TIMEOUT_MAX
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.given import is_number, is_whole
 
 _MIB = 1 << 20
 
@@ -50,10 +52,13 @@ class WriterOptions:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("durable", "indexed"):
-                if not isinstance(value, bool):
-                    raise InvalidCallError(f"{field.name}={value!r} must be True or False")
-            elif field.name == "memtable_age_s" and value is None:
-                continue
-            elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise InvalidCallError(f"{field.name}={value!r} must be a number above 0")
+            if field.type == "bool":
+                fits, needed = isinstance(value, bool), "True or False"
+            elif field.type == "int":
+                fits, needed = is_whole(value, least=1), "a whole number, 1 or more"
+            else:
+                fits = is_number(value) and 0 < value <= TIMEOUT_MAX
+                fits = fits or (value is None and field.default is None)
+                needed = "a number of seconds, above 0 and up to 200 years"
+            if not fits:
+                raise InvalidCallError(f"{field.name}={value!r} must be {needed}")

@@ -364,6 +364,17 @@ def test_what_is_no_uri_is_refused(no_uri: Any) -> None:
             call()
 
 
+COUNTS = (
+    "wal_flush_bytes",
+    "wal_flush_writes",
+    "memtable_rows",
+    "memtable_bytes",
+    "max_unflushed_bytes",
+    "parallel_flushes",
+    "flush_attempts",
+)
+
+
 @pytest.mark.parametrize("region", [5, b"a", True], ids=repr)
 def test_a_region_without_a_name_is_refused(uri: str, region: Any) -> None:
     table = mw.create_table(uri, SCHEMA, "id", regions=mw.manual())
@@ -379,13 +390,54 @@ def test_a_region_without_a_name_is_refused(uri: str, region: Any) -> None:
         {"wal_flush_bytes": -1},
         {"memtable_row": 5},
         {"region": "a"},
+        *({name: 1.5} for name in COUNTS),
+        *({name: 0} for name in COUNTS),
+        {"memtable_rows": True},
+        {"memtable_rows": float("inf")},
+        {"wal_flush_interval_s": float("inf")},
+        {"wal_flush_interval_s": float("nan")},
+        {"wal_flush_interval_s": None},
+        {"memtable_age_s": 1e300},
+        {"back_pressure_timeout_s": "1"},
     ],
-    ids=lambda o: next(iter(o)),
+    ids=repr,
 )
 def test_bad_writer_options_are_refused(table: Any, uri: str, options: dict[str, Any]) -> None:
     name = next(iter(options))
     with refused(uri, name):
         table.writer(**options)
+
+
+@pytest.mark.parametrize(
+    ("triggers", "options"),
+    [
+        ({"merge_generations": 1.5}, {}),
+        ({"merge_generations": -1}, {}),
+        ({"merge_seconds": float("nan")}, {}),
+        ({"version_seconds": 1e300}, {}),
+        ({"grace_seconds": "1"}, {}),
+        ({}, {"interval": float("inf")}),
+        ({}, {"interval": -1}),
+        ({}, {"rounds": 1.5}),
+        ({}, {"rounds": "3"}),
+    ],
+    ids=repr,
+)
+def test_bad_options_of_the_job_loop_are_refused_at_once(
+    table: Any, uri: str, triggers: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with refused(uri, next(iter({**triggers, **options}))):
+        mw.run_jobs(table, mw.Triggers(**triggers), **options)
+
+
+@pytest.mark.parametrize("names", [5, "id_idx"], ids=repr)
+def test_a_job_for_some_things_needs_a_list_of_their_names(
+    table: Any, uri: str, names: Any
+) -> None:
+    with refused(uri, f"regions={names!r}", "list"):
+        table.merge(regions=names)
+    with refused(uri, f"indexes={names!r}", "list"):
+        table.build_indexes(indexes=names)
 
 
 def test_a_closed_writer_takes_nothing(table: Any, uri: str) -> None:

@@ -1,0 +1,28 @@
+"""What callers give as numbers and as names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from memwal_sql.errors import InvalidCallError
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether it is a whole number from `least` on; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number; infinite ones are, a bool and NaN are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return not math.isnan(value)
+
+
+def names_given(argument: str, value: Any) -> list[str]:
+    """A list of names. Raises InvalidCallError, as a single name is none."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidCallError(f"{argument}={value!r} must be a list of names: [{value!r}]")
+    return list(value)
