@@ -32,6 +32,7 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.schema import check_schema, logical_schema, with_primary_key
 from memwal_sql.storage.base_versions import read_base_version, version_numbers
 from memwal_sql.storage.index_details import commit_details, read_details
+from memwal_sql.storage.lance_manifest import read_etag
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.store import canonical_uri, open_store
@@ -155,7 +156,9 @@ def open_table(
     if sum(value is not None for value in given.values()) > 1:
         raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
     store = open_store(uri, options)
-    context = TableContext(uri, store, read_record(store), options)
+    record = read_record(store)
+    first_version = None if record else read_etag(store, 1)
+    context = TableContext(uri, store, record, options, first_version=first_version)
     held: Checkpoint | None = None
     if timestamp is not None:
         version = _version_at(store, uri, timestamp)

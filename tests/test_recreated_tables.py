@@ -4,15 +4,18 @@ open of the first is none of its own."""
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import datafusion
+import lance
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.interop.native import create_native
 from tests.model.process import as_another_process
 
 SCHEMA = pa.schema({"id": pa.int64(), "a": pa.string()})
@@ -94,3 +97,38 @@ def test_the_full_check_of_readers_notices_another_table_at_the_same_version(uri
     mw.create_table(uri, SCHEMA, "id")
     with pytest.raises(mw.ReopenError, match="open it again"):
         first._tracker.reload()
+
+
+def test_a_table_that_native_code_made_again_is_another_one_too(uri: str) -> None:
+    """It has no incarnation, and regions with the same ids."""
+    rows = pa.table({"id": [0], "a": ["base"]}, SCHEMA)
+    create_native(uri, rows, ["id"], unsharded=True)
+    first = mw.open_table(uri)
+    session = _session(first)
+    session.sql("INSERT INTO t VALUES (1, 'old')").collect()
+    shutil.rmtree(uri)
+    create_native(uri, rows, ["id"], unsharded=True)
+    second = mw.open_table(uri)
+    _session(second).sql("INSERT INTO t VALUES (2, 'new')").collect()
+    expected = [{"id": 0, "a": "base"}, {"id": 2, "a": "new"}]
+    assert _rows(second) == expected
+    with as_another_process():
+        assert _rows(mw.open_table(uri)) == expected
+    with pytest.raises(mw.ReopenError, match="open it again"), mw.memwal_errors():
+        session.sql("INSERT INTO t VALUES (3, 'old')").collect()
+
+
+def test_a_table_of_native_code_stays_the_same_when_its_first_version_is_cleaned_up(
+    uri: str,
+) -> None:
+    rows = pa.table({"id": [0], "a": ["base"]}, SCHEMA)
+    create_native(uri, rows, ["id"], unsharded=True)
+    table = mw.open_table(uri)
+    session = _session(table)
+    session.sql("INSERT INTO t VALUES (1, 'x')").collect()
+    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    assert table._tracker.reload().version == table.version
+    lance.dataset(uri).create_scalar_index("a", "BTREE")
+    session.sql("INSERT INTO t VALUES (2, 'x')").collect()
+    assert [row["id"] for row in _rows(table)] == [0, 1, 2]
+    assert [row["id"] for row in _rows(mw.open_table(uri))] == [0, 1, 2]

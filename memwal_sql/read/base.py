@@ -25,7 +25,7 @@ from memwal_sql.storage.lance_manifest import read_etag
 from memwal_sql.storage.lance_sessions import BaseSession
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
-from memwal_sql.storage.table_record import check_incarnation
+from memwal_sql.storage.table_record import check_incarnation, made_again
 from memwal_sql.storage.wal_entry import entry_schema
 from planner.model import TableInfo
 from planner.regions.storage import from_storage
@@ -87,14 +87,17 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     """Read what a snapshot needs of `dataset`'s version; keeps `known` if it is still true.
 
     Raises InvalidCallError when it has no primary key or no MemWAL index, TableReplacedError when
-    it lost its index to an overwrite (protocol rule 22), and CorruptFileError when its manifest is
-    damaged.
+    it lost its index to an overwrite (protocol rule 22), CorruptFileError when its manifest is
+    damaged, and ReopenError when another table is at this place now.
     """
     if not dataset.version:
         raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
     found = read_details(context.store, dataset)
     metadata = dataset.schema.metadata
     check_incarnation(context.store, metadata, has_index=found is not None, record=context.record)
+    first = context.first_version
+    if first is not None and read_etag(context.store, 1) not in (first, None):
+        raise made_again(context.uri)
     if found is None:
         if context.store.list_folders(MEM_WAL_FOLDER):
             raise TableReplacedError(

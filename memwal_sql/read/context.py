@@ -12,18 +12,23 @@ from memwal_sql.storage.table_record import TableRecord
 
 @dataclass(frozen=True)
 class TableContext:
-    """A table's place, its store and the cache of facts that never change."""
+    """A table's place, its store and the cache of facts that never change.
+
+    `first_version` is the etag of version 1 as long as it is there: what tells a table that native
+    code made, and that has no record, from one that was at its place before.
+    """
 
     uri: str
     store: ObjectStore
     record: TableRecord | None
     storage_options: dict[str, str] | None = field(default=None, repr=False)
+    first_version: str | None = None
     cache: ByteCache = field(default_factory=ByteCache, repr=False)
 
     @property
-    def identity(self) -> tuple[str, UUID]:
+    def identity(self) -> tuple[str, str]:
         """Tells the table from all others, also from one that was deleted at the same place."""
-        return self.uri, self.incarnation
+        return self.uri, str(self.incarnation) if self.record else str(self.first_version)
 
     @property
     def incarnation(self) -> UUID:

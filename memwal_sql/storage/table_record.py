@@ -205,12 +205,17 @@ def check_incarnation(
         )
     now = read_record(store)
     if has_index and now is not None and found == str(now.incarnation):
-        raise ReopenError(
-            f"{store.uri} is another table than this handle was opened for: it was deleted and made"
-            " again; open it again"
-        )
+        raise made_again(store.uri)
     raise TableReplacedError(
         f"{store.uri} was overwritten: it has incarnation {found or 'none'}, and its regions hold"
         f" rows of {record.incarnation}; restore a version of that, or move _mem_wal and"
         f" {RECORD_FOLDER} away and enable the table again"
+    )
+
+
+def made_again(uri: str) -> ReopenError:
+    """The error for a handle of a table that was at this place before."""
+    return ReopenError(
+        f"{uri} is another table than this handle was opened for: it was deleted and made again;"
+        " open it again"
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memwal_sql.write.region_writer import RegionWriter
     from memwal_sql.write.table_writer import TableWriter
 
-Identity = tuple[str, UUID]
+Identity = tuple[str, str]
 
 _regions: WeakValueDictionary[tuple[int, Identity, UUID], RegionWriter] = WeakValueDictionary()
 _tables: WeakValueDictionary[int, TableWriter] = WeakValueDictionary()

@@ -49,7 +49,7 @@ class Table:
         self.info = TableInfo(schema, self.primary_key, specs)
         self.store = open_store(self.uri)
         self.incarnation = UUID(int=7)
-        self.identity = (canonical_uri(self.uri), self.incarnation)
+        self.identity = (canonical_uri(self.uri), str(self.incarnation))
 
     def writer(
         self,
