@@ -61,14 +61,30 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
     text = os.fspath(uri) if isinstance(uri, str | os.PathLike) else uri
     if not isinstance(text, str):
         raise InvalidCallError(f"uri={uri!r} must be a path or a URI, as text or as a pathlib.Path")
+    _check_characters(text)  # before urlsplit, which leaves some out without a word
     scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme in (*_LOCAL_SCHEMES, *SCHEMES) and ("?" in text or "#" in text):
+        raise InvalidCallError(
+            f"{text!r} has a ? or #, after which a URI does not name a place any more: leave it "
+            "out, or give a path without a scheme"
+        )
     if scheme in ("", *_LOCAL_SCHEMES):
         path = unquote(urlsplit(text).path) if scheme else text
         if not path or (not scheme and text.startswith("file:")):
             raise InvalidCallError(
                 f"{text!r} names no folder: give a path, or a URI such as file:///data/events"
             )
+        _check_characters(path)
         return os.path.realpath(path)
     if not text.partition("://")[2].strip("/"):
         raise InvalidCallError(f"{text!r} names no table: give a name after the ://")
     return text.rstrip("/")
+
+
+def _check_characters(place: str) -> None:
+    odd = sorted({c for c in place if c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff"})
+    if odd:
+        raise InvalidCallError(
+            f"{place!r} has the characters {odd}: Lance takes no control characters in a path, and "
+            "no bytes that are not UTF-8"
+        )

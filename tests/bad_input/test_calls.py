@@ -328,6 +328,8 @@ def test_bad_questions_are_refused(table: Any, uri: str) -> None:
     for limit in (-1, 2**63, 1.5, True):
         with refused(uri, repr(limit)):
             table.scan(limit=limit)
+    with refused(uri, "columns=5"):
+        table.scan(columns=5)
     with refused(uri, "nope"):
         table.scan(filter="nope > 1").read_all()
     with refused(uri, "id >"):
@@ -362,6 +364,33 @@ def test_what_is_no_uri_is_refused(no_uri: Any) -> None:
     ):
         with pytest.raises(InvalidCallError, match="must be a path or a URI"):
             call()
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "memory://"])
+@pytest.mark.parametrize("odd", ["\n", "\t", "\x7f", "\udce9"], ids=ascii)
+def test_a_path_that_lance_cannot_parse_is_refused(tmp_path: Path, scheme: str, odd: str) -> None:
+    place = f"{scheme}{tmp_path}/new{odd}line"
+    for call in (mw.open_table, lambda uri: mw.create_table(uri, SCHEMA, "id")):
+        with pytest.raises(InvalidCallError, match="no control characters"):
+            call(place)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_character_that_is_escaped_is_one_too(tmp_path: Path) -> None:
+    with pytest.raises(InvalidCallError, match="no control characters"):
+        mw.create_table(f"file://{tmp_path}/new%0Aline", SCHEMA, "id")
+
+
+@pytest.mark.parametrize("place", ["file:///{}/a#b", "file:///{}/a?b", "memory://a?b"])
+def test_a_uri_that_names_another_place_than_it_shows_is_refused(
+    tmp_path: Path, place: str
+) -> None:
+    with pytest.raises(InvalidCallError, match=r"has a \? or #"):
+        mw.create_table(place.format(tmp_path), SCHEMA, "id")
+    path = tmp_path / "a#b?c"
+    mw.create_table(path, SCHEMA, "id")
+    assert mw.open_table(path).uri == str(path)
+    assert mw.open_table(f"file://{tmp_path}/a%23b%3Fc").uri == str(path)
 
 
 COUNTS = (
