@@ -20,8 +20,11 @@ import pyarrow as pa
 
 from memwal_sql.errors import (
     ManifestConflictError,
+    MemWalError,
+    NotFoundError,
     ReopenError,
     RepairError,
+    TableReplacedError,
     WriterFailedError,
 )
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
@@ -59,7 +62,7 @@ class RegionFlusher:
         executor: Executor,
         attempts: int,
         committed: Callable[[MemTable], None],
-        failed: Callable[[ReopenError], None],
+        failed: Callable[[MemWalError], None],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._lease = lease
@@ -95,7 +98,7 @@ class RegionFlusher:
             with self._commit_lock:
                 while (ready := self._next_written()) is not None:
                     self._commit(*ready)
-        except ReopenError as error:
+        except (ReopenError, TableReplacedError) as error:
             self._stop(error)
         except BaseException as error:  # an executor would swallow it
             self._stop(
@@ -151,7 +154,7 @@ class RegionFlusher:
             self._queue.popleft()
         self._committed(flush.memtable)
 
-    def _stop(self, error: ReopenError, cause: BaseException | None = None) -> None:
+    def _stop(self, error: MemWalError, cause: BaseException | None = None) -> None:
         with self._lock:
             first = not self._stopped
             self._stopped = True
@@ -175,11 +178,18 @@ def commit_flush(
 
     `known` is any earlier manifest. `last_position` is that of the last WAL entry whose rows they
     hold, 0 for rows that were never in the WAL; `published` are the staged batches that they hold.
-    Raises FencedError when the lease is lost, RepairError when the region's current generation is
-    not the first of them; calling again after another error, such as OutcomeUnknownError, is safe.
+    Raises FencedError when the lease is lost, TableReplacedError when the region is gone, and
+    RepairError when its current generation is not the first of them; calling again after another
+    error, such as OutcomeUnknownError, is safe.
     """
     first, last = flushed[0], flushed[-1]
-    latest = manifests.latest(known)
+    try:
+        latest = manifests.latest(known)
+    except NotFoundError as error:
+        raise TableReplacedError(
+            f"region {lease.region_id} is gone, as the table was deleted or made anew: restore its "
+            "folder from a copy, or write to the table that is there now with a new writer"
+        ) from error
     while True:
         if any(one.path == first.path for one in latest.flushed_generations):
             return latest  # an earlier call of ours landed after all

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from exec_nodes.text.analyzer import Analyzer
-from memwal_sql.errors import InvalidCallError, NotFoundError, RepairError
+from memwal_sql.errors import (
+    InvalidCallError,
+    MemWalError,
+    NotFoundError,
+    RepairError,
+    TableReplacedError,
+)
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import value_types
@@ -38,7 +45,8 @@ class RegionOpener:
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry. `find` looks
     a region up by spec id and values among those that exist; `indexes` are asked for at every
-    flush, as somebody may have made some meanwhile; `executor` runs flushes.
+    flush, as somebody may have made some meanwhile; `executor` runs flushes; `replaced` is called
+    when one of them finds that the table is another one now.
     """
 
     context: TableContext
@@ -50,6 +58,7 @@ class RegionOpener:
     options: WriterOptions
     budget: MemoryBudget
     executor: Executor
+    replaced: Callable[[TableReplacedError], None]
     wake: Callable[[], None]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
@@ -93,7 +102,7 @@ class RegionOpener:
                 executor=self.executor,
                 attempts=self.options.flush_attempts,
                 committed=writer.flushed,
-                failed=writer.flush_failed,
+                failed=partial(self._failed, writer),
                 sleep=self.sleep,
             ),
             options=self.options,
@@ -101,6 +110,11 @@ class RegionOpener:
             wake=self.wake,
             clock=self.clock,
         )
+
+    def _failed(self, writer: RegionWriter, error: MemWalError) -> None:
+        if isinstance(error, TableReplacedError):
+            self.replaced(error)  # first: the writer wakes who waits for the flush
+        writer.flush_failed(error)
 
     def _texts(self) -> list[tuple[str, Analyzer]]:
         """The columns with a maintained full-text index."""

@@ -234,8 +234,8 @@ class RegionWriter:
             self._generations.remove(memtable)
             self._changed.notify_all()
 
-    def flush_failed(self, error: ReopenError) -> None:
-        """A generation can't be flushed, or the lease is lost."""
+    def flush_failed(self, error: MemWalError) -> None:
+        """A generation can't be flushed, the lease is lost, or the table is another one now."""
         with self._changed:
             if isinstance(error, WriterFailedError):
                 self._flush_failure = error

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError
+from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, TableReplacedError
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write import live
@@ -116,6 +116,7 @@ class TableWriter:
             options=options,
             budget=self._budget,
             executor=self._flushes,
+            replaced=self._replaced,
             wake=self._wake,
             clock=clock,
             sleep=sleep,
@@ -126,6 +127,7 @@ class TableWriter:
         self._open_lock = Lock()
         self._close_lock = Lock()
         self._closed = False
+        self._lost: TableReplacedError | None = None
         self.pid = os.getpid()
         self.identity = context.identity
         self.columns = entry_schema(info.schema, base.lance_schema)
@@ -141,7 +143,7 @@ class TableWriter:
     @property
     def usable(self) -> bool:
         """Whether the writer is open and none of its regions is lost."""
-        if self._closed:
+        if self._closed or self._lost is not None:
             return False
         try:
             for writer in list(self._writers.values()):
@@ -158,8 +160,9 @@ class TableWriter:
                 Nullable columns may be missing: they become null.
 
         Raises InvalidCallError before anything is written when the rows don't fit,
-        BackPressureError when nothing was written for lack of room, and FencedError or
-        WriterFailedError when the writer is finished: open a new one.
+        BackPressureError when nothing was written for lack of room, FencedError or
+        WriterFailedError when the writer is finished: open a new one; and TableReplacedError when
+        a flush has found that the base table was overwritten or is gone.
         """
         self._check_open()
         return self._write(self._normaliser.upserts(data))
@@ -327,6 +330,12 @@ class TableWriter:
             with suppress(Exception):
                 writer.tick()
 
+    def _replaced(self, error: TableReplacedError) -> None:
+        """No region takes rows any more that nobody would see."""
+        self._lost = error
+        for writer in list(self._writers.values()):
+            writer.flush_failed(error)
+
     def _wake(self) -> None:
         if self._background is not None:
             self._background.wake()
@@ -334,6 +343,8 @@ class TableWriter:
     def _check_open(self) -> None:
         if self._closed:
             raise ReopenError("this writer is closed; open a new one with table.writer()")
+        if self._lost is not None:
+            raise TableReplacedError(str(self._lost)) from self._lost
         if self.pid != os.getpid():
             raise ReopenError(
                 f"this writer was opened by process {self.pid} and does not survive a fork: open "

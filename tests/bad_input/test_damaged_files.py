@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,52 @@ def test_an_overwritten_base_is_refused_and_its_old_regions_give_no_rows(damaged
         texts_of(before)
     with pytest.raises(MemWalError):
         before.get([10])
+
+
+@pytest.mark.parametrize("how", ["overwritten", "gone"])
+def test_a_writer_stops_when_a_flush_finds_that_the_base_was_replaced(
+    tmp_path: Path, how: str
+) -> None:
+    """Every region of it: rows for the others would be durable where nobody reads them."""
+    uri = str(tmp_path / "table")
+    table = mw.create_table(uri, make_rows().schema, primary_key="id", regions=[mw.identity("id")])
+    writer = table.writer()
+    writer.upsert(make_rows(1, 2))
+    if how == "overwritten":
+        lance.write_dataset(make_rows(1, text="other"), uri, mode="overwrite")
+    else:
+        shutil.rmtree(uri)
+    with pytest.raises(TableReplacedError, match=how):
+        writer.flush()
+    for key in (1, 2):
+        with pytest.raises(TableReplacedError, match=how):
+            writer.upsert(make_rows(key))
+    with pytest.raises(TableReplacedError, match=how):
+        writer.delete([1])
+    with suppress(TableReplacedError):  # of a region that has told nobody yet
+        writer.close()
+    with pytest.raises(TableReplacedError, match=how):
+        texts_of(table)
+    with pytest.raises(TableReplacedError, match=how):
+        table.writer().upsert(make_rows(3))
+
+
+def test_a_background_flush_that_finds_the_base_replaced_stops_the_other_regions(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "table")
+    table = mw.create_table(uri, make_rows().schema, primary_key="id", regions=[mw.identity("id")])
+    writer = table.writer(memtable_rows=2)
+    writer.upsert(make_rows(1, 2))
+    lance.write_dataset(make_rows(1, text="other"), uri, mode="overwrite")
+    deadline = time.monotonic() + 30
+    with pytest.raises(TableReplacedError, match="overwritten"):
+        while time.monotonic() < deadline:
+            writer.upsert(make_rows(1))
+    with pytest.raises(TableReplacedError, match="overwritten"):
+        writer.upsert(make_rows(2))
+    with suppress(TableReplacedError):  # of a region that has told nobody yet
+        writer.close()
 
 
 def test_an_overwritten_and_enabled_base_never_shows_rows_of_the_old_regions(

@@ -15,8 +15,10 @@ from memwal_sql.errors import (
     FencedError,
     OutcomeUnknownError,
     StoreUnavailableError,
+    TableReplacedError,
     WriterFailedError,
 )
+from memwal_sql.storage import paths
 from memwal_sql.storage.region_manifest import FlushedGeneration
 from tests.faults import Kind
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert
@@ -191,6 +193,20 @@ def test_a_generation_is_committed_only_as_the_region_s_current_one() -> None:
     with pytest.raises(WriterFailedError, match="is at generation 5, its writer at 1"):
         writer.wait_flushed()
     assert region.manifest.flushed_generations == ()
+
+
+def test_a_flush_of_a_region_that_is_gone_says_that_the_table_was_replaced() -> None:
+    """Protocol rule 22: its rows are in a WAL that nobody reads."""
+    region, executor = Region(), ManualExecutor()
+    writer = region.open(executor=executor)
+    writer.append(upsert({1: "a"}))
+    writer.seal()
+    folder = paths.manifest_folder(region.id)
+    region.store.delete([meta.path for meta in region.store.list(folder)])
+    executor.run_all()
+    for call in (writer.wait_flushed, lambda: writer.append(upsert({2: "b"}))):
+        with pytest.raises(TableReplacedError, match="is gone"):
+            call()
 
 
 def test_a_failed_flush_is_tried_again_in_a_new_folder() -> None:
