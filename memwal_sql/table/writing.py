@@ -27,8 +27,8 @@ from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
 
-_INSERT_ATTEMPTS = 8
-_FIRST_PAUSE_S = 0.02  # the next ones are twice as long each
+# At most so long before each attempt: two that claimed in step would fence each other for ever.
+_PAUSES_S = (0.0, *(0.02 * 2**n for n in range(7)))
 
 
 class WrittenTable(TableHandle):
@@ -64,7 +64,8 @@ class WrittenTable(TableHandle):
         taking the regions over, and what `TableWriter.upsert` raises.
         """
         self._check_present("write")
-        for attempt in range(_INSERT_ATTEMPTS):
+        for pause in _PAUSES_S:
+            time.sleep(pause * random.random())  # noqa: S311
             writer = self._writer_for_insert(columns)
             try:
                 written = writer.upsert(rows).rows
@@ -76,10 +77,8 @@ class WrittenTable(TableHandle):
                 if not writer.of_insert:
                     raise
                 lost = error
-            # Two that claimed in step would fence each other for ever.
-            time.sleep(_FIRST_PAUSE_S * 2**attempt * random.random())  # noqa: S311
         raise RetryError(
-            f"other writers took regions of {self.uri} over {_INSERT_ATTEMPTS} times while this "
+            f"other writers took regions of {self.uri} over {len(_PAUSES_S)} times while this "
             "INSERT claimed them: run it again, or let one process write"
         ) from lost
 

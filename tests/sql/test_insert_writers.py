@@ -195,6 +195,6 @@ def test_an_insert_gives_up_after_some_attempts(
         raise FencedError("the writer of epoch 9 took over")
 
     monkeypatch.setattr(mw.TableWriter, "upsert", refuse)
-    monkeypatch.setattr("memwal_sql.table.writing._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("memwal_sql.table.writing._PAUSES_S", (0.0, 0.0))
     with pytest.raises(RetryError, match="run it again, or let one process write"):
         _run(_session(table), "INSERT INTO t (id) VALUES (1)")
