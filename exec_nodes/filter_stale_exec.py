@@ -76,17 +76,25 @@ class FilterStaleExec(UnaryNode):
     def _live(self, batch: pa.RecordBatch) -> Mask:
         ordinals = batch.column(SOURCE).to_numpy()
         addresses = batch.column(ROW_ADDRESS).to_numpy()
+        own = set(ordinals.tolist())
+        if len(own) == 1:
+            return self._live_of(own.pop(), addresses)
         live = np.ones(batch.num_rows, np.bool_)
-        for ordinal in sorted(set(ordinals.tolist())):
+        for ordinal in sorted(own):
             rows = np.flatnonzero(ordinals == ordinal)
-            live[rows] = ~_among(addresses[rows], self.masks.of(ordinal))
-            left = self.masks.left(ordinal)
-            if left and len(rows := rows[live[rows]]):
-                source = self.masks.stale.sources[ordinal]
-                # Once each: several queries may have found the same row.
-                distinct, places = np.unique(addresses[rows], return_inverse=True)
-                keys = source.rows_at(distinct, self.primary_key)
-                live[rows] = ~self._superseded(keys, left)[places]
+            live[rows] = self._live_of(ordinal, addresses[rows])
+        return live
+
+    def _live_of(self, ordinal: int, addresses: RowAddresses) -> Mask:
+        """One flag a row of a source."""
+        live = ~_among(addresses, self.masks.of(ordinal))
+        left = self.masks.left(ordinal)
+        if left and len(rows := np.flatnonzero(live)):
+            source = self.masks.stale.sources[ordinal]
+            # Once each: several queries may have found the same row.
+            distinct, places = np.unique(addresses[rows], return_inverse=True)
+            keys = source.rows_at(distinct, self.primary_key)
+            live[rows] = ~self._superseded(keys, left)[places]
         return live
 
     def _superseded(self, keys: pa.Table, newer: Sequence[Source]) -> Mask:

@@ -37,7 +37,7 @@ class GlobalLimitExec(UnaryNode):
         batches = list(self.child.execute(partition))
         if not batches:
             return
-        rows = pa.concat_batches(batches)
+        rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         if QUERY not in self.schema.names:
             yield rows.slice(0, self.limit)
             return

@@ -25,6 +25,16 @@ class Statistics:
     total_bytes: int | None = None
 
 
+@dataclass(slots=True)
+class StreamCounts:
+    """What one stream of a node has yielded so far, and its own nanoseconds."""
+
+    rows: int = 0
+    batches: int = 0
+    size: int = 0
+    ns: int = 0
+
+
 class Metrics:
     """Counters of one node, added to by every thread that executes it.
 
@@ -36,6 +46,13 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, int] = {}
+        self._streams: list[StreamCounts] = []
+
+    def stream(self) -> StreamCounts:
+        """Counters for one more stream, which alone changes them: no batch waits for a lock."""
+        counts = StreamCounts()
+        self._streams.append(counts)
+        return counts
 
     def add(self, **counts: int) -> None:
         """Add to the counters named."""
@@ -44,13 +61,19 @@ class Metrics:
                 self._values[name] = self._values.get(name, 0) + count
 
     def values(self) -> dict[str, int]:
-        """A copy of the counters by name."""
+        """The counters by name, of streams that go on too."""
         with self._lock:
-            return dict(self._values)
+            values = dict(self._values)
+        streams = list(self._streams)
+        if streams:
+            values["output_rows"] = sum(one.rows for one in streams)
+            values["output_batches"] = sum(one.batches for one in streams)
+            values["output_bytes"] = sum(one.size for one in streams)
+            values["elapsed_compute_ns"] = sum(one.ns for one in streams)
+        return values
 
     def __getitem__(self, name: str) -> int:
-        with self._lock:
-            return self._values.get(name, 0)
+        return self.values().get(name, 0)
 
 
 class _NestedTime(threading.local):
@@ -101,33 +124,23 @@ class Node(ABC):
 
         Several partitions may run at once in different threads.
         """
-        stream = self._run(partition)
-        own = rows = batches = size = 0
-        try:
-            while True:
-                outer = _nested.ns
-                _nested.ns = 0
-                start = time.perf_counter_ns()
-                try:
-                    batch = next(stream, None)
-                finally:
-                    spent = time.perf_counter_ns() - start
-                    own += spent - _nested.ns
-                    _nested.ns = outer + spent
-                if batch is None:
-                    return
-                rows += batch.num_rows
-                batches += 1
-                size += batch.get_total_buffer_size()
-                yield batch
-        finally:
-            # Once a stream, as taking the lock at every batch costs as much as a small batch.
-            self.metrics.add(
-                output_rows=rows,
-                output_batches=batches,
-                output_bytes=size,
-                elapsed_compute_ns=own,
-            )
+        stream, counts = self._run(partition), self.metrics.stream()
+        while True:
+            outer = _nested.ns
+            _nested.ns = 0
+            start = time.perf_counter_ns()
+            try:
+                batch = next(stream, None)
+            finally:
+                spent = time.perf_counter_ns() - start
+                counts.ns += spent - _nested.ns
+                _nested.ns = outer + spent
+            if batch is None:
+                return
+            counts.rows += batch.num_rows
+            counts.batches += 1
+            counts.size += batch.get_total_buffer_size()
+            yield batch
 
 
 def draw(node: Node, depth: int = 0) -> str:

@@ -132,6 +132,18 @@ def test_metrics_count_what_was_dropped() -> None:
     assert plan.children[0].metrics["output_rows"] == 2
 
 
+def test_metrics_count_what_a_stream_has_given_before_it_is_given_up() -> None:
+    plan = plan_scan(Query(BOTH), snapshot(memory_base([(1, 10), (2, 20)]), []), StaleSets())
+    stream = plan.execute()
+    rows = next(stream).num_rows
+    assert rows > 0
+    assert plan.metrics["output_rows"] == rows
+    assert plan.metrics["output_batches"] == 1
+    assert plan.metrics["elapsed_compute_ns"] > 0
+    stream.close()  # type: ignore[attr-defined]
+    assert plan.metrics["output_rows"] == rows
+
+
 def test_a_column_that_an_old_generation_lacks_is_null(tmp_path: Path) -> None:
     generation = lance_generation(tmp_path, [(1, 1)], 1)
     lance.dataset(generation.identity[1]).drop_columns(["s"])
