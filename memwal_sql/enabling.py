@@ -31,6 +31,7 @@ Uri = str | os.PathLike[str]
 Regions = RegionSpec | RegionField | Sequence[RegionField]
 
 _FIRST_SPEC_ID = 1
+_IN_THE_WAY = "Not a directory (os error 20)"
 
 
 def key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:
@@ -87,6 +88,8 @@ def find_lance(uri: str, options: dict[str, str] | None, version: int | None = N
     except (OSError, ValueError) as error:
         if not is_not_found(error):
             reason = redacted(str(error), options or {})
+            if _IN_THE_WAY in reason:
+                raise InvalidCallError(f"{uri} can't be the folder of a table: {reason}") from None
             if is_damage(error):
                 raise damaged(BASE_NAME, uri, reason) from None
             raise StoreUnavailableError(f"{uri} could not be opened: {reason}") from None

@@ -7,6 +7,7 @@ something is a `put_if_absent`; `put` is for hints alone.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +22,8 @@ from memwal_sql.storage.two_phase import TwoPhaseStore
 
 __all__ = ["ObjectMeta", "ObjectStore", "canonical_uri", "lance_uri", "open_store"]
 
+# Lance takes a URI with one of these for a path.
+_NO_HOST = re.compile(r"[ :<>\[\]\\^|]")
 _LOCAL_SCHEMES = ("file", "file-object-store")
 
 
@@ -62,7 +65,12 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
     if not isinstance(text, str):
         raise InvalidCallError(f"uri={uri!r} must be a path or a URI, as text or as a pathlib.Path")
     _check_characters(text)  # before urlsplit, which leaves some out without a word
-    scheme = urlsplit(text).scheme if "://" in text else ""
+    try:
+        scheme = urlsplit(text).scheme if "://" in text else ""
+    except ValueError as error:
+        raise InvalidCallError(f"{text!r} is no URI: {error}") from None
+    if scheme in SCHEMES and _NO_HOST.search(text.partition("://")[2].partition("/")[0]):
+        raise InvalidCallError(f"{text!r}: give letters, digits, dots, dashes and underscores")
     if scheme in (*_LOCAL_SCHEMES, *SCHEMES) and ("?" in text or "#" in text):
         raise InvalidCallError(
             f"{text!r} has a ? or #, after which a URI does not name a place any more: leave it "

@@ -253,8 +253,11 @@ def test_a_uri_that_is_no_table_is_refused(tmp_path: Path, uri: str) -> None:
         mw.open_table(folder)
     file = tmp_path / "file"
     file.write_text("not a table")
-    with pytest.raises(MemWalError, match=re.escape(str(file))):
-        mw.open_table(file)
+    for place in (file, file / "below"):
+        with pytest.raises(InvalidCallError, match=re.escape(f"{place} can't be the folder")):
+            mw.open_table(place)
+        with pytest.raises(InvalidCallError, match=re.escape(f"{place} can't be the folder")):
+            mw.create_table(place, SCHEMA, "id")
 
 
 def test_a_lance_table_without_a_memwal_index_says_how_to_get_one(uri: str) -> None:
@@ -373,6 +376,17 @@ def test_a_path_that_lance_cannot_parse_is_refused(tmp_path: Path, scheme: str, 
     for call in (mw.open_table, lambda uri: mw.create_table(uri, SCHEMA, "id")):
         with pytest.raises(InvalidCallError, match="no control characters"):
             call(place)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b", "a|b", "a\\b", "a[b", "a<b"])
+def test_a_table_in_memory_has_the_name_of_a_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Lance took others for folders, and wrote into the working folder."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidCallError, match=re.escape(repr(f"memory://{name}/t"))):
+        mw.create_table(f"memory://{name}/t", SCHEMA, "id")
     assert not list(tmp_path.iterdir())
 
 
