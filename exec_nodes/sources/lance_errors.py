@@ -15,8 +15,8 @@ from exec_nodes.errors import (
 
 BASE_NAME = "base_table[gen=-1]"
 _FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
-# Every error of Lance ends with the place in its source where it was found.
-_OF_LANCE = re.compile(r"\.rs:\d+")
+# Most errors of Lance end with the place in its source where they were found.
+_OF_LANCE = re.compile(r"\.rs:\d+|^External error: |^Schema error: ")
 _OF_THE_CALL = "/scanner.rs:"  # where scans are planned, before anything is read
 _OF_THE_STORE = re.compile(r"Generic \w+ error|\(os error \d+\)|lacked", re.IGNORECASE)
 # The store answers, but the file is shorter than Lance was told.
@@ -26,6 +26,11 @@ _TOO_SHORT = ("failed to fill whole buffer", "Invalid range", "Range Not Satisfi
 def is_not_found(error: OSError | ValueError) -> bool:
     """Whether Lance means that something is not there."""
     return "not found" in str(error).lower()
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether Rust code has given up, as Lance does on some damaged files; no `Exception`."""
+    return type(error).__name__ == "PanicException"
 
 
 def is_damage(error: OSError | ValueError) -> bool:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 from lance.file import LanceFileReader
 
+from exec_nodes.sources.lance_errors import is_damage, is_panic
 from memwal_sql.errors import CorruptFileError, StoreUnavailableError
 from memwal_sql.storage.proto_gen import lance_index_pb2 as pb
 
@@ -82,8 +83,14 @@ class IndexFiles:
         path = f"{self._folder}/{name}"
         try:
             reader = LanceFileReader(path, storage_options=self._options)
-        except (OSError, ValueError) as error:
-            raise StoreUnavailableError(f"{path} could not be read: {error}") from error
+        except BaseException as error:
+            if is_panic(error) or (isinstance(error, OSError | ValueError) and is_damage(error)):
+                raise CorruptFileError(
+                    f"{path} is damaged: drop the index and create it again: {error}"
+                ) from error
+            if isinstance(error, OSError | ValueError):
+                raise StoreUnavailableError(f"{path} could not be read: {error}") from error
+            raise
         try:
             yield reader
         except (KeyError, IndexError, ValueError, DecodeError) as error:

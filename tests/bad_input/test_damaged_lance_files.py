@@ -11,6 +11,7 @@ from typing import Any
 
 import datafusion
 import lance
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -116,6 +117,21 @@ def test_a_damaged_manifest_of_the_base_table_is_typed(table: Any, uri: str, how
         texts_of(opened)
 
 
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_index_of_the_base_table_is_named_and_can_be_dropped(
+    table: Any, uri: str, how: str
+) -> None:
+    """Lance panics on an empty file."""
+    before = texts_of(table)
+    table.create_index("text", "FTS")
+    _damage(Path(uri), "_indices/*/metadata.lance", how)
+    with as_another_process():
+        with pytest.raises(CorruptFileError, match=r"metadata\.lance.*drop the index"):
+            texts_of(mw.open_table(uri))
+        mw.open_table(uri).drop_index("text_idx")
+        assert texts_of(mw.open_table(uri)) == before
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -126,6 +142,18 @@ def test_a_damaged_manifest_of_the_base_table_is_typed(table: Any, uri: str, how
 def test_a_store_out_of_reach_is_no_damage(text: str) -> None:
     with pytest.raises(StoreUnavailableError), lance_errors("region[gen=1]", "a_folder"):
         raise ValueError(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "External error: Lance reader producer terminated before end of stream",
+        "Schema error: Field 'v' (id=1) references parent id -3",
+    ],
+)
+def test_what_lance_says_without_a_place_is_damage_too(text: str) -> None:
+    with pytest.raises(CorruptFileError), lance_errors("region[gen=1]", "a_folder"):
+        raise pa.ArrowInvalid(text)
 
 
 def test_errors_of_other_origin_stay_as_they_are() -> None:
