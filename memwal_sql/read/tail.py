@@ -46,10 +46,15 @@ class WalTail:
         with self._lock:
             while True:
                 self._rebase(manifest)
-                self._follow()
-                newer = self._manifests.newer(manifest)
+                found = self._wal.exists(self._next)
+                # Asked before what was found is read, too: most of it may be flushed by now.
+                newer = self._manifests.newer(manifest) if found else None
                 if newer is None:
-                    break
+                    if found:
+                        self._follow()
+                    newer = self._manifests.newer(manifest)
+                    if newer is None:
+                        break
                 manifest = newer
             memtables = (replayed.memtable for replayed in self._replay.memtables)
             return manifest, tuple(memtable.snapshot() for memtable in memtables)
@@ -74,8 +79,6 @@ class WalTail:
         self._based_on = (flushed, current)
 
     def _follow(self) -> None:
-        if not self._wal.exists(self._next):
-            return
         # Where reading ahead saves round trips, a listing says how far.
         end = max(self._wal.positions(), default=0) + 1 if self._wal.remote else None
         for position, entry in read_ahead(self._wal, self._next, end):
