@@ -19,13 +19,15 @@ from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.duplicates import first_duplicate
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.sources.by_field_id import ByFieldId, numbered
+from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.stored_generation import open_generation
-from memwal_sql.errors import RepairError
+from memwal_sql.errors import MemWalError, RepairError, SourceGoneError
 from memwal_sql.schema import TOMBSTONE
 from memwal_sql.storage.wal_entry import entry_schema
 
 # So many rows tell how wide a row is.
 _SAMPLE_ROWS = 1024
+_NAME = "the generation"
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,11 @@ def open_rows(
     """Open the generation at `uri`, to be merged into the Lance dataset `base`; `rows` as
     `open_generation` takes it.
 
-    Raises RepairError for a folder that is missing, damaged or of another schema.
+    Raises RepairError for a folder that is missing, damaged or of another schema, and
+    StoreUnavailableError.
     """
     with _damage_is_typed(uri):
-        dataset = open_generation(uri, "the generation", rows, storage_options)
+        dataset = open_generation(uri, _NAME, rows, storage_options)
         by_id = _columns_of(uri, dataset, base, primary_key)
         keys = dataset.to_table(columns=[*primary_key, TOMBSTONE])
     deleted = keys[TOMBSTONE].to_numpy()
@@ -139,6 +142,11 @@ def _cast(uri: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray
 @contextmanager
 def _damage_is_typed(uri: str) -> Iterator[None]:
     try:
-        yield
+        with lance_errors(_NAME, uri):
+            yield
+    except SourceGoneError as error:
+        raise RepairError(f"{uri} is missing: {error}") from error
     except (OSError, ValueError) as error:
-        raise RepairError(f"{uri} is missing or damaged: {error}") from error
+        if isinstance(error, MemWalError):
+            raise
+        raise RepairError(f"{uri} is damaged: {error}") from error

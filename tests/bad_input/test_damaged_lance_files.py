@@ -20,7 +20,8 @@ from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.stored_generation import open_generation
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
-from memwal_sql.errors import CorruptFileError, RepairError, StoreUnavailableError
+from memwal_sql.errors import CorruptFileError, StoreUnavailableError
+from memwal_sql.maintain import generation_rows
 from tests.bad_input.rows import make_rows, texts_of
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
@@ -78,7 +79,7 @@ def test_a_damaged_generation_is_named(generation: Path, uri: str, pattern: str,
     """Zeros are what a power failure leaves; Lance reads a manifest of zeros as an empty table."""
     _damage(generation, pattern, how)
     _refused(uri, generation.name)
-    with pytest.raises(RepairError, match=re.escape(generation.name)):
+    with pytest.raises(CorruptFileError, match=re.escape(generation.name)):
         mw.open_table(uri).merge()
 
 
@@ -154,6 +155,18 @@ def test_a_store_out_of_reach_is_no_damage(text: str) -> None:
 def test_what_lance_says_without_a_place_is_damage_too(text: str) -> None:
     with pytest.raises(CorruptFileError), lance_errors("region[gen=1]", "a_folder"):
         raise pa.ArrowInvalid(text)
+
+
+def test_a_merge_out_of_reach_of_the_store_is_no_damage(
+    generation: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_reach(*_: object, **__: object) -> None:
+        raise OSError("LanceError(IO): Generic S3 error: HTTP error, object_store.rs:1:2")
+
+    table = mw.open_table(uri)
+    monkeypatch.setattr(generation_rows, "open_generation", out_of_reach)
+    with pytest.raises(StoreUnavailableError, match=re.escape(generation.name)):
+        table.merge()
 
 
 def test_errors_of_other_origin_stay_as_they_are() -> None:
