@@ -89,7 +89,7 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
     if quoted:
         raise InvalidCallError(f"rename the key columns {quoted}: Lance can't merge by them")
     for field in schema:
-        reason = _unstorable(field.type) or _unknown_to_lance(field)
+        reason = _unstorable(field.type) or _unsupported(field)
         if reason:
             raise InvalidCallError(
                 f"column {field.name!r} of type {field.type} can't be stored: {reason}"
@@ -121,11 +121,14 @@ def _unstorable(kind: pa.DataType) -> str | None:
     return next((reason for reason in map(_unstorable, inner) if reason), None)
 
 
-def _unknown_to_lance(field: pa.Field) -> str | None:
+def _unsupported(field: pa.Field) -> str | None:
+    """What Arrow or Lance has no way to hold."""
     try:
+        pa.schema([field]).empty_table()  # Arrow makes none of extension types inside others
         LanceSchema.from_pyarrow(pa.schema([field]))
     except (ValueError, OSError, pa.ArrowException) as error:
-        return f"choose another type, Lance says {str(error).rpartition(', /')[0] or error}"
+        reason = str(error).rpartition(", /")[0] or str(error)
+        return f"choose another type, as there is no support for this one: {reason}"
     return None
 
 

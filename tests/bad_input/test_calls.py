@@ -210,6 +210,8 @@ def test_enable_without_a_primary_key_says_how_to_give_one(uri: str) -> None:
         pa.month_day_nano_interval(),
         pa.run_end_encoded(pa.int32(), pa.string()),
         pa.list_(pa.float32(), 0),
+        pa.struct([("x", pa.uuid())]),
+        pa.list_(pa.json_()),
     ],
     ids=str,
 )
