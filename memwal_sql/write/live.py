@@ -40,12 +40,15 @@ def live_table_writer(table: Identity) -> TableWriter | None:
     return next((one for one in own if one.routes and one.usable), None)
 
 
-def register(table: Identity, writer: RegionWriter) -> None:
-    """Make a writer that has claimed its region known to readers."""
+def register(table: Identity, writer: RegionWriter) -> RegionWriter | None:
+    """Make a writer that has claimed its region known to readers; returns the one of this process
+    that it has fenced by that, if there is one."""
     with _lock:
         known = _regions.get(key := _key(table, writer.region_id))
-        if known is None or known.epoch < writer.epoch:
-            _regions[key] = writer
+        if known is not None and known.epoch >= writer.epoch:
+            return None
+        _regions[key] = writer
+        return known
 
 
 def unregister(table: Identity, writer: RegionWriter) -> None:

@@ -26,7 +26,7 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
 from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.flusher import RegionFlusher
-from memwal_sql.write.lease import Lease
+from memwal_sql.write.lease import Lease, fenced
 from memwal_sql.write.memtable import MemTable
 from memwal_sql.write.open_generations import OpenGeneration, OpenGenerations, pieces
 from memwal_sql.write.options import WriterOptions
@@ -225,6 +225,15 @@ class RegionWriter:
         with self._changed:
             if self._flush_failure is not None and not self._reported:
                 self._check_usable()
+
+    def taken_over(self, by: int) -> None:
+        """Another writer of this process has claimed the region with the epoch `by`. Told at once,
+        as it would go on calling buffered rows visible."""
+        with self._changed:
+            if self._failure is None:
+                self._fail(fenced(self.region_id, self.epoch, by))
+                self._reported = True  # unless rows are lost, closing is no error
+            self._changed.notify_all()
 
     # What the flusher reports.
 

@@ -289,7 +289,7 @@ class TableWriter:
                     errors.append(error)
                 else:
                     self._writers[key] = future.result()
-                    live.register(self.identity, self._writers[key])
+                    self._take_over(self._writers[key])
             if errors:
                 raise errors[0]
 
@@ -299,6 +299,11 @@ class TableWriter:
         except RuntimeError:
             self._check_open()  # another thread closes the writer
             raise
+
+    def _take_over(self, writer: RegionWriter) -> None:
+        before = live.register(self.identity, writer)
+        if before is not None:
+            before.taken_over(writer.epoch)
 
     def _relieve(self) -> None:
         """Get something flushed: the largest active MemTable, unless a flush is under way."""

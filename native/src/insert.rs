@@ -12,6 +12,9 @@ use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion_physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
+};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
@@ -37,6 +40,7 @@ pub struct UpsertExec {
     provider: Arc<Py<PyAny>>,
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl UpsertExec {
@@ -58,7 +62,8 @@ impl UpsertExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Ok(Self { provider, input, properties: Arc::new(properties) })
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(Self { provider, input, properties: Arc::new(properties), metrics })
     }
 }
 
@@ -118,10 +123,33 @@ impl ExecutionPlan for UpsertExec {
             return Err(DataFusionError::Internal(format!("{NAME} has one partition")));
         }
         let schema = Arc::clone(self.properties.eq_properties.schema());
-        let written = upsert(Arc::clone(&self.provider), Arc::clone(&self.input), context);
+        let metrics = Written::new(&self.metrics);
+        let written = upsert(Arc::clone(&self.provider), Arc::clone(&self.input), context, metrics);
         let counted = Arc::clone(&schema);
         let row = async move { count_row(counted, written.await?) };
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::once(row))))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// What EXPLAIN ANALYZE says of a statement.
+struct Written {
+    rows: Count,
+    input: Time,
+    write: Time,
+}
+
+impl Written {
+    fn new(metrics: &ExecutionPlanMetricsSet) -> Self {
+        let metric = || MetricBuilder::new(metrics);
+        Self {
+            rows: metric().counter("rows_written", 0),
+            input: metric().subset_time("input_time", 0),
+            write: metric().subset_time("write_time", 0),
+        }
     }
 }
 
@@ -131,16 +159,22 @@ async fn upsert(
     provider: Arc<Py<PyAny>>,
     input: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
+    metrics: Written,
 ) -> Result<u64> {
+    let reading = metrics.input.timer();
     let partitions = input.properties().partitioning.partition_count();
     let streams = (0..partitions).map(|partition| input.execute(partition, Arc::clone(&context)));
     let streams = streams.collect::<Result<Vec<_>>>()?;
     let batches = try_join_all(streams.into_iter().map(TryStreamExt::try_collect)).await?;
     let batches: Vec<RecordBatch> = batches.into_iter().flat_map(|part: Vec<_>| part).collect();
+    drop(reading);
+    let _writing = metrics.write.timer();
     let schema = input.schema();
     let write = move || insert(&provider, schema, batches);
     let written = runtime()?.spawn_blocking(write).await;
-    written.map_err(|error| DataFusionError::External(Box::new(error)))?
+    let rows = written.map_err(|error| DataFusionError::External(Box::new(error)))??;
+    metrics.rows.add(usize::try_from(rows).unwrap_or(usize::MAX));
+    Ok(rows)
 }
 
 fn insert(provider: &Py<PyAny>, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<u64> {

@@ -255,7 +255,7 @@ def test_every_job_once() -> None:
 
 @pytest.mark.parametrize("values", [{"merge_generations": -1}, {"index_seconds": "9"}])
 def test_triggers_are_numbers(values: dict[str, Any]) -> None:
-    with pytest.raises(mw.InvalidCallError, match="must be a (whole )?number"):
+    with pytest.raises(mw.InvalidCallError, match=r"must be a (whole )?number"):
         Triggers(**values)
 
 

@@ -111,6 +111,15 @@ def test_the_writers_error_comes_back_as_the_original(
         ctx.sql("INSERT INTO t VALUES (1, 'x')").collect()
 
 
+def test_explain_analyze_says_what_was_written_and_how_long_it_took(
+    ctx: datafusion.SessionContext,
+) -> None:
+    plan = ctx.sql("EXPLAIN ANALYZE INSERT INTO t SELECT id, 'x' FROM many").to_pylist()
+    line = next(line for line in plan[0]["plan"].splitlines() if "UpsertExec" in line)
+    for metric in ("rows_written=10.00 K", "input_time=", "write_time="):
+        assert metric in line or metric.replace("10.00 K", "10000") in line
+
+
 def test_insert_overwrite_is_refused(
     ctx: datafusion.SessionContext, provider: FakeProvider
 ) -> None:

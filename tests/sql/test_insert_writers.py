@@ -15,6 +15,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import FencedError, ReopenError, RetryError
+from memwal_sql.write import live
 from tests.sql.insert_child import insert_now_and_then
 
 SCHEMA = pa.schema({"id": pa.int64(), "a": pa.string(), "c": pa.string()})
@@ -177,10 +178,14 @@ def test_threads_can_insert_while_columns_change(table: Any) -> None:
     assert table.scan(["id"]).read_all().num_rows == 40
 
 
-def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(table: Any) -> None:
+def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = _session(table)
     with table.writer() as writer:
         _run(session, "INSERT INTO t (id) VALUES (1)")
+        # By another process: this one is told of its own at once.
+        monkeypatch.setattr(live, "register", lambda *_: None)
         with mw.open_table(table.uri).writer() as thief:
             thief.upsert({"id": [2]})
         with pytest.raises(FencedError):

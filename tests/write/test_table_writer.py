@@ -239,6 +239,34 @@ def test_a_second_writer_fences_the_first_which_says_so(tmp_path: Path) -> None:
     assert table.values() == {1: "a", 2: "b"}
 
 
+def test_a_buffered_writer_that_was_fenced_in_its_process_calls_nothing_visible(
+    tmp_path: Path,
+) -> None:
+    table = Table(tmp_path)
+    first = table.writer(durable=False, wal_flush_interval_s=100.0)
+    idle = table.writer(durable=False)
+    first.upsert({"id": [1], "val": ["a"]})
+    with table.writer() as second:
+        second.upsert({"id": [2], "val": ["b"]})
+        with pytest.raises(FencedError, match="epoch 2 took over"):
+            first.upsert({"id": [3], "val": ["c"]})
+        with pytest.raises(FencedError, match="1 buffered rows were not written"):
+            first.close()
+        idle.close()
+    assert table.values() == {2: "b"}
+
+
+def test_a_writer_that_was_fenced_with_nothing_to_lose_closes_without_an_error(
+    tmp_path: Path,
+) -> None:
+    table = Table(tmp_path)
+    with table.writer() as first:
+        first.upsert({"id": [1], "val": ["a"]})
+        with table.writer() as second:
+            second.upsert({"id": [2], "val": ["b"]})
+    assert table.values() == {1: "a", 2: "b"}
+
+
 def test_writers_wait_for_room_and_flush_to_get_it(tmp_path: Path) -> None:
     table = Table(tmp_path, regions=[bucket("id", 3)])
     with table.writer(max_unflushed_bytes=40_000, back_pressure_timeout_s=30) as writer:
