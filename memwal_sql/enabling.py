@@ -38,11 +38,12 @@ def key_columns(primary_key: str | Sequence[str]) -> tuple[str, ...]:
     """The key's columns as a tuple. Raises InvalidCallError for what names no columns."""
     if isinstance(primary_key, str):
         return (primary_key,)
-    if not isinstance(primary_key, Iterable) or not all(isinstance(n, str) for n in primary_key):
+    names = tuple(primary_key) if isinstance(primary_key, Iterable) else (primary_key,)
+    if not all(isinstance(name, str) for name in names):
         raise InvalidCallError(
             f"primary_key={primary_key!r} must be the name of a column or a list of names"
         )
-    return tuple(primary_key)
+    return names
 
 
 def region_spec(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 from memwal_sql.errors import InvalidCallError
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Whether it is a whole number from `least` on; a bool is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    """Whether it is a whole number from `least` on, numpy's too; a bool is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_number(value: Any) -> bool:

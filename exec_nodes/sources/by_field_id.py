@@ -62,6 +62,12 @@ class ByFieldId:
         return pa.chunked_array([renamed(chunk, kind, inside) for chunk in chunks])
 
 
+def same_columns(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether two `numbered` schemas have the same names, types and field ids at every depth; other
+    metadata, such as comments, may differ."""
+    return bool(one.equals(other)) and ByFieldId(one, other).names_agree
+
+
 class NamesOfNow:
     """Opens generations under the names that one version of the base table has.
 

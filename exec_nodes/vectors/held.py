@@ -110,8 +110,9 @@ def _held_codes(source: Source, column: str, held: VectorColumn, metric: Metric)
             known = held.coded(VECTORS.get(key), metric)
             VECTORS.put(key, known, known.nbytes)
     elif len(known) >= _FEWEST_ARRANGED and not isinstance(source, MemTableSource):
-        work = _ARRANGING * held.nbytes
-        if _worth(source, column, f"arranging for {metric}", work):
+        begun, work = (*key, "arranging"), _ARRANGING * held.nbytes
+        if VECTORS.get(begun) is None and _worth(source, column, f"{metric} cells", work):
+            VECTORS.put(begun, True, _COUNTER_BYTES)  # once, whether it pays or not
             in_background(partial(_arrange, key, known))
     return known
 

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
+from exec_nodes.sources.by_field_id import same_columns
 from exec_nodes.sources.cache import forget
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
@@ -93,7 +94,7 @@ class RegionReader:
         is read: what is flushed between the two is in both, and dropped here.
         """
         writer = live_writer(self._context.identity, self.region_id)
-        if writer is not None and not writer.entry_schema.equals(self._stored, True):
+        if writer is not None and not same_columns(writer.entry_schema, self._stored):
             # The base has other columns since it was opened: the WAL has its rows by field id.
             with suppress(MemWalError):
                 writer.flush_wal()

@@ -71,7 +71,7 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
         raise InvalidCallError(f"{text!r} is no URI: {error}") from None
     if scheme in SCHEMES and _NO_HOST.search(text.partition("://")[2].partition("/")[0]):
         raise InvalidCallError(f"{text!r}: give letters, digits, dots, dashes and underscores")
-    if scheme in (*_LOCAL_SCHEMES, *SCHEMES) and ("?" in text or "#" in text):
+    if scheme and ("?" in text or "#" in text):
         raise InvalidCallError(
             f"{text!r} has a ? or #, after which a URI does not name a place any more: leave it "
             "out, or give a path without a scheme"
@@ -84,9 +84,12 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
             )
         _check_characters(path)
         return os.path.realpath(path)
-    if not text.partition("://")[2].strip("/"):
+    place = text.partition("://")[2].rstrip("/")
+    if not place.strip("/"):
         raise InvalidCallError(f"{text!r} names no table: give a name after the ://")
-    return text.rstrip("/")
+    if "//" in place:
+        raise InvalidCallError(f"{text!r} has a folder without a name: write one / instead of //")
+    return f"{SCHEMES[0] if scheme in SCHEMES else scheme}://{place}"
 
 
 def _check_characters(place: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.sources.by_field_id import same_columns
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,
@@ -73,8 +74,8 @@ class WrittenTable(TableHandle):
                 return written
             except WriterFailedError:
                 raise
-            except ReopenError as error:  # fenced, or closed by another INSERT
-                if not writer.of_insert:
+            except ReopenError as error:  # fenced, or closed meanwhile: its rows are durable then
+                if not (writer.of_insert or writer.closed):
                     raise
                 lost = error
         raise RetryError(
@@ -98,7 +99,7 @@ class WrittenTable(TableHandle):
                     f"register it again to write {base.info.schema.names}"
                 )
             writer = live_table_writer(self._context.identity)
-            if writer is not None and writer.columns.equals(base.stored, check_metadata=True):
+            if writer is not None and same_columns(writer.columns, base.stored):
                 return writer
             if writer is not None and not writer.of_insert:
                 raise ReopenError(

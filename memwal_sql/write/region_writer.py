@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Condition
+from threading import Condition, RLock
 from uuid import UUID
 
 import pyarrow as pa
@@ -58,7 +58,9 @@ class RegionWriter:
         self._options = options
         self._wake = wake
         self._clock = clock
-        self._changed = Condition()
+        # Entered itself, as an interrupt within the condition's own entering would leave it locked.
+        self._lock = RLock()
+        self._changed = Condition(self._lock)
         self._pending = PendingWrites(options, clock)
         self._landed = 0
         self._committing = False
@@ -77,7 +79,7 @@ class RegionWriter:
             budget=budget,
             clock=clock,
         )
-        with self._changed:
+        with self._lock:
             self._generations.start()
 
     @property
@@ -98,13 +100,13 @@ class RegionWriter:
     @property
     def sealed_bytes(self) -> int:
         """Memory of MemTables that are being flushed."""
-        with self._changed:
+        with self._lock:
             return self._generations.bytes - self._generations.active.memtable.bytes
 
     @property
     def active_bytes(self) -> int:
         """Memory of the MemTable that takes new rows."""
-        with self._changed:
+        with self._lock:
             return self._generations.active.memtable.bytes
 
     def append(self, batch: pa.RecordBatch) -> int:
@@ -120,7 +122,7 @@ class RegionWriter:
             return 0
         options = self._options
         parts = pieces(batch, options)
-        with self._changed:
+        with self._lock:
             self._check_usable(_NOTHING_WRITTEN)
             try:
                 writes = [self._enqueue(rows, size) for rows, size in parts]
@@ -138,7 +140,7 @@ class RegionWriter:
 
     def flush_wal(self) -> None:
         """Return when every write made so far is in the WAL."""
-        with self._changed:
+        with self._lock:
             if self._failure is not None:
                 raise self._error_of(self._failure, [])
             ticket = self._pending.last_ticket
@@ -146,13 +148,13 @@ class RegionWriter:
 
     def seal(self) -> None:
         """Let the active MemTable be flushed in the background, if it has rows."""
-        with self._changed:
+        with self._lock:
             self._check_usable()
             self._generations.seal()
 
     def wait_flushed(self) -> None:
         """Return when every MemTable sealed so far is committed as a generation."""
-        with self._changed:
+        with self._lock:
             newest = self._generations.active.memtable.generation
             self._changed.wait_for(
                 lambda: (
@@ -171,7 +173,7 @@ class RegionWriter:
         a reader of another process may already have seen it. Raises once the writer is fenced,
         failed or closed: what it holds may then be older or other than what the region has.
         """
-        with self._changed:
+        with self._lock:
             if self._options.durable and self._committing:
                 seen = self._commits
                 self._changed.wait_for(lambda: self._commits != seen)
@@ -185,20 +187,20 @@ class RegionWriter:
     def tick(self) -> None:
         """Do what time and size thresholds ask for; called now and then by one thread."""
         options, now = self._options, self._clock()
-        with self._changed:
+        with self._lock:
             if self._failure is not None:
                 return
             due = self._pending.due
         if due and not options.durable:
             self.flush_wal()
         if options.memtable_age_s is not None:
-            with self._changed:
+            with self._lock:
                 if now - self._generations.active.born >= options.memtable_age_s:
                     self._generations.seal()
 
     def check_usable(self) -> None:
         """Raise what stopped the writer, if something did."""
-        with self._changed:
+        with self._lock:
             self._check_usable()
 
     def close(self) -> None:
@@ -206,30 +208,30 @@ class RegionWriter:
 
         Raises what kept buffered rows from the WAL, or a failure that no call has reported yet.
         """
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return
         try:
             if self._failure is None:
                 self.flush_wal()
         finally:
-            with self._changed:
+            with self._lock:
                 self._closed = True
                 self._generations.release()
-        with self._changed:
+        with self._lock:
             if self._failure is not None and (self._lost_rows or not self._reported):
                 raise self._error_of(self._failure, [])
 
     def check_flushes(self) -> None:
         """Raise the failure of a flush that no call has reported yet; for closing."""
-        with self._changed:
+        with self._lock:
             if self._flush_failure is not None and not self._reported:
                 self._check_usable()
 
     def taken_over(self, by: int) -> None:
         """Another writer of this process has claimed the region with the epoch `by`. Told at once,
         as it would go on calling buffered rows visible."""
-        with self._changed:
+        with self._lock:
             if self._failure is None:
                 self._fail(fenced(self.region_id, self.epoch, by))
                 self._reported = True  # unless rows are lost, closing is no error
@@ -239,13 +241,13 @@ class RegionWriter:
 
     def flushed(self, memtable: MemTable) -> None:
         """A generation is committed: readers find it in storage from now on."""
-        with self._changed:
+        with self._lock:
             self._generations.remove(memtable)
             self._changed.notify_all()
 
     def flush_failed(self, error: MemWalError) -> None:
         """A generation can't be flushed, the lease is lost, or the table is another one now."""
-        with self._changed:
+        with self._lock:
             if isinstance(error, WriterFailedError):
                 self._flush_failure = error
             else:
@@ -300,7 +302,7 @@ class RegionWriter:
             commit: int | None = None
             group: list[PendingWrite] = []
             try:
-                with self._changed:
+                with self._lock:
                     while self._committing and self._landed < ticket:
                         self._changed.wait()
                     if self._landed >= ticket:
@@ -311,12 +313,12 @@ class RegionWriter:
                     self._committing = True
                     generation, group = self._pending.take_entry(self._generations)
                 position = self._append(generation, group)
-                with self._changed:
+                with self._lock:
                     self._landed_at(position, generation, group)
                     self._end_commit()
             except BaseException as error:
                 # An interrupt (Ctrl-C) comes anywhere: others must not wait for this commit.
-                with self._changed:
+                with self._lock:
                     if commit == self._commits:
                         self._commit_failed(group, error)
                         self._end_commit()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -141,6 +141,11 @@ class TableWriter:
         return self._spec is not None
 
     @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._closed
+
+    @property
     def usable(self) -> bool:
         """Whether the writer is open and none of its regions is lost."""
         if self._closed or self._lost is not None:
@@ -251,6 +256,12 @@ class TableWriter:
         appends = [(w, self._submit(w.append, rows)) for w, rows in work]
         positions: dict[UUID, int] = {}
         errors: list[BaseException] = []
+        try:
+            wait(future for _, future in appends)
+        except BaseException:
+            # None may land after a later call's: those that have not begun never do.
+            wait([future for _, future in appends if not future.cancel()])
+            raise
         for writer, future in appends:
             error = future.exception()
             if error is None:

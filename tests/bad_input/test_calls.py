@@ -397,7 +397,9 @@ def test_a_character_that_is_escaped_is_one_too(tmp_path: Path) -> None:
         mw.create_table(f"file://{tmp_path}/new%0Aline", SCHEMA, "id")
 
 
-@pytest.mark.parametrize("place", ["file:///{}/a#b", "file:///{}/a?b", "memory://a?b"])
+@pytest.mark.parametrize(
+    "place", ["file:///{}/a#b", "file:///{}/a?b", "memory://a?b", "s3://bucket/a#1/t"]
+)
 def test_a_uri_that_names_another_place_than_it_shows_is_refused(
     tmp_path: Path, place: str
 ) -> None:
@@ -407,6 +409,20 @@ def test_a_uri_that_names_another_place_than_it_shows_is_refused(
     mw.create_table(path, SCHEMA, "id")
     assert mw.open_table(path).uri == str(path)
     assert mw.open_table(f"file://{tmp_path}/a%23b%3Fc").uri == str(path)
+
+
+@pytest.mark.parametrize("place", ["memory://host//t", "s3://bucket/a//t"])
+def test_a_folder_without_a_name_is_refused(place: str) -> None:
+    """Lance leaves it out, and the store of our own files would not."""
+    with pytest.raises(InvalidCallError, match="write one / instead of //"):
+        mw.create_table(place, SCHEMA, "id")
+
+
+def test_both_schemes_of_memory_are_one_place() -> None:
+    table = mw.create_table("shared-memory://both-schemes/t", SCHEMA, "id")
+    with table.writer(durable=False) as writer:
+        writer.upsert({"id": [1]})
+        assert mw.open_table("memory://both-schemes/t/").get([1]).num_rows == 1
 
 
 COUNTS = (

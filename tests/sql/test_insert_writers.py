@@ -193,6 +193,34 @@ def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(
         del writer
 
 
+@pytest.mark.parametrize("step", ["upsert", "sync"])
+def test_an_insert_goes_on_when_the_program_closes_its_writer_meanwhile(
+    table: Any, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    session = _session(table)
+    writer = table.writer(durable=False)
+    work = getattr(mw.TableWriter, step)
+
+    def closed_before(self: Any, *rows: Any) -> Any:
+        if self is writer:
+            writer.close()
+        return work(self, *rows)
+
+    monkeypatch.setattr(mw.TableWriter, step, closed_before)
+    _run(session, "INSERT INTO t (id) VALUES (1)")
+    assert table.get([1]).num_rows == 1
+
+
+def test_a_comment_on_a_column_changes_no_writer(table: Any) -> None:
+    with table.writer() as writer:
+        writer.upsert({"id": [1]})
+        lance.dataset(table.uri).update_field_metadata({"id": {"comment": "who it is"}})
+        session = _session(mw.open_table(table.uri))
+        _run(session, "INSERT INTO t (id) VALUES (2)")
+        assert writer.usable
+        assert mw.open_table(table.uri).get([1, 2]).num_rows == 2
+
+
 def test_an_insert_gives_up_after_some_attempts(
     table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +19,7 @@ import memwal_sql as mw
 from exec_nodes.kernels import key_index
 from exec_nodes.kernels.key_index import KeyIndex
 from memwal_sql.write import region_writer
+from memwal_sql.write.wal_writer import WalWriter
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 
@@ -127,3 +131,32 @@ def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
         assert second == whole or (was_interrupted and second[2] == second[3] == version)
         assert not written or found[100] == version + 1
         assert table.get([100])["id"].to_pylist() == ([100] if 100 in found else [])
+
+
+def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.bucket("id", 64)])
+    ids = list(range(600))
+    append = WalWriter.append
+
+    def slowly(self: WalWriter, *args: Any, **kwargs: Any) -> int:
+        time.sleep(0.02)
+        return append(self, *args, **kwargs)
+
+    with table.writer() as writer:
+        writer.upsert({"id": ids, "v": [0] * len(ids)})
+        monkeypatch.setattr(WalWriter, "append", slowly)
+        main = threading.main_thread().ident
+        assert main is not None
+        timer = threading.Timer(0.03, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            writer.upsert({"id": ids, "v": [1] * len(ids)})
+        monkeypatch.setattr(WalWriter, "append", append)
+        for one in ids[:80]:
+            writer.upsert({"id": [one], "v": [2]})
+        time.sleep(0.3)
+    found = {row["id"]: row["v"] for row in mw.open_table(table.uri).scan().read_all().to_pylist()}
+    assert {found[one] for one in ids[:80]} == {2}
+    assert {found[one] for one in ids[80:]} == {0, 1}

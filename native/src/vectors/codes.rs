@@ -208,9 +208,11 @@ impl Codes {
             *place = element.into();
         }
         if self.metric == Metric::Cosine {
-            let length = square_of(vector).sqrt();
+            let square = square_of(vector);
+            // Divided by its length, one that is not tame would be of another length than 1.
+            let length = if is_tame(square) { square.sqrt() } else { f64::NAN };
             vector.iter_mut().for_each(|element| *element /= length);
-            return length != 0.0;
+            return square != 0.0;
         }
         true
     }

@@ -127,6 +127,23 @@ def test_vectors_without_clusters_are_left_as_they_are() -> None:
         assert found(small, matrix[0], most=400).tolist() == list(range(len(few)))
 
 
+def test_vectors_too_long_or_short_to_be_coded_are_found_by_cosine_too() -> None:
+    angles = np.random.default_rng(0).random(12_000)
+    matrix = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    matrix[7] = 2.5e-162
+    matrix[8] = 1e300
+    query = np.array([[1.0, 1.0]])
+    codes = VectorCodes(2, "cosine")
+    codes.extend(matrix, 0, None)
+    for _ in range(2):
+        [(rows, distances)] = codes.nearest(
+            query, 1, chunks=[matrix], rows=len(matrix), allowed=None, least=None, below=None
+        )
+        assert np.frombuffer(rows, np.int64).tolist() == [7]
+        assert np.frombuffer(distances, np.float32).tolist() == pytest.approx([0], abs=1e-6)
+        codes.arrange()
+
+
 def test_nothing_is_appended_to_an_arranged_copy() -> None:
     matrix = clustered(13)
     codes = coded(matrix, arranged=True)

@@ -302,6 +302,26 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     assert not hold(other, eager=True)
 
 
+def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "_FEWEST_ARRANGED", ROWS)
+    monkeypatch.setattr(held, "_BYTES_PER_SEARCH", ROWS * QUERY.row_bytes * held._ARRANGING // 3)
+    later: list[Callable[[], object]] = []
+    monkeypatch.setattr(held, "in_background", later.append)
+    source = indexed(tmp_path / "t")
+    column = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: True)
+    assert column is not None
+    for searches in range(20):
+        column.codes("l2")
+        assert len(later) == (searches >= 4), "while it is under way, and when it was of no use"
+    later[0]()
+    for _ in range(20):
+        column.codes("l2")
+    assert len(later) == 1
+
+
 def test_what_is_derived_from_a_mask_goes_with_it(source: LanceSource) -> None:
     masks = [np.array([row], np.uint64) for row in (1, 2)]
     made = [held.derived(source, "first", mask, mask.sum, lambda _: 8) for mask in masks * 2]
