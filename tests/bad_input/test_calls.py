@@ -421,7 +421,7 @@ def test_a_folder_without_a_name_is_refused(place: str) -> None:
 def test_both_schemes_of_memory_are_one_place() -> None:
     table = mw.create_table("shared-memory://both-schemes/t", SCHEMA, "id")
     with table.writer(durable=False) as writer:
-        writer.upsert({"id": [1]})
+        writer.upsert(make_rows(1))
         assert mw.open_table("memory://both-schemes/t/").get([1]).num_rows == 1
 
 
