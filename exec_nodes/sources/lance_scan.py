@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.sources.scan_addresses import scan_addresses
 from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter, RowAddresses
+from exec_nodes.sources.whole_fragments import counted_addresses, stretches
 
 # Measured on 2 cores with 1,000,000 rows of 16 bytes: a whole scan takes 6.5 ms with 131,072 rows
 # a batch, 7.5 with 65,536 and more with Lance's default of 8,192 (the price of a batch), or with
@@ -44,20 +44,8 @@ def scan_dataset(
             if schema.get_field_index(name) < 0:
                 schema = schema.append(table_schema.field(name))
     names = [name for name in schema.names if name in stored]
-    addresses = scan_addresses(dataset, fragments) if names and not inside else None
-    scanner = dataset.scanner(
-        columns=names,
-        filter=" AND ".join(f"({f.for_lance})" for f in inside) or None,
-        limit=None if outside else limit,
-        fragments=fragments,
-        batch_size=batch_rows(schema),
-        with_row_address=addresses is None,
-    )
     full = schema.append(ROW_ADDRESS_FIELD)
-    for batch in scanner.to_batches():
-        if addresses is not None:
-            found = pa.array(addresses.next(batch.num_rows))
-            batch = batch.append_column(ROW_ADDRESS_FIELD, found)
+    for batch in _scanned(dataset, names, inside, None if outside else limit, fragments, full):
         batch = conform(batch, full)
         for condition in outside:
             batch = batch.filter(condition.evaluate(batch.select(list(inputs[condition]))))
@@ -65,11 +53,37 @@ def scan_dataset(
             yield batch.select(output.names) if outside else batch
 
 
+def _scanned(
+    dataset: Any,
+    names: Sequence[str],
+    filters: Sequence[Filter],
+    limit: int | None,
+    fragments: Sequence[Any] | None,
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """The stored columns `names` and `_rowaddr`, in batches for rows of `schema`."""
+    size = batch_rows(schema)
+    if names and not filters and limit is None:
+        every = dataset.get_fragments() if fragments is None else fragments
+        yield from (stretch.live_rows() for stretch in stretches(dataset, names, every, size))
+        return
+    scanner = dataset.scanner(
+        columns=names,
+        filter=" AND ".join(f"({f.for_lance})" for f in filters) or None,
+        limit=limit,
+        fragments=fragments,
+        batch_size=size,
+        with_row_address=True,
+    )
+    yield from scanner.to_batches()
+
+
 def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) -> pa.Table:
     """The columns of `schema` and `_rowaddr` of all rows that meet `condition`."""
     stored = set(dataset.schema.names)
     names = [name for name in schema.names if name in stored]
-    addresses = scan_addresses(dataset) if condition is None and names else None
+    plain = condition is None and names
+    addresses = counted_addresses(dataset.get_fragments()) if plain else None
     table = dataset.scanner(
         columns=names,
         filter=condition,
@@ -77,8 +91,7 @@ def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) ->
         with_row_address=addresses is None,
     ).to_table()
     if addresses is not None:
-        found = pa.array(addresses.next(table.num_rows))
-        table = table.append_column(ROW_ADDRESS_FIELD, found)
+        table = table.append_column(ROW_ADDRESS_FIELD, pa.array(addresses))
     full = schema.append(ROW_ADDRESS_FIELD)
     if table.schema.equals(full):
         return table

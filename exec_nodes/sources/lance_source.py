@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.kernels.bloom import BloomFilter
+from exec_nodes.kernels.keep import Flags
 from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
@@ -22,11 +23,17 @@ from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
-from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_dataset, take_rows
+from exec_nodes.sources.lance_scan import (
+    batch_rows,
+    conform,
+    fragment_groups,
+    read_table,
+    scan_dataset,
+    take_rows,
+)
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.row_ids import RowIds
-from exec_nodes.sources.scan_addresses import scan_addresses
-from exec_nodes.sources.scanned_columns import ScannedColumns
+from exec_nodes.sources.scanned_columns import ScannedColumns, fragment_identity
 from exec_nodes.sources.source import (
     BASE_GENERATION,
     KEY_POSITION,
@@ -42,6 +49,7 @@ from exec_nodes.sources.source import (
 )
 from exec_nodes.sources.stored_generation import open_generation
 from exec_nodes.sources.warm_columns import WarmColumns
+from exec_nodes.sources.whole_fragments import stretches
 
 
 class TableShape(Protocol):
@@ -186,6 +194,14 @@ class LanceSource:
             indexes = self.dataset.describe_indices()
         return frozenset(segment.uuid for index in indexes for segment in index.segments)
 
+    @cached_property
+    def whole_fragments(self) -> Mapping[Hashable, Any]:
+        """The fragments that are read, in ascending row address, by what caches know them by in
+        every version of the table."""
+        own = self.dataset.get_fragments() if self.fragments is None else self.fragments
+        ascending = sorted(own, key=lambda fragment: fragment.fragment_id)
+        return {fragment_identity(self.place, fragment): fragment for fragment in ascending}
+
     @property
     def ready(self) -> bool:
         """See `Source.ready`."""
@@ -233,18 +249,15 @@ class LanceSource:
                 table, addresses = self._decoded(names)
                 yield from scan_table(table, addresses, columns, filters, limit)
                 return
+            schema = self._schema_of(columns)
+            if columns and not filters and limit is None and self._stored.issuperset(columns):
+                yield from self._scanned.scan(self._groups[part], self.parts, schema)
+                return
             whole = self.parts == 1 and self._fragments is None
             fragments = None if whole else self._groups[part]
-            schema = self._schema_of(columns)
-            read = partial(
-                scan_dataset, self.dataset, schema, filters, limit, fragments, self._info.schema
+            yield from scan_dataset(
+                self.dataset, schema, filters, limit, fragments, self._info.schema
             )
-            every_row = bool(columns) and not filters and limit is None
-            counted = scan_addresses(self.dataset, fragments) if every_row else None
-            if counted is None:
-                yield from read()
-            else:
-                yield from self._scanned.scan(part, self.parts, schema, counted, read)
 
     def keys(self) -> SourceKeys:
         """See `Source.keys`."""
@@ -315,6 +328,23 @@ class LanceSource:
         found, addresses = self._warm.column(name, self._read_columns)
         return pa.chunked_array([found]), addresses
 
+    def whole_column(self, name: str, fragments: Sequence[Any]) -> pa.ChunkedArray:
+        """A stored column of all rows of some fragments, deleted ones too, in their order."""
+        schema = self._schema_of([name])
+        with lance_errors(self.name, self.place):
+            found = stretches(self.dataset, [name], fragments, batch_rows(schema))
+            chunks = [conform(one.rows, schema).column(0) for one in found]
+        return pa.chunked_array(chunks, schema.field(0).type)
+
+    def live_flags(self, fragment: Any) -> Flags | None:
+        """By row of a fragment, whether it is not deleted; None if none is."""
+        with lance_errors(self.name, self.place):
+            return self._scanned.live(fragment)
+
+    def field_id(self, name: str) -> int:
+        """What Lance knows a stored column by, whatever its name."""
+        return self._scanned.ids[name]
+
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         """See `Source.matching`."""
         batches = (b for part in range(self.parts) for b in self.scan((), filters, None, part))
@@ -335,7 +365,11 @@ class LanceSource:
 
     @cached_property
     def _scanned(self) -> ScannedColumns:
-        return ScannedColumns(self.identity, self._cache)
+        return ScannedColumns(self.place, self.dataset, self._cache)
+
+    @cached_property
+    def _stored(self) -> frozenset[str]:
+        return frozenset(self.dataset.schema.names)
 
     @cached_property
     def _warm(self) -> WarmColumns:

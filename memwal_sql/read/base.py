@@ -58,7 +58,8 @@ class BaseTable:
     @property
     def kept_as(self) -> frozenset[Hashable]:
         """What keys of caches have among their parts, see `forget`."""
-        return frozenset({self.source.identity, self.etag, *self.found.segments})
+        source = self.source
+        return frozenset({source.identity, *source.whole_fragments, self.etag, *self.found.segments})
 
     @property
     def etag(self) -> str:

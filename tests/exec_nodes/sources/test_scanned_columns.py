@@ -12,6 +12,7 @@ import pytest
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import ROW_ADDRESS
+from exec_nodes.sources.whole_fragments import stretches
 from planner.model import TableInfo
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -42,7 +43,7 @@ def test_the_third_scan_of_columns_reads_nothing(source: LanceSource) -> None:
     first = scanned(source, ["id", "val"])
     assert len(first) == ROWS
     assert scanned(source, ["id", "val"]) == first
-    with patch("exec_nodes.sources.lance_source.scan_dataset", side_effect=AssertionError):
+    with patch("exec_nodes.sources.scanned_columns.stretches", side_effect=AssertionError):
         assert scanned(source, ["id", "val"]) == first
         assert scanned(source, ["val"]) == [(val, address) for _, val, address in first]
 
@@ -52,23 +53,62 @@ def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
     for part in range(source.parts):
         next(iter(source.scan(["id"], (), None, part)))
     with (
-        patch("exec_nodes.sources.lance_source.scan_dataset", side_effect=AssertionError),
+        patch("exec_nodes.sources.scanned_columns.stretches", side_effect=AssertionError),
         pytest.raises(AssertionError),
     ):
         scanned(source, ["id"])
 
 
-def test_what_does_not_fit_is_not_kept(source: LanceSource, cache: ByteCache) -> None:
+def test_fragments_are_kept_as_far_as_they_fit(source: LanceSource, cache: ByteCache) -> None:
+    first = scanned(source, ["id"])
     with patch.object(ByteCache, "largest", ROWS * 8 - 1):
         for _ in range(3):
-            scanned(source, ["id"])
-    assert cache.nbytes == 0
+            assert scanned(source, ["id"]) == first
+    assert 0 < cache.nbytes < ROWS * 8
 
 
-def test_rows_that_lance_has_deleted_stay_away(source: LanceSource, cache: ByteCache) -> None:
-    source.dataset.delete("id % 2 = 0")
+def based(source: LanceSource, cache: ByteCache) -> LanceSource:
+    """The newest version of the source's table."""
     dataset = lance.dataset(source.dataset.uri)
-    left = LanceSource.base(dataset, TableInfo(SCHEMA, ("id",), ()), etag="2", cache=cache)
+    schema = pa.schema([pa.field(f.name, f.type) for f in dataset.schema])
+    info = TableInfo(schema, ("id",), ())
+    return LanceSource.base(dataset, info, etag=str(dataset.version), cache=cache)
+
+
+def test_deleted_rows_stay_away(source: LanceSource, cache: ByteCache) -> None:
+    source.dataset.delete("id % 2 = 0")
+    left = based(source, cache)
     for _ in range(3):
         assert [row[0] for row in scanned(left, ["id"])] == list(range(1, ROWS, 2))
-    assert cache.nbytes == 0
+    with patch("exec_nodes.sources.scanned_columns.stretches", side_effect=AssertionError):
+        assert len(scanned(left, ["id"])) == ROWS // 2
+
+
+def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: ByteCache) -> None:
+    before = [scanned(source, ["id", "val"]) for _ in range(2)][-1]
+    source.dataset.delete("id % 3 = 0")
+    lance.write_dataset(
+        pa.table({"id": [-1], "val": ["new"]}, SCHEMA), source.dataset.uri, mode="append"
+    )
+    later = based(source, cache)
+    with patch("exec_nodes.sources.scanned_columns.stretches", wraps=stretches) as read:
+        found = scanned(later, ["id", "val"])
+    assert found[:-1] == [row for row in before if row[0] % 3]  # type: ignore[operator]
+    assert found[-1][:2] == (-1, "new")
+    assert [call.args[2][0].fragment_id for call in read.call_args_list] == [4]
+    assert scanned(later, ["id", "val"]) == found
+    assert scanned(source, ["id", "val"]) == before  # the older version still has its rows
+
+
+def test_columns_that_swapped_their_names(source: LanceSource, cache: ByteCache) -> None:
+    for _ in range(2):
+        scanned(source, ["id", "val"])
+    source.dataset.add_columns({"other": "concat('o', val)"})
+    kept = based(source, cache)
+    first = [scanned(kept, ["val", "other"]) for _ in range(2)][-1]
+    for old, new in (("val", "t"), ("other", "val"), ("t", "other")):
+        lance.dataset(source.dataset.uri).alter_columns({"path": old, "name": new})
+    swapped = based(source, cache)
+    for _ in range(2):
+        found = scanned(swapped, ["other", "val"])
+        assert found == first

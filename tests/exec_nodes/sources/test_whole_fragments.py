@@ -1,0 +1,79 @@
+"""Addresses that are counted, and rows that are left out, are those of Lance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from exec_nodes.sources.lance_scan import read_table, scan_dataset
+from exec_nodes.sources.source import ROW_ADDRESS_FIELD
+from exec_nodes.sources.whole_fragments import counted_addresses, live_flags
+
+SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
+FORMATS: list[dict[str, Any]] = [
+    {},
+    {"data_storage_version": "legacy"},
+    {"data_storage_version": "2.0"},
+    {"enable_stable_row_ids": True},
+]
+
+
+def dataset(folder: Path, rows: int, rows_a_file: int, **options: Any) -> Any:
+    table = pa.table({"id": range(rows), "val": [f"v{i}" for i in range(rows)]}, SCHEMA)
+    return lance.write_dataset(table, folder / "t", max_rows_per_file=rows_a_file, **options)
+
+
+def given_by_lance(found: Any, fragments: list[Any] | None) -> pa.Table:
+    scanner = found.scanner(
+        columns=SCHEMA.names, with_row_address=True, fragments=fragments, scan_in_order=True
+    )
+    return scanner.to_table().cast(SCHEMA.append(ROW_ADDRESS_FIELD))
+
+
+def scanned(found: Any, fragments: list[Any] | None, limit: int | None = None) -> pa.Table:
+    batches = list(scan_dataset(found, SCHEMA, (), limit, fragments, SCHEMA))
+    return pa.Table.from_batches(batches)
+
+
+@pytest.mark.parametrize("rows_a_file", [300_000, 70_000, 500])
+@pytest.mark.parametrize("chosen", [None, slice(1, None), slice(None, None, 2)])
+def test_addresses_of_whole_fragments(
+    tmp_path: Path, rows_a_file: int, chosen: slice | None
+) -> None:
+    found = dataset(tmp_path, 200_000, rows_a_file)
+    fragments = None if chosen is None else found.get_fragments()[chosen]
+    given = given_by_lance(found, fragments)
+    if fragments != []:
+        assert scanned(found, fragments).equals(given)
+        assert scanned(found, fragments, 20_001).equals(given.slice(0, 20_001))
+    assert read_table(found, SCHEMA).equals(given_by_lance(found, None))
+
+
+@pytest.mark.parametrize("options", FORMATS)
+def test_deleted_rows_are_left_out(tmp_path: Path, options: dict[str, Any]) -> None:
+    found = dataset(tmp_path, 10_000, 3_000, **options)
+    found.delete("id % 7 = 0 AND id < 5000")
+    found.delete("id >= 2990 AND id < 3010")
+    found = lance.dataset(found.uri)
+    fragments = found.get_fragments()
+    for chosen in (None, fragments[:1], fragments[1:], fragments[3:]):
+        assert scanned(found, chosen).equals(given_by_lance(found, chosen))
+    assert read_table(found, SCHEMA).equals(given_by_lance(found, None))
+    flags = live_flags(found, fragments[0])
+    assert flags is not None
+    rows = range(fragments[0].physical_rows)
+    assert flags.tolist() == [bool(i % 7) and not 2990 <= i < 3010 for i in rows]
+    assert live_flags(found, fragments[3]) is None
+    assert counted_addresses(fragments) is None
+
+
+def test_a_fragment_all_of_whose_rows_but_one_are_deleted(tmp_path: Path) -> None:
+    found = dataset(tmp_path, 2_000, 1_000)
+    found.delete("id < 999 OR id > 1000")
+    found = lance.dataset(found.uri)
+    assert scanned(found, None)["id"].to_pylist() == [999, 1000]
+    assert scanned(found, None).equals(given_by_lance(found, None))
