@@ -1,4 +1,5 @@
-"""FilterExec: conditions that may only be applied once the newest version is known."""
+"""FilterExec: conditions that may only be applied once the newest version is known, or the best
+rows."""
 
 from __future__ import annotations
 

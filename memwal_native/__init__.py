@@ -3,6 +3,7 @@
 from memwal_native._native import (
     DATAFUSION_MAJOR,
     ArrowStream,
+    LeftoverRule,
     MountedTable,
     Postings,
     Predicate,
@@ -22,6 +23,7 @@ from memwal_native._native import (
 __all__ = [
     "DATAFUSION_MAJOR",
     "ArrowStream",
+    "LeftoverRule",
     "MountedTable",
     "Postings",
     "Predicate",

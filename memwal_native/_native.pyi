@@ -18,6 +18,14 @@ class ArrowStream:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
+class LeftoverRule:
+    """What `SessionContext.add_physical_optimizer_rule` takes: where DataFusion applies conditions
+    to the rows of a scan that it did not offer to the table, the provider's `left_over` gives the
+    plan to run instead, if it has such a method."""
+
+    def __init__(self) -> None: ...
+    def __datafusion_physical_optimizer_rule__(self) -> object: ...
+
 class MountedTable:
     """What `SessionContext.register_table` takes, over a Python provider."""
 

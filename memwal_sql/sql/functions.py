@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
-from memwal_native import MountedTable, remember
+from memwal_native import LeftoverRule, MountedTable, remember
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.options import DEFAULT_K
 from memwal_sql.search.searches import Search, full_text_search, hybrid_search, vector_search
@@ -138,11 +138,13 @@ _lock = Lock()
 
 
 def search_functions(ctx: SessionContext) -> SearchFunctions:
-    """The functions of a session, which it gets at the first call."""
+    """The functions of a session, which it gets at the first call, and with them the rule by which
+    searches refuse conditions that DataFusion would apply to the rows found."""
     with _lock:
         known = _sessions.get(ctx.session_id())
         if known is None:
             known = _sessions[ctx.session_id()] = SearchFunctions()
+            ctx.add_physical_optimizer_rule(LeftoverRule())
             for function in FUNCTIONS:
                 for name in function.names:
                     call = partial(known.call, name, function)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from exec_nodes.filter_exec import FilterExec
 from exec_nodes.node import Node
 from exec_nodes.projection_exec import ProjectionExec
+from exec_nodes.refused_exec import RefusedExec
 from exec_nodes.sources.source import Filter
 from memwal_sql.errors import RetryError, UnsupportedError
 from memwal_sql.read.planning import opened_plan
@@ -19,6 +21,9 @@ from planner.predicates.lance_filter import lance_filter
 
 if TYPE_CHECKING:
     from memwal_native import ArrowStream, Predicate
+
+
+_AFTERWARDS = "SELECT ... FROM (SELECT ... FROM search(...) LIMIT 10) WHERE ..."
 
 
 class SearchProvider:
@@ -39,12 +44,14 @@ class SearchProvider:
         self._consistency = consistency
 
     def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
-        """`"exact"` for conditions on the table's columns: rows must meet them to be ranked.
+        """`"exact"` for all: what meets conditions on the table's columns is ranked, and those on
+        the ranking choose among the rows found.
 
-        Those on the ranking alone are left to DataFusion, which applies them to the rows found.
         Raises UnsupportedError for what can be neither.
         """
-        return [self._answer(predicate) for predicate in filters]
+        for predicate in filters:
+            self._check(predicate)
+        return ["exact"] * len(filters)
 
     def scan(
         self, projection: Sequence[int] | None, predicates: Sequence[Predicate], _: int | None
@@ -52,26 +59,41 @@ class SearchProvider:
         """The plan of one query; what DataFusion limits, it limits itself."""
         names = self.schema.names
         wanted = tuple(names if projection is None else (names[index] for index in projection))
+        found = [p for p in predicates if self._ranking(p)]
+        ranked = [p for p in predicates if not self._ranking(p)]
         node = search_plan(
-            self._table, self._columns, self._search, wanted, predicates, self._consistency
+            self._table, self._columns, self._search, wanted, ranked, self._consistency
         )
+        if found:
+            output = pa.schema([node.schema.field(name) for name in wanted])
+            return FilterExec(node, tuple(_filter(p, None) for p in found), output)
         return node if tuple(node.schema.names) == wanted else ProjectionExec(node, wanted)
+
+    def left_over(self, conditions: Sequence[str], no_rows: ArrowStream) -> Node:
+        """The plan in place of one in which DataFusion would apply `conditions`, which it offers to
+        no table, to the rows found: it says why not."""
+        reason = (
+            f"{' AND '.join(conditions)} can't choose the rows that {self._name} ranks: DataFusion "
+            "shows no table a condition with a subquery or with a function such as random(). If it "
+            f"is meant to choose among the rows found, put a LIMIT between: {_AFTERWARDS}"
+        )
+        return RefusedExec(reason, pa.RecordBatchReader.from_stream(no_rows).schema)
 
     def insert(self, _: ArrowStream) -> int:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"{self._name} is a search and can't be written")
 
-    def _answer(self, predicate: Predicate) -> str:
-        ranking = set(self._search.added.names).intersection(predicate.columns)
-        if not ranking:
-            return "exact"
-        if ranking.issuperset(predicate.columns):
-            return "unsupported"
-        raise UnsupportedError(
-            f"the condition {predicate.sql or predicate!r} is about columns of the table and about "
-            f"{sorted(ranking)}: the first choose what is ranked, the others what is found. Give "
-            f"them as two conditions, or put the search into a subquery with LIMIT"
-        )
+    def _ranking(self, predicate: Predicate) -> set[str]:
+        return set(self._search.added.names).intersection(predicate.columns)
+
+    def _check(self, predicate: Predicate) -> None:
+        ranking = self._ranking(predicate)
+        if ranking and not ranking.issuperset(predicate.columns):
+            raise UnsupportedError(
+                f"the condition {predicate.sql or predicate!r} is about columns of the table and "
+                f"about {sorted(ranking)}: the first choose what is ranked, the others what is "
+                "found. Give them as two conditions, or put the search into a subquery with LIMIT"
+            )
 
 
 def search_plan(
@@ -88,7 +110,7 @@ def search_plan(
     """
     columns = tuple(name for name in names if name in schema.names)
     texts = [] if search.counts_all else [p.sql for p in predicates if p.sql is not None]
-    filters = tuple(_prefilter(predicate, schema) for predicate in predicates)
+    filters = tuple(_filter(predicate, schema) for predicate in predicates)
 
     def snapshot() -> Snapshot:
         found = table.snapshot(consistency, texts)
@@ -99,9 +121,10 @@ def search_plan(
     return opened_plan(lambda: search.plan(columns, filters, snapshot()))
 
 
-def _prefilter(predicate: Predicate, schema: pa.Schema) -> Filter:
+def _filter(predicate: Predicate, schema: pa.Schema | None) -> Filter:
+    """`schema` is given where Lance may apply the condition."""
     sql = predicate.sql
-    text = None if sql is None else lance_filter(sql, schema)
+    text = None if sql is None or schema is None else lance_filter(sql, schema)
     return Filter(
         repr(predicate) if sql is None else sql,
         predicate.evaluate,

@@ -22,8 +22,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::arrow_bridge::{batch_from_python, schema_from_python};
-use crate::errors::with_python;
+use crate::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
+use crate::errors::{python_error, with_python};
 use crate::metrics::metrics_of;
 use crate::runtime::runtime;
 
@@ -33,6 +33,7 @@ const AHEAD: usize = 2;
 /// One node of a mounted tree. The tree's shape is fixed: what EXPLAIN shows is what the Python
 /// nodes run among themselves, and only the root streams through DataFusion.
 pub struct MountedExec {
+    provider: Option<Arc<Py<PyAny>>>,
     node: Py<PyAny>,
     label: String,
     properties: Arc<PlanProperties>,
@@ -42,34 +43,58 @@ pub struct MountedExec {
 
 impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
-    /// `metrics` and `execute(partition)`.
-    pub fn mount(node: &Bound<'_, PyAny>) -> PyResult<Arc<Self>> {
+    /// `metrics` and `execute(partition)`: the plan of one scan of `provider`.
+    pub fn mount(node: &Bound<'_, PyAny>, provider: &Arc<Py<PyAny>>) -> PyResult<Arc<Self>> {
         let schema = schema_from_python(&node.getattr("schema")?)?;
         let partitions = node.getattr("partitions")?.extract()?;
         // Nobody asks the nodes below the root for rows: they are there to be seen. So they share
         // properties that cost nothing to hand over.
         let unused = properties(Arc::new(Schema::empty()), 1);
-        Self::with_properties(node, &properties(schema, partitions), &unused)
+        let root = Self::with_properties(node, &properties(schema, partitions), &unused)?;
+        Ok(Arc::new(Self { provider: Some(Arc::clone(provider)), ..root }))
     }
 
     fn with_properties(
         node: &Bound<'_, PyAny>,
         own: &Arc<PlanProperties>,
         below: &Arc<PlanProperties>,
-    ) -> PyResult<Arc<Self>> {
+    ) -> PyResult<Self> {
         let children = node.getattr("children")?.try_iter()?;
         let children = children
-            .map(
-                |child| Ok(Self::with_properties(&child?, below, below)? as Arc<dyn ExecutionPlan>),
-            )
+            .map(|child| {
+                Ok(Arc::new(Self::with_properties(&child?, below, below)?)
+                    as Arc<dyn ExecutionPlan>)
+            })
             .collect::<PyResult<Vec<_>>>()?;
-        Ok(Arc::new(Self {
+        Ok(Self {
+            provider: None,
             node: node.clone().unbind(),
             label: node.call_method0("label")?.extract()?,
             properties: Arc::clone(own),
             children,
             statistics: OnceLock::new(),
-        }))
+        })
+    }
+
+    /// The plan with this schema that the provider wants to run instead of one in which the host
+    /// applies conditions to these rows.
+    pub fn instead(
+        &self,
+        conditions: Vec<String>,
+        schema: impl FnOnce() -> Result<SchemaRef>,
+    ) -> Result<Option<Arc<Self>>> {
+        let Some(provider) = &self.provider else {
+            return Ok(None);
+        };
+        with_python(|py| {
+            let Some(left_over) = provider.bind(py).getattr_opt("left_over")? else {
+                return Ok(None);
+            };
+            let schema = schema().map_err(python_error)?;
+            let no_rows = ArrowStream { schema, batches: vec![] };
+            let node = left_over.call1((conditions, no_rows))?;
+            Self::mount(&node, provider).map(Some)
+        })
     }
 
     fn read_statistics(&self) -> Result<Statistics> {

@@ -7,6 +7,7 @@ mod errors;
 mod exec;
 mod filter_text;
 mod insert;
+mod leftovers;
 mod metrics;
 mod predicate;
 mod provider;
@@ -26,6 +27,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DATAFUSION_MAJOR", datafusion_ffi::version())?;
     module.add_class::<provider::MountedTable>()?;
     module.add_class::<predicate::Predicate>()?;
+    module.add_class::<leftovers::LeftoverRule>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
     rows::register(module)?;
     text::register(module)?;

@@ -31,7 +31,10 @@ use crate::sealed_table::sealed_table;
 /// * `supports_filters_pushdown(filters: list[Predicate]) -> list[str]`, each answer `"exact"`,
 ///   `"inexact"` or `"unsupported"`,
 /// * `scan(projection: list[int] | None, filters: list[Predicate], limit: int | None) -> node`,
-/// * `insert(rows) -> int`, rows with `__arrow_c_stream__`.
+/// * `insert(rows) -> int`, rows with `__arrow_c_stream__`,
+/// * `left_over(conditions: list[str], no_rows) -> node`, if DataFusion may not apply conditions of
+///   its own to the rows of a scan: the plan to run instead, whose rows look like `no_rows`, with
+///   `__arrow_c_stream__`. Only sessions that have a `LeftoverRule` ask.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct MountedTable {
     provider: Arc<Py<PyAny>>,
@@ -82,7 +85,8 @@ impl PythonTable {
         let predicates = filters.iter().map(Predicate::new).collect::<Result<Vec<_>>>()?;
         let plan = with_python(|py| {
             let arguments = (projection, predicates, limit);
-            MountedExec::mount(&self.provider.bind(py).call_method1("scan", arguments)?)
+            let node = self.provider.bind(py).call_method1("scan", arguments)?;
+            MountedExec::mount(&node, &self.provider)
         })?;
         sealed(plan)
     }

@@ -27,7 +27,8 @@ pub fn sealed(plan: Arc<MountedExec>) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(ForeignExecutionPlan::try_from(seal(plan))?))
 }
 
-fn seal(plan: Arc<dyn ExecutionPlan>) -> FFI_ExecutionPlan {
+/// `plan`, a mounted one, for the host.
+pub fn seal(plan: Arc<dyn ExecutionPlan>) -> FFI_ExecutionPlan {
     // Every plan that is given a runtime looks through the whole tree for others without.
     let mut plan = FFI_ExecutionPlan::new(plan, None);
     plan.children = children;

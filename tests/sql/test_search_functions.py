@@ -140,30 +140,6 @@ def test_a_condition_that_can_be_neither_is_refused(searched: Searched) -> None:
         searched.table.vector_search("v", Q, 8, filter="random() < 0.5")
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "random() < 2 AND id % 2 = {first}",
-        "id IN (SELECT id FROM events WHERE id % 2 = {first})",
-        "id % 2 = (SELECT min(id % 2) FROM events WHERE id % 2 = {first})",
-    ],
-)
-def test_conditions_that_no_table_is_shown_choose_among_what_was_found(
-    searched: Searched, where: str
-) -> None:
-    """As the README says. DataFusion offers neither volatile conditions nor subqueries to a table,
-    so a search can't tell that they are there; of a conjunction it gets the rest."""
-    nearest = searched.nearest(Q, 8)
-    first = nearest[0] % 2
-    call = f"vector_search('events', 'v', {Q}, 8)"
-    found = searched.sql(f"SELECT id FROM {call} WHERE {where.format(first=first)}")
-    if "random()" in where:
-        assert found.num_rows == 8
-        assert {row % 2 for row in found["id"].to_pylist()} == {first}
-    else:
-        assert sorted(found["id"].to_pylist()) == sorted(n for n in nearest if n % 2 == first)
-
-
 def test_counts_limits_orders_and_projections(searched: Searched) -> None:
     call = f"vector_search('events', 'v', {Q}, 9)"
     assert searched.sql(f"SELECT count(*) AS n FROM {call}")["n"].to_pylist() == [9]

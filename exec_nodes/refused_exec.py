@@ -1,0 +1,36 @@
+"""RefusedExec: stands where a plan would that must not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from exec_nodes.errors import UnsupportedError
+from exec_nodes.node import Node
+
+
+@dataclass(frozen=True)
+class RefusedExec(Node):
+    """Raises UnsupportedError with the reason, so that EXPLAIN can show it."""
+
+    reason: str
+    output: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`output`, what the other plan would have yielded."""
+        return self.output
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """None."""
+        return ()
+
+    def label(self) -> str:
+        """`RefusedExec: random() < 0.5 can't ...`."""
+        return f"RefusedExec: {self.reason}"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        raise UnsupportedError(self.reason)

@@ -1,0 +1,219 @@
+//! Conditions that DataFusion shows to no table, such as those with `random()`: they stand as
+//! filters above the scan, and the table is told of them when the plan is complete. It may give
+//! another plan to run instead.
+//!
+//! Of the host's nodes only names, children and expressions can be seen from here. `datafusion-ffi`
+//! would rebuild the whole plan and the whole configuration of the host on this side, and wrap what
+//! comes back without what `sealed` does. So the rule's table of functions gets shorter ones, which
+//! walk through the host's: some microseconds a query.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
+use datafusion_ffi::config::FFI_ConfigOptions;
+use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
+use datafusion_ffi::get_library_marker_id;
+use datafusion_ffi::physical_expr::FFI_PhysicalExpr;
+use datafusion_ffi::physical_optimizer::{FFI_PhysicalOptimizerContext, FFI_PhysicalOptimizerRule};
+use datafusion_ffi::util::FFI_Result;
+use datafusion_physical_plan::{ExecutionPlan, PlanProperties};
+use datafusion_session::PhysicalOptimizerRule;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use stabby::vec::Vec as FfiVec;
+
+use crate::exec::MountedExec;
+use crate::sealed::seal;
+
+const NAME: &str = "memwal_leftovers";
+
+/// Nodes that yield each row of their children as it is, or computed from: a filter above them is
+/// one on the rows below. Not those that choose rows themselves (limits, sorts for the best few,
+/// joins, aggregates, windows): what stands above these is about their choice.
+const ROW_BY_ROW: [&str; 10] = [
+    "BufferExec",
+    "CoalesceBatchesExec",
+    "CoalescePartitionsExec",
+    "CooperativeExec",
+    "InterleaveExec",
+    "ProjectionExec",
+    "RepartitionExec",
+    "SortExec",
+    "SortPreservingMergeExec",
+    "UnionExec",
+];
+/// Yields its first child's rows; the others are queries of their own.
+const WITH_SUBQUERIES: &str = "ScalarSubqueryExec";
+
+/// What `SessionContext.add_physical_optimizer_rule` takes.
+#[pyclass(frozen, module = "memwal_native")]
+pub struct LeftoverRule;
+
+#[pymethods]
+impl LeftoverRule {
+    #[new]
+    fn new() -> Self {
+        Self
+    }
+
+    fn __datafusion_physical_optimizer_rule__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let rule = quick(FFI_PhysicalOptimizerRule::new(Arc::new(Rule), None));
+        PyCapsule::new_with_value(py, rule, c"datafusion_physical_optimizer_rule")
+    }
+}
+
+/// The rule as this library itself runs it, over the input of an INSERT.
+#[derive(Debug)]
+struct Rule;
+
+impl PhysicalOptimizerRule for Rule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let foreign = FFI_ExecutionPlan::new(Arc::clone(&plan), None);
+        let other = substitute(&foreign, &foreign, None)?;
+        Ok(other.map_or(plan, |other| other as Arc<dyn ExecutionPlan>))
+    }
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The rule with the shorter functions, of which `clone` is one: a session keeps a clone.
+fn quick(mut rule: FFI_PhysicalOptimizerRule) -> FFI_PhysicalOptimizerRule {
+    rule.clone = clone;
+    rule.optimize = optimize;
+    rule.optimize_with_context = optimize_with_context;
+    rule
+}
+
+unsafe extern "C" fn clone(_: &FFI_PhysicalOptimizerRule) -> FFI_PhysicalOptimizerRule {
+    quick(FFI_PhysicalOptimizerRule::new(Arc::new(Rule), None))
+}
+
+unsafe extern "C" fn optimize(
+    _: &FFI_PhysicalOptimizerRule,
+    plan: &FFI_ExecutionPlan,
+    _: FFI_ConfigOptions,
+) -> FFI_Result<FFI_ExecutionPlan> {
+    optimized(plan)
+}
+
+unsafe extern "C" fn optimize_with_context(
+    _: &FFI_PhysicalOptimizerRule,
+    plan: &FFI_ExecutionPlan,
+    _: &FFI_PhysicalOptimizerContext,
+) -> FFI_Result<FFI_ExecutionPlan> {
+    optimized(plan)
+}
+
+fn optimized(plan: &FFI_ExecutionPlan) -> FFI_Result<FFI_ExecutionPlan> {
+    match substitute(plan, plan, None) {
+        Ok(None) => FFI_Result::Ok(plan.clone()),
+        Ok(Some(other)) => FFI_Result::Ok(seal(other)),
+        Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
+    }
+}
+
+fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
+    // SAFETY: the function that the plan was made with.
+    let properties = PlanProperties::try_from(unsafe { (plan.properties)(plan) })?;
+    Ok(Arc::clone(properties.eq_properties.schema()))
+}
+
+/// A filter above a node, and those above it.
+#[derive(Clone, Copy)]
+struct Above<'a> {
+    filter: &'a FFI_ExecutionPlan,
+    rest: Option<&'a Above<'a>>,
+}
+
+/// The plan to run instead of `whole`, if a table in `part` of it, which has these filters above,
+/// does not take them.
+fn substitute(
+    whole: &FFI_ExecutionPlan,
+    part: &FFI_ExecutionPlan,
+    above: Option<&Above>,
+) -> Result<Option<Arc<MountedExec>>> {
+    if (part.library_marker_id)() == get_library_marker_id() {
+        let own = <Arc<dyn ExecutionPlan>>::try_from(part)?;
+        if let Some(scan) = own.downcast_ref::<MountedExec>() {
+            let conditions = conditions(above);
+            if conditions.is_empty() {
+                return Ok(None);
+            }
+            return scan.instead(conditions, || schema_of(whole));
+        }
+    }
+    // SAFETY: these are the functions that the plan was made with, here and below.
+    let name = unsafe { (part.name)(part) };
+    let name = name.as_str();
+    let filter = Above { filter: part, rest: above };
+    let above = match name {
+        "FilterExec" => Some(&filter),
+        name if ROW_BY_ROW.contains(&name) || name == WITH_SUBQUERIES => above,
+        _ => None,
+    };
+    for (place, child) in unsafe { (part.children)(part) }.iter().enumerate() {
+        let query_of_its_own = name == WITH_SUBQUERIES && place > 0;
+        let found = substitute(whole, child, if query_of_its_own { None } else { above })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// The conditions as SQL would write them, the lowest first.
+fn conditions(mut above: Option<&Above>) -> Vec<String> {
+    let mut found = vec![];
+    while let Some(Above { filter, rest }) = above {
+        // SAFETY: as above.
+        if let FFI_Result::Ok(expressions) = unsafe { (filter.apply_expressions)(filter) } {
+            expressions.iter().for_each(|expression| write(expression, &mut found));
+        }
+        above = *rest;
+    }
+    found
+}
+
+/// What joins and sorts learn as they run does not count: it only leaves out rows that they would
+/// not use. It may stand in a conjunction with others.
+fn write(expression: &FFI_PhysicalExpr, to: &mut Vec<String>) {
+    if learned(expression) {
+        return;
+    }
+    let children = children(expression);
+    if children.iter().any(learned) {
+        children.iter().for_each(|child| write(child, to));
+        return;
+    }
+    // SAFETY: the function that the expression was made with.
+    if let FFI_Result::Ok(text) = unsafe { (expression.fmt_sql)(expression) } {
+        to.push(text.as_str().to_owned());
+    }
+}
+
+fn learned(expression: &FFI_PhysicalExpr) -> bool {
+    // SAFETY: as above. What changes as a query runs counts its changes, from 1 on.
+    let changes = unsafe { (expression.snapshot_generation)(expression) } > 0;
+    let children = children(expression);
+    changes || (!children.is_empty() && children.iter().all(learned))
+}
+
+fn children(expression: &FFI_PhysicalExpr) -> FfiVec<FFI_PhysicalExpr> {
+    // SAFETY: as above.
+    unsafe { (expression.children)(expression) }
+}

@@ -1,0 +1,224 @@
+"""Conditions over a search that DataFusion shows to no table: refused, or meant for the rows found.
+
+Never is a condition that could choose what is ranked applied after the best rows were cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import datafusion
+import pyarrow as pa
+import pytest
+from datafusion import col, functions, lit
+
+import memwal_sql as mw
+from tests.plans.golden import physical_plan
+from tests.sql.searching import Searched
+
+Q = [0.3, -0.1, 0.2, 0.5]
+SEARCHES = {
+    "vector_search": f"vector_search('events', 'v', {Q}, 8)",
+    "full_text_search": "full_text_search('events', 'body', 'merge tree', 8)",
+    "hybrid_search": f"hybrid_search('events', 'v', {Q}, 'body', 'merge', 8)",
+}
+NEAREST = SEARCHES["vector_search"]
+BEST_TEXTS = SEARCHES["full_text_search"]
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Searched]:
+    made = Searched(tmp_path_factory.mktemp("searched"))
+    made.ctx.sql(f"CREATE VIEW found AS SELECT * FROM {NEAREST}").collect()
+    yield made
+    made.writer.close()
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_search_refuses_them_with_a_reason_and_a_way_out(
+    searched: Searched, name: str
+) -> None:
+    query = f"SELECT id FROM {SEARCHES[name]} WHERE random() < 0.5 AND lang = 'en'"
+    for statement in (query, "EXPLAIN ANALYZE " + query):
+        with pytest.raises(mw.UnsupportedError) as refused:
+            searched.sql(statement)
+        message = str(refused.value)
+        assert message.startswith(f"random() < 0.5 can't choose the rows that {name} ranks")
+        assert "put a LIMIT between" in message
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_explain_shows_the_reason(searched: Searched, name: str) -> None:
+    query = f"SELECT id FROM {SEARCHES[name]} WHERE random() < 0.5"
+    assert physical_plan(searched.ctx, query).startswith("RefusedExec: random() < 0.5 can't choose")
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        (f"SELECT id FROM {NEAREST} WHERE random() < 2", "random() < 2"),
+        (f"SELECT id + 1 AS x FROM {NEAREST} WHERE id * random() < 9", "random"),
+        (f"SELECT id FROM {NEAREST} WHERE _distance < random()", "_distance"),
+        (f"SELECT id FROM {NEAREST} WHERE random() < 0.5 LIMIT 3", "random"),
+        (f"SELECT id FROM {NEAREST} WHERE random() < 0.5 ORDER BY id LIMIT 3", "random"),
+        (f"SELECT count(*) FROM {NEAREST} WHERE random() < 0.5", "random"),
+        (f"SELECT lang FROM {NEAREST} WHERE random() < 0.5 GROUP BY lang", "random"),
+        (f"SELECT id FROM (SELECT * FROM {NEAREST} ORDER BY id) WHERE random() < 0.5", "random"),
+        (f"SELECT id FROM (SELECT id, random() AS r FROM {NEAREST}) WHERE r < 0.5", "r < 0.5"),
+        (f"WITH s AS (SELECT * FROM {NEAREST}) SELECT id FROM s WHERE random() < 0.5", "random"),
+        ("SELECT id FROM found WHERE random() < 0.5", "random"),
+        (f"SELECT id FROM {NEAREST} WHERE id > (SELECT min(id) FROM events)", "id >"),
+        (
+            f"SELECT id FROM events WHERE id IN (SELECT id FROM {NEAREST} WHERE random() < 0.5)",
+            "random",
+        ),
+        (
+            f"SELECT id FROM events WHERE id > (SELECT min(id) FROM {NEAREST} WHERE random() < 1)",
+            "random",
+        ),
+        (
+            f"SELECT id FROM (SELECT id FROM {NEAREST} UNION ALL SELECT id FROM {BEST_TEXTS}) "
+            "WHERE random() < 0.5",
+            "random",
+        ),
+        (f"SELECT s.id FROM {NEAREST} s JOIN labels l ON s.lang = l.lang WHERE s.id < random()",
+         "random"),
+    ],
+)  # fmt: skip
+def test_conditions_on_what_a_search_yields_are_refused_wherever_they_stand(
+    searched: Searched, query: str, condition: str
+) -> None:
+    with pytest.raises(mw.UnsupportedError, match="can't choose the rows") as refused:
+        searched.sql(query)
+    assert condition in str(refused.value).partition(" can't choose")[0]
+
+
+def test_the_methods_of_a_dataframe_are_no_way_around(searched: Searched) -> None:
+    frame = searched.ctx.sql(f"SELECT * FROM {NEAREST}").filter(functions.random() < lit(0.5))
+    with pytest.raises(mw.UnsupportedError), mw.memwal_errors():
+        frame.select(col("id")).collect()
+
+
+def test_an_insert_of_what_is_refused_writes_nothing(searched: Searched, tmp_path: Path) -> None:
+    target = mw.create_table(str(tmp_path / "t"), pa.schema([("id", pa.int64())]), primary_key="id")
+    mw.register(searched.ctx, "target", target)
+    with pytest.raises(mw.UnsupportedError, match="random"):
+        searched.sql(f"INSERT INTO target SELECT id FROM {NEAREST} WHERE random() < 2")
+    assert searched.sql("SELECT * FROM target").num_rows == 0
+    searched.sql(f"INSERT INTO target SELECT id FROM {NEAREST}")
+    assert searched.sql("SELECT * FROM target").num_rows == 8
+    mw.deregister(searched.ctx, "target")
+    target.close()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        f"SELECT id FROM {NEAREST} LIMIT 8",
+        f"SELECT id FROM {NEAREST} LIMIT 1000",
+        f"SELECT id FROM {NEAREST} ORDER BY _distance LIMIT 8",
+        f"SELECT id FROM {NEAREST} WHERE _distance < 1000 LIMIT 8",
+        f"SELECT id FROM {NEAREST} UNION ALL SELECT id FROM {NEAREST} LIMIT 16",
+        "SELECT id FROM found LIMIT 8",
+    ],
+)
+@pytest.mark.parametrize(
+    ("where", "rest"),
+    [
+        ("random() < 2", {0, 1}),
+        ("id % 2 = 1 OR random() < -1", {1}),
+        ("id % 2 = (SELECT min(id) % 2 FROM events WHERE id = 301)", {1}),
+        ("f.id IN (SELECT id FROM events WHERE id % 2 = 0)", {0}),
+    ],
+)
+def test_above_a_limit_they_choose_among_the_rows_found(
+    searched: Searched, found: str, where: str, rest: set[int]
+) -> None:
+    rows = searched.sql(f"SELECT id FROM ({found}) f WHERE {where}")
+    expected = [row for row in searched.nearest(Q, 8) if row % 2 in rest]
+    assert sorted(set(rows["id"].to_pylist())) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "id IN (SELECT id FROM events WHERE id % 2 = {odd})",
+        "id NOT IN (SELECT id FROM events WHERE id % 2 <> {odd})",
+        "EXISTS (SELECT 1 FROM events e WHERE e.id = s.id AND e.id % 2 = {odd})",
+        "id IN (SELECT id FROM events WHERE id % 2 = {odd}) OR id < 0",
+    ],
+)
+def test_conditions_that_become_joins_act_on_the_rows_found_as_joins_do(
+    searched: Searched, where: str
+) -> None:
+    """As the README says: in a plan they are what `LEFT SEMI JOIN` is, and only the kind of join
+    would tell, which a foreign rule can't see."""
+    nearest = searched.nearest(Q, 8)
+    odd = nearest[0] % 2
+    found = searched.sql(f"SELECT id FROM {NEAREST} s WHERE {where.format(odd=odd)}")
+    assert sorted(found["id"].to_pylist()) == sorted(row for row in nearest if row % 2 == odd)
+
+
+def test_a_having_is_about_groups_of_the_rows_found(searched: Searched) -> None:
+    query = f"SELECT lang, count(*) AS n FROM {NEAREST} GROUP BY lang HAVING count(*) > random()"
+    assert sum(searched.sql(query)["n"].to_pylist()) == 8
+
+
+def test_a_computed_column_may_be_random(searched: Searched) -> None:
+    query = f"SELECT id, CASE WHEN random() < 2 THEN 1 ELSE 0 END AS one FROM {NEAREST}"
+    assert searched.sql(query)["one"].to_pylist() == [1] * 8
+
+
+def test_a_random_condition_on_another_table_of_a_join_is_its_own_business(
+    searched: Searched,
+) -> None:
+    query = (
+        f"SELECT s.id FROM {NEAREST} s "
+        "JOIN (SELECT * FROM events WHERE random() < 2) e ON s.id = e.id"
+    )
+    assert sorted(searched.sql(query)["id"].to_pylist()) == sorted(searched.nearest(Q, 8))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_conditions_on_the_ranking_choose_among_the_rows_found(
+    searched: Searched, name: str
+) -> None:
+    every = searched.sql(f"SELECT * FROM {SEARCHES[name]} WHERE lang = 'en'")
+    ranking = every.schema.names[-1]
+    values = sorted(every[ranking].to_pylist())
+    where = f"WHERE lang = 'en' AND {ranking} >= {values[3]!r} AND {ranking} < {values[-1]!r}"
+    kept = [row for row in every.to_pylist() if values[3] <= row[ranking] < values[-1]]
+    assert searched.sql(f"SELECT * FROM {SEARCHES[name]} {where}").to_pylist() == kept
+    some = searched.sql(f"SELECT id FROM {SEARCHES[name]} {where}")
+    assert some.to_pylist() == [{"id": row["id"]} for row in kept]
+    count = searched.sql(f"SELECT count(*) AS n FROM {SEARCHES[name]} {where}")
+    assert count.to_pylist() == [{"n": len(kept)}]
+    none = searched.sql(f"SELECT id FROM {SEARCHES[name]} WHERE {ranking} IS NULL")
+    assert none.schema == some.schema
+    assert none.num_rows == 0
+
+
+def test_filters_that_joins_learn_as_they_run_are_no_such_conditions(searched: Searched) -> None:
+    """DataFusion puts what the build side of a join holds above a search that is sorted for it."""
+    join = f"SELECT s.id FROM {NEAREST} s JOIN labels l ON s.lang = l.lang ORDER BY s._distance"
+    assert "DynamicFilter" in physical_plan(searched.ctx, join)
+    assert searched.sql(join)["id"].to_pylist() == searched.nearest(Q, 8)
+    german = join.replace("labels l", "(SELECT * FROM labels LIMIT 1 OFFSET 1) l")
+    expected = [row for row in searched.nearest(Q, 8) if row % 3 == 0]
+    assert searched.sql(german)["id"].to_pylist() == expected
+    with pytest.raises(mw.UnsupportedError, match=r"^random\(\) < 2 can't choose"):
+        searched.sql(join.replace("ORDER", "WHERE random() < 2 ORDER"))
+
+
+def test_the_bound_of_the_best_few_rows_does_not_reach_the_ranking(searched: Searched) -> None:
+    last = searched.sql(f"SELECT id FROM {NEAREST} ORDER BY _distance DESC LIMIT 2")
+    assert last["id"].to_pylist() == searched.nearest(Q, 8)[:5:-1]
+
+
+def test_a_session_gets_the_rule_once(searched: Searched) -> None:
+    context = datafusion.SessionContext()
+    for name in ("a", "b", "a"):
+        mw.register(context, name, searched.table)
+    plans = context.sql("EXPLAIN VERBOSE SELECT 1 FROM a").to_pydict()["plan_type"]
+    assert plans.count("physical_plan after memwal_leftovers") == 1
