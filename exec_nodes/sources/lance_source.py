@@ -341,9 +341,9 @@ class LanceSource:
         with lance_errors(self.name, self.place):
             return self._scanned.live(fragment)
 
-    def field_id(self, name: str) -> int:
-        """What Lance knows a stored column by, whatever its name."""
-        return self._scanned.ids[name]
+    def field_id(self, name: str) -> int | None:
+        """What Lance knows a column by, whatever its name; None if the rows don't have it."""
+        return self._scanned.ids.get(name)
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         """See `Source.matching`."""

@@ -79,8 +79,12 @@ def live_flags(dataset: Any, fragment: Any) -> Flags | None:
 
 def counted_addresses(fragments: Sequence[Any]) -> RowAddresses | None:
     """The addresses of all rows of `fragments`; None where rows were deleted."""
-    if any(fragment.num_deletions for fragment in fragments):
-        return None
+    deleted = any(fragment.num_deletions for fragment in fragments)
+    return None if deleted else all_addresses(fragments)
+
+
+def all_addresses(fragments: Sequence[Any]) -> RowAddresses:
+    """The addresses of all rows of `fragments`, deleted ones too."""
     starts = ((one.fragment_id << _FRAGMENT_BITS, one.physical_rows) for one in fragments)
     runs = [np.arange(start, start + rows, dtype=np.uint64) for start, rows in starts]
     return runs[0] if len(runs) == 1 else np.concatenate([np.empty(0, np.uint64), *runs])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
+from exec_nodes.sources.whole_fragments import all_addresses
 from exec_nodes.vectors.column import Flags, VectorColumn
+from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.metrics import Metric
 from memwal_native import VectorCodes
 
@@ -18,6 +21,10 @@ from memwal_native import VectorCodes
 # on 2 cores: 1 to 2 ms against 5 ms with equal recall), but the index need not read them all. They
 # are read once so many searches were made as pay for it: one reads about as much as this.
 _BYTES_PER_SEARCH = 4 * 1024 * 1024
+# What a merge wrote, up to so many bytes, is read by the search that finds it missing.
+_READ_AT_ONCE = 2 * _BYTES_PER_SEARCH
+# As each is searched by itself, everything is read anew when there would be more.
+_MOST_RUNS = 8
 # Putting near vectors together takes so many times as long as reading them.
 _ARRANGING = 8
 # With fewer, a search spends most of its time elsewhere.
@@ -26,92 +33,150 @@ _ADDRESS_BYTES = 8
 _COUNTER_BYTES = 200
 T = TypeVar("T")
 
-# Sources' identities are unique in the process, so all tables can share one bound.
-VECTORS = ByteCache()
+# Places of tables and identities of MemTables are unique, so all tables can share one bound.
+VECTORS = ByteCache(512 * 1024 * 1024)
 
 
 def held_vectors(
     source: Source, column: str, row_bytes: int, metric: Metric, *, eager: Callable[[], bool]
-) -> VectorColumn | None:
+) -> Sequence[HeldVectors] | None:
     """All vectors of a source, `row_bytes` each, if they are in memory or worth being kept there.
 
-    A MemTable's always are. They are read at the first call if `eager` says so; otherwise after
-    some, in the background and with the codes that `metric` needs, if any, as an index can be asked
-    meanwhile. None until then, and if they are too many for the cache.
+    A MemTable's always are. Those of a Lance table are read at the first call if `eager` says so;
+    otherwise after some, in the background and with the codes that `metric` needs, if any, as an
+    index can be asked meanwhile: None until then, and if they are too many for the cache. They
+    serve later versions too, of which only new fragments are read.
     """
-    codes = partial(_held_codes, source, column)
     if isinstance(source, MemTableSource):
-        return VectorColumn.decoded(*source.column(column), codes)
-    key = (source.identity, "vectors", column)
-    found: VectorColumn | None = VECTORS.get(key)
-    if found is not None:
-        return found
-    size = source.rows * (row_bytes + _ADDRESS_BYTES)
-    if size > VECTORS.largest:
+        codes = partial(_held_codes, (source.identity, "codes", column), growing=True)
+        return [HeldVectors(VectorColumn.decoded(*source.column(column), codes))]
+    if not isinstance(source, LanceSource):
         return None
-
-    def read() -> VectorColumn:
-        return VECTORS.compute(
-            key,
-            lambda: VectorColumn.decoded(*source.column(column), codes),
-            lambda column: column.nbytes,
-        )
-
-    if eager():
-        return read()
-    if _worth(source, column, "reading", size):
-        in_background(read if metric == "hamming" else lambda: read().codes(metric))
+    if source.field_id(column) is None:
+        return []
+    runs = _Runs(source, column, row_bytes)
+    if runs.nbytes > VECTORS.largest:
+        return None
+    known, unread = runs.known()
+    size = row_bytes * sum(fragment.physical_rows for fragment in unread.values())
+    if unread and (eager() or (known and size <= _READ_AT_ONCE)):
+        known, unread = runs.read(), {}
+    if not unread:
+        if len(known) > _MOST_RUNS and _worth(runs.key, "reading anew", runs.nbytes):
+            in_background(runs.read_anew)
+        return known
+    if _worth(runs.key, "reading", size):
+        in_background(runs.read if metric == "hamming" else partial(runs.read_coded, metric))
     return None
 
 
-def live_flags(source: Source, column: VectorColumn, mask: RowAddresses) -> Flags:
-    """By position in a held column: whether the row is not masked."""
+class _Runs:
+    """The vectors of a Lance table in memory, as they were read from one version or another."""
 
-    def make() -> Flags:
-        return column.flags(column.positions(mask), False)
+    def __init__(self, source: LanceSource, column: str, row_bytes: int) -> None:
+        self.key = (source.place, "vectors", source.field_id(column))
+        rows = sum(fragment.physical_rows for fragment in source.whole_fragments.values())
+        self.nbytes = rows * (row_bytes + _ADDRESS_BYTES)
+        self._source = source
+        self._column = column
 
+    def known(self) -> tuple[Sequence[HeldVectors], Mapping[Hashable, Any]]:
+        """Those that have rows of the source's version, and its fragments that none of them has."""
+        wanted = self._source.whole_fragments
+        held: Sequence[HeldVectors] = VECTORS.get(self.key) or ()
+        serving = [run for run in held if not wanted.keys().isdisjoint(run.fragments)]
+        found = {identity for run in serving for identity in run.fragments}
+        return serving, {one: wanted[one] for one in wanted.keys() - found}
+
+    def read(self) -> Sequence[HeldVectors]:
+        """All of them, after what is missing was read."""
+        with VECTORS.locked(self.key):
+            known, unread = self.known()
+            return self._with(known, unread) if unread else known
+
+    def read_coded(self, metric: Metric) -> None:
+        """Read what is missing, and make the codes that searches need."""
+        for run in self.read():
+            run.vectors.codes(metric)
+
+    def read_anew(self) -> None:
+        """Read all that the source's version has, to be searched at once."""
+        with VECTORS.locked(self.key):
+            known, _ = self.known()
+            if len(known) > _MOST_RUNS:
+                self._with((), self._source.whole_fragments)
+
+    def _with(
+        self, known: Sequence[HeldVectors], unread: Mapping[Hashable, Any]
+    ) -> Sequence[HeldVectors]:
+        fragments = sorted(unread.items(), key=lambda pair: pair[1].fragment_id)
+        found = self._source.whole_column(self._column, [one for _, one in fragments])
+        addresses = all_addresses([one for _, one in fragments])
+        codes = partial(_held_codes, (self._source.place, "codes", object()), growing=False)
+        vectors = VectorColumn.decoded(found, addresses, codes)
+        rows = {identity: one.physical_rows for identity, one in fragments}
+        runs = [*known, HeldVectors(vectors, rows)]
+        nbytes = sum(run.vectors.nbytes for run in runs)
+        if known and nbytes > VECTORS.largest:
+            return self._with((), self._source.whole_fragments)
+        VECTORS.put(self.key, runs, nbytes)
+        return runs
+
+
+def live_flags(source: Source, held: HeldVectors, mask: RowAddresses) -> Flags | None:
+    """`held.live`, kept as long as it is the same."""
     if isinstance(source, MemTableSource):
-        return make()
-    return derived(source, "live", mask, make, lambda flags: flags.nbytes)
+        return held.live(source, mask)
+
+    def make() -> tuple[Flags | None]:
+        return (held.live(source, mask),)
+
+    def size(made: tuple[Flags | None]) -> int:
+        return 0 if made[0] is None else made[0].nbytes
+
+    return derived(source, ("live", next(iter(held.fragments))), (mask, held), make, size)[0]
 
 
 def derived(
     source: Source,
-    what: str,
-    mask: RowAddresses,
+    what: Hashable,
+    given: tuple[Any, ...],
     make: Callable[[], T],
     size: Callable[[T], int],
 ) -> T:
-    """What `make` makes of a source's mask, kept until another mask comes."""
+    """What `make` makes of a source and of what is `given`, a mask first, kept until something else
+    is given."""
     key = (source.identity, what)
-    kept: tuple[RowAddresses, T] | None = VECTORS.get(key)
-    if kept is not None and kept[0] is mask:
+    kept: tuple[tuple[Any, ...], T] | None = VECTORS.get(key)
+    if kept is not None and all(one is other for one, other in zip(kept[0], given, strict=True)):
         return kept[1]
     made = make()
-    VECTORS.put(key, (mask, made), mask.nbytes + size(made) + _COUNTER_BYTES)
+    VECTORS.put(key, (given, made), given[0].nbytes + size(made) + _COUNTER_BYTES)
     return made
 
 
-def _worth(source: Source, column: str, work: str, size: int) -> bool:
+def _worth(key: tuple[Hashable, ...], work: str, size: int) -> bool:
     """Whether the searches counted so far pay for `work` on `size` bytes; counts this one."""
-    key = (source.identity, "searches", column, work)
-    searches = (VECTORS.get(key) or 0) + 1
+    counter = (*key, work)
+    searches = (VECTORS.get(counter) or 0) + 1
     paid: bool = searches * _BYTES_PER_SEARCH >= size
-    VECTORS.put(key, 0 if paid else searches, _COUNTER_BYTES)
+    VECTORS.put(counter, 0 if paid else searches, _COUNTER_BYTES)
     return paid
 
 
-def _held_codes(source: Source, column: str, held: VectorColumn, metric: Metric) -> VectorCodes:
-    """Those of a source, kept; of a MemTable only the rows since the last search are coded."""
-    key = (source.identity, "codes", column, metric)
+def _held_codes(
+    of: tuple[Hashable, ...], held: VectorColumn, metric: Metric, *, growing: bool
+) -> VectorCodes:
+    """Those of some vectors, kept; of a MemTable only the rows since the last search are coded."""
+    key = (*of, metric)
     known: VectorCodes | None = VECTORS.get(key)
     if known is None or len(known) < len(held):
         with VECTORS.locked(key):
             known = held.coded(VECTORS.get(key), metric)
             VECTORS.put(key, known, known.nbytes)
-    elif len(known) >= _FEWEST_ARRANGED and not isinstance(source, MemTableSource):
-        begun, work = (*key, "arranging"), _ARRANGING * held.nbytes
-        if VECTORS.get(begun) is None and _worth(source, column, f"{metric} cells", work):
+    elif len(known) >= _FEWEST_ARRANGED and not growing:
+        begun = (*key, "arranging")
+        if VECTORS.get(begun) is None and _worth(key, "cells", _ARRANGING * held.nbytes):
             VECTORS.put(begun, True, _COUNTER_BYTES)  # once, whether it pays or not
             in_background(partial(_arrange, key, known))
     return known

@@ -16,6 +16,7 @@ from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
 from exec_nodes.vectors.held import held_vectors, live_flags
+from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.index_search import IndexSearch, few_rows, has_index
 from exec_nodes.vectors.nearest import measured, nearest
 from exec_nodes.vectors.query import NearestQuery
@@ -51,14 +52,23 @@ class SourceSearch:
             return self._by_index(source, self._usable_index, most, mask)
         return self._read_all(most, mask)
 
-    def _in_memory(self, held: VectorColumn, most: int, mask: RowAddresses) -> Candidates:
-        query, counts = self.query, None
-        if self.filters:
-            rows = _minus(self.source.matching(self.filters), mask)
-            counts = held.flags(held.positions(rows), True)
-        elif len(mask):
-            counts = live_flags(self.source, held, mask)
-        return nearest(held, query.vectors, most, query.metric, counts=counts, bounds=query.bounds)
+    def _in_memory(self, held: Sequence[HeldVectors], most: int, mask: RowAddresses) -> Candidates:
+        query, source = self.query, self.source
+        rows = _minus(source.matching(self.filters), mask) if self.filters else None
+        found = []
+        for one in held:
+            counts = live_flags(source, one, mask) if rows is None else one.among(rows)
+            found.append(
+                nearest(
+                    one.vectors,
+                    query.vectors,
+                    most,
+                    query.metric,
+                    counts=counts,
+                    bounds=query.bounds,
+                )
+            )
+        return found[0] if len(found) == 1 else nearest_of(found, most)
 
     def _by_index(
         self, source: LanceSource, index: IndexInfo, most: int, mask: RowAddresses

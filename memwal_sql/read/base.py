@@ -58,8 +58,8 @@ class BaseTable:
     @property
     def kept_as(self) -> frozenset[Hashable]:
         """What keys of caches have among their parts, see `forget`."""
-        source = self.source
-        return frozenset({source.identity, *source.whole_fragments, self.etag, *self.found.segments})
+        source, segments = self.source, self.found.segments
+        return frozenset({source.identity, *source.whole_fragments, self.etag, *segments})
 
     @property
     def etag(self) -> str:

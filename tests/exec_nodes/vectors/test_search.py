@@ -284,13 +284,13 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     monkeypatch.setattr(held, "VECTORS", ByteCache())
     source = indexed(tmp_path / "t")
     size = ROWS * (QUERY.row_bytes + 8)
-    monkeypatch.setattr(held, "_BYTES_PER_SEARCH", size // 3 - 1)
+    monkeypatch.setattr(held, "_BYTES_PER_SEARCH", ROWS * QUERY.row_bytes // 4)
     later: list[Callable[[], object]] = []
     monkeypatch.setattr(held, "in_background", later.append)
 
     def hold(source: LanceSource, *, eager: bool = False) -> bool:
-        column = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: eager)
-        return column is not None
+        vectors = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: eager)
+        return vectors is not None
 
     assert not any(hold(source) for _ in range(4))
     (read,) = later
@@ -311,8 +311,9 @@ def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
     later: list[Callable[[], object]] = []
     monkeypatch.setattr(held, "in_background", later.append)
     source = indexed(tmp_path / "t")
-    column = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: True)
-    assert column is not None
+    vectors = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: True)
+    assert vectors is not None
+    column = vectors[0].vectors
     for searches in range(20):
         column.codes("l2")
         assert len(later) == (searches >= 4), "while it is under way, and when it was of no use"
@@ -324,7 +325,7 @@ def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
 
 def test_what_is_derived_from_a_mask_goes_with_it(source: LanceSource) -> None:
     masks = [np.array([row], np.uint64) for row in (1, 2)]
-    made = [held.derived(source, "first", mask, mask.sum, lambda _: 8) for mask in masks * 2]
+    made = [held.derived(source, "first", (mask,), mask.sum, lambda _: 8) for mask in masks * 2]
     assert made == [1, 2, 1, 2]
 
 
