@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 _THREADS = 16
+_BACKGROUND_THREADS = 2
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -26,12 +27,18 @@ def at_once(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 
 def in_background(call: Callable[[], object]) -> None:
-    """Call `call` some time soon, on one of these threads. What it raises is lost: it is for what
-    only makes later work faster."""
-    _pool(os.getpid()).submit(call)
+    """Call `call` some time soon, on a thread of its own kind. What it raises is lost: it is for
+    what only makes later work faster."""
+    _background(os.getpid()).submit(call)
 
 
 @lru_cache(maxsize=1)
 def _pool(pid: int) -> ThreadPoolExecutor:
     # By process: a fork takes no threads along.
     return ThreadPoolExecutor(_THREADS, f"memwal-{pid}")
+
+
+@lru_cache(maxsize=1)
+def _background(pid: int) -> ThreadPoolExecutor:
+    # Few, as readers are waiting for the same processors; and others, as it may use `at_once`.
+    return ThreadPoolExecutor(_BACKGROUND_THREADS, f"memwal-background-{pid}")

@@ -5,7 +5,8 @@ generations replace never changes: it is matched once a flush, cached (`stale`),
 the sources, before anything is ranked. What MemTables replace changes with every write, and
 matching it anew would make each search pay for the writes before it: their key indexes are asked
 about the candidates instead. The same holds for the generations above a base table so large that
-matching its keys takes noticeably long: their bloom filters are asked, and on a hit their keys.
+matching its keys takes noticeably long, at least until that was done in the background: their bloom
+filters are asked, and on a hit their keys.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
 from exec_nodes.sources.stale import PlanStale
 
-# Matching the keys of so many base rows takes some 50 ms; after a flush a search pays it once.
-_MATCHED_AT_ONCE = 4_000_000
+# Matching the keys of more base rows takes longer than asking about candidates: it is done in the
+# background, to the good of later searches. Of yet more it is not worth it.
+_MATCHED_AT_ONCE = 100_000
+_MATCHED = 4_000_000
 _NO_ROWS: RowAddresses = np.empty(0, np.uint64)
 
 
@@ -72,6 +75,8 @@ class Masks:
         known = sets.cached_base(base, flushed)
         if known is None:
             if base.rows > _MATCHED_AT_ONCE:
+                if base.rows <= _MATCHED:
+                    sets.find_base(base, flushed)
                 return _Mask(_NO_ROWS, newer)
             known = sets.of_base(base, flushed)
         return _Mask(known, tuple(source for region in regions for source in _split(region)[0]))

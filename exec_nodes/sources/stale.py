@@ -18,7 +18,7 @@ import numpy as np
 from exec_nodes.kernels.keep import Flags
 from exec_nodes.kernels.key_codes import KeyCodes, Rows, code_set, concat, superseded
 from exec_nodes.kernels.keys import KeyColumn
-from exec_nodes.sources.at_once import at_once
+from exec_nodes.sources.at_once import at_once, in_background
 from exec_nodes.sources.base_match import BaseMatch, keys_of, tail_of
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.live_rows import other_rows
@@ -51,6 +51,7 @@ class StaleSets:
 
     def __init__(self, cache: ByteCache | None = None) -> None:
         self._cache = ByteCache() if cache is None else cache
+        self._under_way: set[Hashable] = set()
 
     def cached_region(self, sources: Sequence[Source]) -> tuple[RowAddresses, ...] | None:
         """`of_region` if it is known already."""
@@ -96,6 +97,13 @@ class StaleSets:
             lambda found: int(found.nbytes) + _ENTRY_BYTES,
         )
 
+    def find_base(self, base: Source, newer: Sequence[Source]) -> None:
+        """Let `of_base` be known some time soon."""
+        key = _base_key(base, newer)
+        if key not in self._under_way:
+            self._under_way.add(key)
+            in_background(partial(self._find_base, key, base, newer))
+
     def new_match(self, base: Source, newer: Sequence[Source]) -> BaseMatch | None:
         """A match that a scan of the whole base can do on its way, see `remember`.
 
@@ -116,6 +124,12 @@ class StaleSets:
             self._cache.put(_pair_key(base, source), pair, found.nbytes // len(newer))
         union = found.union()
         self._cache.put(_base_key(base, newer), union, union.nbytes + _ENTRY_BYTES)
+
+    def _find_base(self, key: Hashable, base: Source, newer: Sequence[Source]) -> None:
+        try:
+            self.of_base(base, newer)
+        finally:
+            self._under_way.discard(key)
 
     def _base_union(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
         pairs: list[RowAddresses] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
-from exec_nodes.sources import masks
+from exec_nodes.sources import masks, stale
 from exec_nodes.sources.masks import Masks
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -130,12 +131,23 @@ def test_filter_stale_drops_replaced_candidates_and_keeps_live_ones(tmp_path: Pa
 def test_bloom_filters_are_asked_where_matching_the_base_would_take_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    later: list[Callable[[], object]] = []
+    monkeypatch.setattr(stale, "in_background", later.append)
     monkeypatch.setattr(masks, "_MATCHED_AT_ONCE", 3)
     base = memory_base([(1, 10), (2, 20), (3, 30), (4, 40)])
     generation = lance_generation(tmp_path, [(2, 21), (3, DELETED)], 1)
+    node, union = candidates(base, ((generation,),))
+    for hits in (2, 2, 0):
+        if not hits:
+            (match,) = later  # once, however many searches wait for it
+            match()
+        node = FilterStaleExec(union, Masks(node.masks.stale), ("id",))
+        assert pairs(node) == [(1, 10), (2, 21), (4, 40)]
+        assert (node.metrics["bloom_hits"], node.metrics["bloom_skips"]) == (hits, hits)
+    monkeypatch.setattr(masks, "_MATCHED", 3)
     node, _ = candidates(base, ((generation,),))
     assert pairs(node) == [(1, 10), (2, 21), (4, 40)]
-    assert (node.metrics["bloom_hits"], node.metrics["bloom_skips"]) == (2, 2)
+    assert len(later) == 1
 
 
 def test_a_bloom_filters_false_hit_never_loses_a_candidate() -> None:

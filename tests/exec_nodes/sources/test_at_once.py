@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import pytest
 
-from exec_nodes.sources.at_once import at_once
+from exec_nodes.sources.at_once import at_once, in_background
 
 
 def test_results_come_in_order_and_several_calls_are_under_way_at_once() -> None:
@@ -25,6 +26,17 @@ def test_results_come_in_order_and_several_calls_are_under_way_at_once() -> None
 def test_the_first_error_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         at_once(lambda number: 1 // number, [1, 0, 2])
+
+
+def test_background_work_may_have_several_calls_under_way() -> None:
+    """As many of it as there could be threads for both: none would be left for its calls."""
+    done: list[list[int]] = []
+    for _ in range(32):
+        in_background(lambda: done.append(at_once(lambda number: number, range(4))))
+    deadline = time.monotonic() + 10
+    while len(done) < 32 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert done == [[0, 1, 2, 3]] * 32
 
 
 # Lance warns of every fork of a process that has used it.
