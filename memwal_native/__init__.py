@@ -17,6 +17,7 @@ from memwal_native._native import (
     recall,
     remember,
     superseded,
+    take_long_turns,
     top_k,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "recall",
     "remember",
     "superseded",
+    "take_long_turns",
     "top_k",
 ]

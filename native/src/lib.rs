@@ -10,6 +10,7 @@ mod insert;
 mod leftovers;
 mod metrics;
 mod predicate;
+mod priority;
 mod provider;
 mod rows;
 mod runtime;
@@ -29,6 +30,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<predicate::Predicate>()?;
     module.add_class::<leftovers::LeftoverRule>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
+    module.add_function(wrap_pyfunction!(priority::take_long_turns, module)?)?;
     rows::register(module)?;
     text::register(module)?;
     vectors::register(module)?;
