@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter, RowAddresses
-from exec_nodes.sources.whole_fragments import counted_addresses, stretches
+from exec_nodes.sources.whole_fragments import counted_addresses, whole_fragments
 
 # Measured on 2 cores with 1,000,000 rows of 16 bytes: a whole scan takes 6.5 ms with 131,072 rows
 # a batch, 7.5 with 65,536 and more with Lance's default of 8,192 (the price of a batch), or with
@@ -65,7 +65,7 @@ def _scanned(
     size = batch_rows(schema)
     if names and not filters and limit is None:
         every = dataset.get_fragments() if fragments is None else fragments
-        yield from (stretch.live_rows() for stretch in stretches(dataset, names, every, size))
+        yield from (batch for _, batch in whole_fragments(dataset, names, every, size))
         return
     scanner = dataset.scanner(
         columns=names,

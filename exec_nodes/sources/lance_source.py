@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.keep import Flags
 from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
@@ -22,15 +21,9 @@ from exec_nodes.sources.base_lookups import BaseLookups
 from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
+from exec_nodes.sources.deletion_files import ReadFile
 from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
-from exec_nodes.sources.lance_scan import (
-    batch_rows,
-    conform,
-    fragment_groups,
-    read_table,
-    scan_dataset,
-    take_rows,
-)
+from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_dataset, take_rows
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.row_ids import RowIds
 from exec_nodes.sources.scanned_columns import ScannedColumns, fragment_identity
@@ -49,7 +42,6 @@ from exec_nodes.sources.source import (
 )
 from exec_nodes.sources.stored_generation import open_generation
 from exec_nodes.sources.warm_columns import WarmColumns
-from exec_nodes.sources.whole_fragments import stretches
 
 
 class TableShape(Protocol):
@@ -81,6 +73,7 @@ class LanceSource:
         bloom: Callable[[], bytes] | None = None,
         bloom_checksum: int | None = None,
         fragments: frozenset[int] | None = None,
+        read_file: ReadFile | None = None,
     ) -> None:
         self.identity = identity
         self.region = region
@@ -92,14 +85,24 @@ class LanceSource:
         self._bloom = bloom
         self._bloom_checksum = bloom_checksum
         self._fragments = fragments
+        self._read_file = read_file
         self._dataset: Any = None
         self._lock = threading.Lock()
 
     @classmethod
-    def base(cls, dataset: Any, info: TableShape, *, etag: str, cache: ByteCache) -> LanceSource:
+    def base(
+        cls,
+        dataset: Any,
+        info: TableShape,
+        *,
+        etag: str,
+        cache: ByteCache,
+        read_file: ReadFile | None = None,
+    ) -> LanceSource:
         """The base table: `dataset` at its version. `etag` tells its columns and rows: versions
         that share it share what is known of them, and version numbers alone would not do, as they
-        may be used again after a restore (protocol rule 16)."""
+        may be used again after a restore (protocol rule 16). `read_file` gives the bytes of a file
+        in the table's folder; without it Lance is asked for what is in small ones."""
         return cls(
             identity=("base", dataset.uri, etag),
             place=dataset.uri,
@@ -108,6 +111,7 @@ class LanceSource:
             info=info,
             cache=cache,
             open_dataset=lambda: dataset,
+            read_file=read_file,
         )
 
     @classmethod
@@ -162,6 +166,7 @@ class LanceSource:
             cache=self._cache,
             open_dataset=lambda: self.dataset,
             fragments=fragments,
+            read_file=self._read_file,
         )
 
     @property
@@ -328,18 +333,22 @@ class LanceSource:
         found, addresses = self._warm.column(name, self._read_columns)
         return pa.chunked_array([found]), addresses
 
-    def whole_column(self, name: str, fragments: Sequence[Any]) -> pa.ChunkedArray:
-        """A stored column of all rows of some fragments, deleted ones too, in their order."""
-        schema = self._schema_of([name])
+    def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
+        """The addresses of the rows of some fragments."""
         with lance_errors(self.name, self.place):
-            found = stretches(self.dataset, [name], fragments, batch_rows(schema))
-            chunks = [conform(one.rows, schema).column(0) for one in found]
-        return pa.chunked_array(chunks, schema.field(0).type)
+            found = [self._scanned.addresses(fragment) for fragment in fragments]
+        return np.concatenate([np.empty(0, np.uint64), *found])
 
-    def live_flags(self, fragment: Any) -> Flags | None:
-        """By row of a fragment, whether it is not deleted; None if none is."""
+    def whole_column(
+        self, name: str, fragments: Iterable[Any]
+    ) -> tuple[pa.ChunkedArray, RowAddresses]:
+        """As `column`, of the rows of some fragments, and read anew."""
+        schema = self._schema_of([name])
+        ascending = sorted(fragments, key=lambda fragment: fragment.fragment_id)
         with lance_errors(self.name, self.place):
-            return self._scanned.live(fragment)
+            found = scan_dataset(self.dataset, schema, (), None, ascending, schema)
+            table = pa.Table.from_batches(found, schema.append(ROW_ADDRESS_FIELD))
+        return table[name], table[ROW_ADDRESS].to_numpy()
 
     def field_id(self, name: str) -> int | None:
         """What Lance knows a column by, whatever its name; None if the rows don't have it."""
@@ -365,7 +374,7 @@ class LanceSource:
 
     @cached_property
     def _scanned(self) -> ScannedColumns:
-        return ScannedColumns(self.place, self.dataset, self._cache)
+        return ScannedColumns(self.place, self.dataset, self._cache, self._read_file)
 
     @cached_property
     def _stored(self) -> frozenset[str]:

@@ -21,6 +21,12 @@ def live_rows(addresses: RowAddresses, stale: RowAddresses) -> Flags | None:
     return None if count == len(live) else live
 
 
+def among(addresses: RowAddresses, rows: RowAddresses) -> Flags:
+    """By address, whether it is one of `rows`, which are sorted."""
+    others = live_rows(addresses, rows)
+    return np.zeros(len(addresses), np.bool_) if others is None else ~others
+
+
 def other_rows(count: int, rows: Rows) -> Flags | None:
     """By row below `count`, whether it is not among `rows`; None if none is."""
     if not len(rows):

@@ -8,45 +8,23 @@ time to leave deleted rows out (350,000 rows of 8 bytes, a quarter of them delet
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.kernels.keep import Flags, keep_rows
-from exec_nodes.sources.source import ROW_ADDRESS_FIELD, RowAddresses
+from exec_nodes.kernels.keep import keep_rows
+from exec_nodes.sources.deletion_files import ReadFile, deleted_offsets
+from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 
 _ROW_ID = "_rowid"
 _FRAGMENT_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Some rows of a fragment one after the other, deleted ones among them.
-
-    Attributes:
-        offset: how many rows of the fragment come before.
-        live: by row, whether it is not deleted; None if none is.
-    """
-
-    fragment: Any
-    offset: int
-    rows: pa.RecordBatch
-    live: Flags | None
-
-    def live_rows(self) -> pa.RecordBatch:
-        """The columns and `_rowaddr` of the rows that are not deleted."""
-        start = (self.fragment.fragment_id << _FRAGMENT_BITS) + self.offset
-        addresses = np.arange(start, start + self.rows.num_rows, dtype=np.uint64)
-        batch = self.rows.append_column(ROW_ADDRESS_FIELD, pa.array(addresses))
-        return batch if self.live is None else keep_rows(batch, self.live)
-
-
-def stretches(
+def whole_fragments(
     dataset: Any, names: Sequence[str], fragments: Sequence[Any], batch_rows: int
-) -> Iterator[Stretch]:
-    """The stored columns `names` of all rows of `fragments`."""
+) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """Batches of each of `fragments`: the stored columns `names` and `_rowaddr` of its rows."""
     deleted = any(fragment.num_deletions for fragment in fragments)
     scanner = dataset.scanner(
         columns=list(names),
@@ -57,43 +35,54 @@ def stretches(
     )
     batches = iter(scanner.to_batches())
     for fragment in fragments:
+        start = fragment.fragment_id << _FRAGMENT_BITS
         offset = 0
         while offset < fragment.physical_rows:
             batch = next(batches)
-            yield _stretch(fragment, offset, batch, deleted=deleted)
+            live = (_live if deleted else _counted)(batch, start + offset)
             offset += batch.num_rows
+            if live.num_rows:
+                yield fragment, live
         if offset != fragment.physical_rows:  # all addresses would be wrong from here on
             raise RuntimeError(f"Lance read across the end of fragment {fragment.fragment_id}")
 
 
-def live_flags(dataset: Any, fragment: Any) -> Flags | None:
-    """By row of a fragment, whether it is not deleted; None if none is."""
+def live_addresses(dataset: Any, fragment: Any, read: ReadFile | None = None) -> RowAddresses:
+    """The addresses of the rows of a fragment; `read` as `deleted_offsets` takes it."""
     if not fragment.num_deletions:
-        return None
-    found = list(stretches(dataset, (), [fragment], fragment.physical_rows))
-    flags = [
-        np.ones(one.rows.num_rows, np.bool_) if one.live is None else one.live for one in found
-    ]
-    return np.concatenate(flags)
+        return _every_address(fragment)
+    deleted = None if read is None else deleted_offsets(fragment, read)
+    if deleted is not None:
+        live = np.ones(fragment.physical_rows, np.bool_)
+        live[deleted] = False
+        return _every_address(fragment)[live]
+    batches = whole_fragments(dataset, (), [fragment], fragment.physical_rows)
+    found = [batch.column(ROW_ADDRESS).to_numpy() for _, batch in batches]
+    return np.concatenate([np.empty(0, np.uint64), *found])
 
 
 def counted_addresses(fragments: Sequence[Any]) -> RowAddresses | None:
     """The addresses of all rows of `fragments`; None where rows were deleted."""
-    deleted = any(fragment.num_deletions for fragment in fragments)
-    return None if deleted else all_addresses(fragments)
-
-
-def all_addresses(fragments: Sequence[Any]) -> RowAddresses:
-    """The addresses of all rows of `fragments`, deleted ones too."""
-    starts = ((one.fragment_id << _FRAGMENT_BITS, one.physical_rows) for one in fragments)
-    runs = [np.arange(start, start + rows, dtype=np.uint64) for start, rows in starts]
+    if any(fragment.num_deletions for fragment in fragments):
+        return None
+    runs = [_every_address(fragment) for fragment in fragments]
     return runs[0] if len(runs) == 1 else np.concatenate([np.empty(0, np.uint64), *runs])
 
 
-def _stretch(fragment: Any, offset: int, batch: pa.RecordBatch, *, deleted: bool) -> Stretch:
-    if not deleted:
-        return Stretch(fragment, offset, batch, None)
+def _every_address(fragment: Any) -> RowAddresses:
+    start = fragment.fragment_id << _FRAGMENT_BITS
+    return np.arange(start, start + fragment.physical_rows, dtype=np.uint64)
+
+
+def _counted(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+    addresses = np.arange(start, start + batch.num_rows, dtype=np.uint64)
+    return batch.append_column(ROW_ADDRESS_FIELD, pa.array(addresses))
+
+
+def _live(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+    """The rows that have an id, as deleted ones have none."""
     ids = batch.column(_ROW_ID)
-    names = [name for name in batch.schema.names if name != _ROW_ID]
-    live = ids.is_valid().to_numpy(zero_copy_only=False) if ids.null_count else None
-    return Stretch(fragment, offset, batch.select(names), live)
+    found = _counted(batch.drop_columns([_ROW_ID]), start)
+    if not ids.null_count:
+        return found
+    return keep_rows(found, ids.is_valid().to_numpy(zero_copy_only=False))

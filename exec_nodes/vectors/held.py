@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.live_rows import live_rows
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
-from exec_nodes.sources.whole_fragments import all_addresses
 from exec_nodes.vectors.column import Flags, VectorColumn
 from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.metrics import Metric
@@ -23,8 +23,10 @@ from memwal_native import VectorCodes
 _BYTES_PER_SEARCH = 4 * 1024 * 1024
 # What a merge wrote, up to so many bytes, is read by the search that finds it missing.
 _READ_AT_ONCE = 2 * _BYTES_PER_SEARCH
-# As each is searched by itself, everything is read anew when there would be more.
+# As each run is searched by itself, and rows that were deleted since are looked at all the same,
+# everything is read anew when there are more of them.
 _MOST_RUNS = 8
+_MOST_SHARE = 2
 # Putting near vectors together takes so many times as long as reading them.
 _ARRANGING = 8
 # With fewer, a search spends most of its time elsewhere.
@@ -54,39 +56,46 @@ def held_vectors(
         return None
     if source.field_id(column) is None:
         return []
-    runs = _Runs(source, column, row_bytes)
-    if runs.nbytes > VECTORS.largest:
+    if source.rows * (row_bytes + _ADDRESS_BYTES) > VECTORS.largest:
         return None
+    runs = _Runs(source, column)
     known, unread = runs.known()
-    size = row_bytes * sum(fragment.physical_rows for fragment in unread.values())
+    size = row_bytes * sum(fragment.metadata.num_rows for fragment in unread.values())
     if unread and (eager() or (known and size <= _READ_AT_ONCE)):
         known, unread = runs.read(), {}
-    if not unread:
-        if len(known) > _MOST_RUNS and _worth(runs.key, "reading anew", runs.nbytes):
-            in_background(runs.read_anew)
-        return known
-    if _worth(runs.key, "reading", size):
-        in_background(runs.read if metric == "hamming" else partial(runs.read_coded, metric))
-    return None
+    if unread:
+        if _worth(runs.key, "reading", size):
+            in_background(runs.read if metric == "hamming" else partial(runs.read_coded, metric))
+        return None
+    if runs.are_many(known) and _worth(runs.key, "reading anew", source.rows * row_bytes):
+        in_background(runs.read_anew)
+    return known
 
 
 class _Runs:
     """The vectors of a Lance table in memory, as they were read from one version or another."""
 
-    def __init__(self, source: LanceSource, column: str, row_bytes: int) -> None:
+    def __init__(self, source: LanceSource, column: str) -> None:
         self.key = (source.place, "vectors", source.field_id(column))
-        rows = sum(fragment.physical_rows for fragment in source.whole_fragments.values())
-        self.nbytes = rows * (row_bytes + _ADDRESS_BYTES)
         self._source = source
         self._column = column
 
     def known(self) -> tuple[Sequence[HeldVectors], Mapping[Hashable, Any]]:
         """Those that have rows of the source's version, and its fragments that none of them has."""
-        wanted = self._source.whole_fragments
-        held: Sequence[HeldVectors] = VECTORS.get(self.key) or ()
-        serving = [run for run in held if not wanted.keys().isdisjoint(run.fragments)]
-        found = {identity for run in serving for identity in run.fragments}
-        return serving, {one: wanted[one] for one in wanted.keys() - found}
+        unread = dict(self._source.whole_fragments)
+        serving = []
+        for run in VECTORS.get(self.key) or ():
+            if unread.keys().isdisjoint(run.fragments) or present(self._source, run) is None:
+                continue
+            serving.append(run)
+            for identity in run.fragments:
+                unread.pop(identity, None)
+        return serving, unread
+
+    def are_many(self, known: Sequence[HeldVectors]) -> bool:
+        """Whether searching them one by one, or what was deleted since, costs too much."""
+        held = sum(len(run.vectors) for run in known)
+        return len(known) > _MOST_RUNS or held > _MOST_SHARE * self._source.rows
 
     def read(self) -> Sequence[HeldVectors]:
         """All of them, after what is missing was read."""
@@ -102,20 +111,16 @@ class _Runs:
     def read_anew(self) -> None:
         """Read all that the source's version has, to be searched at once."""
         with VECTORS.locked(self.key):
-            known, _ = self.known()
-            if len(known) > _MOST_RUNS:
+            if self.are_many(self.known()[0]):
                 self._with((), self._source.whole_fragments)
 
     def _with(
         self, known: Sequence[HeldVectors], unread: Mapping[Hashable, Any]
     ) -> Sequence[HeldVectors]:
-        fragments = sorted(unread.items(), key=lambda pair: pair[1].fragment_id)
-        found = self._source.whole_column(self._column, [one for _, one in fragments])
-        addresses = all_addresses([one for _, one in fragments])
+        found, addresses = self._source.whole_column(self._column, unread.values())
         codes = partial(_held_codes, (self._source.place, "codes", object()), growing=False)
         vectors = VectorColumn.decoded(found, addresses, codes)
-        rows = {identity: one.physical_rows for identity, one in fragments}
-        runs = [*known, HeldVectors(vectors, rows)]
+        runs = [*known, HeldVectors(vectors, frozenset(unread))]
         nbytes = sum(run.vectors.nbytes for run in runs)
         if known and nbytes > VECTORS.largest:
             return self._with((), self._source.whole_fragments)
@@ -123,36 +128,48 @@ class _Runs:
         return runs
 
 
-def live_flags(source: Source, held: HeldVectors, mask: RowAddresses) -> Flags | None:
-    """`held.live`, kept as long as it is the same."""
-    if isinstance(source, MemTableSource):
-        return held.live(source, mask)
+def present(source: LanceSource, held: HeldVectors) -> Flags | None:
+    """`held.present`, kept."""
 
     def make() -> tuple[Flags | None]:
-        return (held.live(source, mask),)
+        return (held.present(source),)
 
-    def size(made: tuple[Flags | None]) -> int:
-        return 0 if made[0] is None else made[0].nbytes
+    return VECTORS.compute((source.identity, "present", held), make, _flag_bytes)[0]
 
-    return derived(source, ("live", next(iter(held.fragments))), (mask, held), make, size)[0]
+
+def live_flags(source: Source, held: HeldVectors, mask: RowAddresses) -> Flags | None:
+    """By position, whether `source` has the row and `mask`, sorted, has not; None if all count."""
+    if not isinstance(source, LanceSource):
+        return live_rows(held.vectors.addresses, mask)
+
+    def make() -> tuple[Flags | None]:
+        here, unmasked = present(source, held), live_rows(held.vectors.addresses, mask)
+        if here is None or here.all():
+            return (unmasked,)
+        return (here if unmasked is None else here & unmasked,)
+
+    return derived(source, ("live", held), mask, make, _flag_bytes)[0]
 
 
 def derived(
     source: Source,
     what: Hashable,
-    given: tuple[Any, ...],
+    mask: RowAddresses,
     make: Callable[[], T],
     size: Callable[[T], int],
 ) -> T:
-    """What `make` makes of a source and of what is `given`, a mask first, kept until something else
-    is given."""
+    """What `make` makes of a source's mask, kept until another mask comes."""
     key = (source.identity, what)
-    kept: tuple[tuple[Any, ...], T] | None = VECTORS.get(key)
-    if kept is not None and all(one is other for one, other in zip(kept[0], given, strict=True)):
+    kept: tuple[RowAddresses, T] | None = VECTORS.get(key)
+    if kept is not None and kept[0] is mask:
         return kept[1]
     made = make()
-    VECTORS.put(key, (given, made), given[0].nbytes + size(made) + _COUNTER_BYTES)
+    VECTORS.put(key, (mask, made), mask.nbytes + size(made) + _COUNTER_BYTES)
     return made
+
+
+def _flag_bytes(made: tuple[Flags | None]) -> int:
+    return 0 if made[0] is None else made[0].nbytes
 
 
 def _worth(key: tuple[Hashable, ...], work: str, size: int) -> bool:

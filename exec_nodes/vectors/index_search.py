@@ -122,7 +122,7 @@ class IndexSearch:
     @property
     def _blocked(self) -> bytes:
         source, mask = self.source, self.mask
-        return derived(source, "blocklist", (mask,), lambda: blocklist(source.row_ids(mask)), len)
+        return derived(source, "blocklist", mask, lambda: blocklist(source.row_ids(mask)), len)
 
     def _chosen(self, dataset: Any) -> dict[str, Any]:
         """Of several indexes on the column Lance takes the first, whatever its metric."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.live_rows import live_rows
+from exec_nodes.sources.live_rows import among, live_rows
 from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
@@ -53,19 +53,17 @@ class SourceSearch:
         return self._read_all(most, mask)
 
     def _in_memory(self, held: Sequence[HeldVectors], most: int, mask: RowAddresses) -> Candidates:
-        query, source = self.query, self.source
+        query, source, found = self.query, self.source, []
         rows = _minus(source.matching(self.filters), mask) if self.filters else None
-        found = []
         for one in held:
-            counts = live_flags(source, one, mask) if rows is None else one.among(rows)
+            vectors = one.vectors
+            if rows is None:
+                counts = live_flags(source, one, mask)
+            else:
+                counts = among(vectors.addresses, rows)
             found.append(
                 nearest(
-                    one.vectors,
-                    query.vectors,
-                    most,
-                    query.metric,
-                    counts=counts,
-                    bounds=query.bounds,
+                    vectors, query.vectors, most, query.metric, counts=counts, bounds=query.bounds
                 )
             )
         return found[0] if len(found) == 1 else nearest_of(found, most)

@@ -120,7 +120,13 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     info = TableInfo(schema, primary_key, specs)
     if info == known:
         info = known
-    source = LanceSource.base(dataset, info, etag=found.rows_tag, cache=context.cache)
+    source = LanceSource.base(
+        dataset,
+        info,
+        etag=found.rows_tag,
+        cache=context.cache,
+        read_file=context.store.get,
+    )
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.cache, context.storage_options
     )

@@ -12,7 +12,7 @@ import pytest
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import ROW_ADDRESS
-from exec_nodes.sources.whole_fragments import stretches
+from exec_nodes.sources.whole_fragments import whole_fragments
 from planner.model import TableInfo
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -43,7 +43,7 @@ def test_the_third_scan_of_columns_reads_nothing(source: LanceSource) -> None:
     first = scanned(source, ["id", "val"])
     assert len(first) == ROWS
     assert scanned(source, ["id", "val"]) == first
-    with patch("exec_nodes.sources.scanned_columns.stretches", side_effect=AssertionError):
+    with patch("exec_nodes.sources.scanned_columns.whole_fragments", side_effect=AssertionError):
         assert scanned(source, ["id", "val"]) == first
         assert scanned(source, ["val"]) == [(val, address) for _, val, address in first]
 
@@ -53,7 +53,7 @@ def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
     for part in range(source.parts):
         next(iter(source.scan(["id"], (), None, part)))
     with (
-        patch("exec_nodes.sources.scanned_columns.stretches", side_effect=AssertionError),
+        patch("exec_nodes.sources.scanned_columns.whole_fragments", side_effect=AssertionError),
         pytest.raises(AssertionError),
     ):
         scanned(source, ["id"])
@@ -61,10 +61,10 @@ def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
 
 def test_fragments_are_kept_as_far_as_they_fit(source: LanceSource, cache: ByteCache) -> None:
     first = scanned(source, ["id"])
-    with patch.object(ByteCache, "largest", ROWS * 8 - 1):
+    with patch.object(ByteCache, "largest", ROWS * 16 - 1):  # with addresses
         for _ in range(3):
             assert scanned(source, ["id"]) == first
-    assert 0 < cache.nbytes < ROWS * 8
+    assert 0 < cache.nbytes < ROWS * 16
 
 
 def based(source: LanceSource, cache: ByteCache) -> LanceSource:
@@ -80,7 +80,7 @@ def test_deleted_rows_stay_away(source: LanceSource, cache: ByteCache) -> None:
     left = based(source, cache)
     for _ in range(3):
         assert [row[0] for row in scanned(left, ["id"])] == list(range(1, ROWS, 2))
-    with patch("exec_nodes.sources.scanned_columns.stretches", side_effect=AssertionError):
+    with patch("exec_nodes.sources.scanned_columns.whole_fragments", side_effect=AssertionError):
         assert len(scanned(left, ["id"])) == ROWS // 2
 
 
@@ -91,7 +91,7 @@ def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: Byt
         pa.table({"id": [-1], "val": ["new"]}, SCHEMA), source.dataset.uri, mode="append"
     )
     later = based(source, cache)
-    with patch("exec_nodes.sources.scanned_columns.stretches", wraps=stretches) as read:
+    with patch("exec_nodes.sources.scanned_columns.whole_fragments", wraps=whole_fragments) as read:
         found = scanned(later, ["id", "val"])
     assert found[:-1] == [row for row in before if row[0] % 3]  # type: ignore[operator]
     assert found[-1][:2] == (-1, "new")

@@ -7,11 +7,13 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+import pyroaring
 import pytest
 
+from exec_nodes.sources.deletion_files import deleted_offsets
 from exec_nodes.sources.lance_scan import read_table, scan_dataset
 from exec_nodes.sources.source import ROW_ADDRESS_FIELD
-from exec_nodes.sources.whole_fragments import counted_addresses, live_flags
+from exec_nodes.sources.whole_fragments import counted_addresses, live_addresses
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 FORMATS: list[dict[str, Any]] = [
@@ -63,11 +65,9 @@ def test_deleted_rows_are_left_out(tmp_path: Path, options: dict[str, Any]) -> N
     for chosen in (None, fragments[:1], fragments[1:], fragments[3:]):
         assert scanned(found, chosen).equals(given_by_lance(found, chosen))
     assert read_table(found, SCHEMA).equals(given_by_lance(found, None))
-    flags = live_flags(found, fragments[0])
-    assert flags is not None
-    rows = range(fragments[0].physical_rows)
-    assert flags.tolist() == [bool(i % 7) and not 2990 <= i < 3010 for i in rows]
-    assert live_flags(found, fragments[3]) is None
+    for fragment in fragments:
+        given = given_by_lance(found, [fragment])["_rowaddr"].to_numpy()
+        assert live_addresses(found, fragment).tolist() == given.tolist()
     assert counted_addresses(fragments) is None
 
 
@@ -77,3 +77,36 @@ def test_a_fragment_all_of_whose_rows_but_one_are_deleted(tmp_path: Path) -> Non
     found = lance.dataset(found.uri)
     assert scanned(found, None)["id"].to_pylist() == [999, 1000]
     assert scanned(found, None).equals(given_by_lance(found, None))
+
+
+@pytest.mark.parametrize(
+    ("rows", "suffix"), [(range(0, 40, 7), "arrow"), (range(0, 30_000, 3), "bin")]
+)
+def test_deletion_files_are_read_where_they_are_known(
+    tmp_path: Path, rows: range, suffix: str
+) -> None:
+    found = dataset(tmp_path, 30_000, 40_000)
+    found.delete(f"id % {rows.step} = 0 AND id < {rows.stop}")
+    (fragment,) = lance.dataset(found.uri).get_fragments()
+    assert fragment.deletion_file().endswith(suffix)
+    read: list[str] = []
+
+    def file(path: str) -> bytes:
+        read.append(path)
+        return (tmp_path / "t" / path).read_bytes()
+
+    offsets = deleted_offsets(fragment, file)
+    assert offsets is not None
+    assert sorted(offsets.tolist()) == list(rows)
+    wanted = [row for row in range(30_000) if row not in rows]
+    assert live_addresses(None, fragment, file).tolist() == wanted  # Lance is not asked
+    assert read == [fragment.deletion_file()] * 2
+    other = pyroaring.BitMap([1, 2]).serialize()
+    for damaged in (b"", file(fragment.deletion_file())[:-9], other):
+        assert deleted_offsets(fragment, lambda path, data=damaged: data) is None
+
+    def gone(path: str) -> bytes:
+        raise FileNotFoundError(path)
+
+    assert deleted_offsets(fragment, gone) is None
+    assert live_addresses(lance.dataset(found.uri), fragment, gone).tolist() == wanted

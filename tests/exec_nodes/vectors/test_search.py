@@ -325,7 +325,7 @@ def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
 
 def test_what_is_derived_from_a_mask_goes_with_it(source: LanceSource) -> None:
     masks = [np.array([row], np.uint64) for row in (1, 2)]
-    made = [held.derived(source, "first", (mask,), mask.sum, lambda _: 8) for mask in masks * 2]
+    made = [held.derived(source, "first", mask, mask.sum, lambda _: 8) for mask in masks * 2]
     assert made == [1, 2, 1, 2]
 
 
