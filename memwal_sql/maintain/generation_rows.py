@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import pyarrow as pa
 
 from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.duplicates import first_duplicate
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.kernels.key_codes import KeyCodes, code_set, concat, superseded
+from exec_nodes.kernels.keys import KeyBatch, key_column
 from exec_nodes.sources.by_field_id import ByFieldId, numbered
 from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.stored_generation import open_generation
@@ -35,28 +37,48 @@ class GenerationRows:
     """The newest row of every key of one generation.
 
     Attributes:
-        deletes: the keys of its tombstones, as columns of the base table.
-        upserts: how many rows it inserts or replaces.
+        keys: of all its rows, as columns of the base table.
+        deletes: the keys of its tombstones.
     """
 
+    keys: pa.Table
     deletes: pa.Table
-    upserts: int
     _uri: str
     _dataset: Any
     _base: Any
     _by_id: ByFieldId
     _kept: Mask
 
-    def slices(self, max_bytes: int) -> Iterator[tuple[int, int]]:
-        """Runs of rows of about `max_bytes` that have something to upsert."""
+    @cached_property
+    def upserts(self) -> int:
+        """How many rows it inserts or replaces."""
+        return int(np.count_nonzero(self._kept))
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they are."""
+        return int(self.upserts * self._row_bytes)
+
+    def slices(self, max_bytes: int) -> Iterator[tuple[int, int, int]]:
+        """Runs of rows of about `max_bytes`: where they start and end, and how many rows to upsert
+        are among them, which is not 0."""
         total = len(self._kept)
         step = total
         if total > _SAMPLE_ROWS:
-            sample = self.read(0, _SAMPLE_ROWS)
-            step = max(1, max_bytes * max(1, sample.num_rows) // max(1, sample.nbytes))
+            step = max(1, int(max_bytes / self._row_bytes))
         for start in range(0, total, step):
-            if self._kept[start : start + step].any():
-                yield start, min(start + step, total)
+            upserts = int(np.count_nonzero(self._kept[start : start + step]))
+            if upserts:
+                yield start, min(start + step, total), upserts
+
+    @cached_property
+    def _row_bytes(self) -> float:
+        sample = self.read(0, _SAMPLE_ROWS)
+        return float(max(1, sample.nbytes) / max(1, sample.num_rows))
+
+    def read_all(self) -> pa.Table:
+        """All rows to upsert, in the base table's schema."""
+        return self.read(0, len(self._kept))
 
     def read(self, start: int, end: int) -> pa.Table:
         """The rows to upsert among those from `start` up to `end`, in the base table's schema."""
@@ -99,8 +121,18 @@ def open_rows(
     table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     newest = _newest(table)
     deletes = table.filter(pa.array(deleted & newest))
-    kept = newest & ~deleted
-    return GenerationRows(deletes, int(kept.sum()), uri, dataset, base, by_id, kept)
+    return GenerationRows(table, deletes, uri, dataset, base, by_id, newest & ~deleted)
+
+
+def newest_of(generations: Sequence[GenerationRows]) -> list[GenerationRows]:
+    """What is left of generations without tombstones, the oldest first, when of each key only the
+    row of the newest one counts."""
+    keys = KeyCodes(concat([key_column(one.keys.columns) for one in generations]))
+    kept = np.concatenate([one._kept for one in generations])  # noqa: SLF001
+    kept[superseded(keys.codes, ~kept, code_set(keys))] = False
+    ends = np.cumsum([len(one._kept) for one in generations])  # noqa: SLF001
+    parts = np.split(kept, ends[:-1])
+    return [replace(one, _kept=part) for one, part in zip(generations, parts, strict=True)]
 
 
 def _newest(keys: pa.Table) -> Mask:

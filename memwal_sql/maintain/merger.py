@@ -1,6 +1,7 @@
 """The merger: flushed generations move into the base table (specification 2, "MemTable Merger").
 
-Per region in ascending order, each by Lance's merge-insert with its progress in the same commit.
+Per region in ascending order, by Lance's merge-insert with the progress in the same commit; those
+that fit into one commit are merged together.
 Any number of mergers may run: who comes too late is refused by Lance and looks again.
 """
 
@@ -9,11 +10,16 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+
+import pyarrow as pa
 
 from memwal_sql.errors import MaintenanceLostError, RepairError, RetryError
 from memwal_sql.maintain.details import latest_dataset, maintenance
-from memwal_sql.maintain.generation_rows import GenerationRows, open_rows
+from memwal_sql.maintain.generation_rows import GenerationRows, newest_of, open_rows
 from memwal_sql.maintain.lease import Lease
 from memwal_sql.maintain.passes import OvertakenError, PassWriter, TooLargeError
 from memwal_sql.maintain.progress import Progress, Report
@@ -24,6 +30,7 @@ from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.merge_token import passes_done
 from memwal_sql.storage.paths import generation_uri
+from memwal_sql.storage.region_manifest import FlushedGeneration
 
 # Lance joins the rows of a pass in a memory pool of 300 MB (LANCE_MEM_POOL_SIZE).
 MAX_PASS_BYTES = 128 * 1024 * 1024
@@ -34,20 +41,21 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class _Next:
-    """A generation to be merged, and the base version over which it is the next one."""
+    """Generations to be merged together, their numbers and the rows of each, and the base version
+    over which they are the next ones."""
 
     base: BaseTable
-    generation: int
-    rows: GenerationRows
+    generations: range
+    rows: Sequence[GenerationRows]
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """The tombstones of a generation, or its rows from `start` up to `end`, exclusive."""
+    """Rows that are deleted, by their keys, or upserted."""
 
-    deletes: bool = False
-    start: int = 0
-    end: int = 0
+    rows: int
+    deletes: bool
+    read: Callable[[], pa.Table]
 
 
 class Merger:
@@ -109,19 +117,19 @@ class Merger:
             else:
                 if not done:
                     return merged
-                merged, failures = merged + 1, 0
+                merged, failures = merged + done, 0
 
-    def _step(self, region: RegionReader, last: int) -> bool:
-        """Merge the next generation up to `last`; False when there is none."""
+    def _step(self, region: RegionReader, last: int) -> int:
+        """Merge the next generations up to `last`; how many: 0 when there is none."""
         while True:
             with maintenance(self._context, "merge") as lease:
                 work = self._next(region, last)
                 if work is None:
-                    return False
+                    return 0
                 passes = list(self._passes(work.rows))
                 if len(passes) == 1 or _is_recorded(self._context, region, work):
                     self._merge(lease, region, work, passes)
-                    return True
+                    return len(work.rows)
             self._record()
 
     def _next(self, region: RegionReader, last: int) -> _Next | None:
@@ -133,53 +141,81 @@ class Merger:
             if merged >= last:
                 return None
             listed = region.refresh().flushed_generations
-            flushed = next((one for one in listed if one.generation == merged + 1), None)
+            flushed = {one.generation: one for one in listed}
             try:
-                if flushed is None:
+                if merged + 1 not in flushed:
                     raise RepairError(
                         f"region {region.region_id} does not list generation {merged + 1}, which "
                         f"is to be merged over version {base.version}: see table.check()"
                     )
-                uri = generation_uri(lance_uri(self._context.uri), region.region_id, flushed.path)
-                key, options = base.info.primary_key, self._context.storage_options
-                rows = open_rows(uri, flushed.rows, base.dataset, key, options)
-                return _Next(base, merged + 1, rows)
+                after = takewhile(flushed.__contains__, range(merged + 1, last + 1))
+                rows = self._together(self._open(base, region, flushed[one]) for one in after)
+                return _Next(base, range(merged + 1, merged + 1 + len(rows)), rows)
             except RepairError:
                 # Somebody else may have merged and collected it since the base was read.
                 if merged == before:
                     raise
                 before = merged
 
-    def _passes(self, rows: GenerationRows) -> Iterator[_Pass]:
+    def _open(
+        self, base: BaseTable, region: RegionReader, flushed: FlushedGeneration
+    ) -> GenerationRows:
+        uri = generation_uri(lance_uri(self._context.uri), region.region_id, flushed.path)
+        key, options = base.info.primary_key, self._context.storage_options
+        return open_rows(uri, flushed.rows, base.dataset, key, options)
+
+    def _together(self, generations: Iterator[GenerationRows]) -> list[GenerationRows]:
+        """The first generation, and those after it that fit into one commit with it: Lance reads
+        the base table's keys, and makes a version, once for all of them.
+
+        One that has tombstones is merged by itself, in several passes. What is wrong with a later
+        one is found when it is the first.
+        """
+        found = [next(generations)]
+        room = self._max_pass_bytes - found[0].nbytes
+        with suppress(RepairError):
+            for one in generations:
+                room -= one.nbytes
+                if room < 0 or found[0].deletes.num_rows or one.deletes.num_rows:
+                    break
+                found.append(one)
+        return newest_of(found) if len(found) > 1 else found
+
+    def _passes(self, generations: Sequence[GenerationRows]) -> Iterator[_Pass]:
         """Tombstones first, as they need their keys only, then slices of the other rows."""
+        [rows, *others] = generations
+        if others:
+            upserts = sum(one.upserts for one in generations)
+            yield _Pass(upserts, False, partial(_all_rows, generations))
+            return
         if rows.deletes.num_rows:
-            yield _Pass(deletes=True)
-        for start, end in rows.slices(self._max_pass_bytes):
-            yield _Pass(start=start, end=end)
+            yield _Pass(rows.deletes.num_rows, True, lambda: rows.deletes)
+        for start, end, upserts in rows.slices(self._max_pass_bytes):
+            yield _Pass(upserts, False, partial(rows.read, start, end))
 
     def _merge(
         self, lease: Lease, region: RegionReader, work: _Next, passes: Sequence[_Pass]
     ) -> None:
         key, progress = work.base.info.primary_key, work.base.details.merged_generations
-        done = passes_done(progress, region.region_id, work.generation)
-        writer = PassWriter(work.base.dataset, key, region.region_id, work.generation, done)
-        written = 0
+        done = passes_done(progress, region.region_id, work.generations[0])
+        writer = PassWriter(work.base.dataset, key, region.region_id, work.generations, done)
+        written, total = 0, sum(one.rows for one in passes)
         for one in passes:
             if written:
                 lease.renew()
-            last = one is passes[-1]
-            if one.deletes:
-                writer.delete(table := work.rows.deletes, last=last)
-            else:
-                writer.upsert(table := work.rows.read(one.start, one.end), last=last)
-            written += table.num_rows
-            total = max(written, work.rows.deletes.num_rows + work.rows.upserts)
+            commit = writer.delete if one.deletes else writer.upsert
+            commit(one.read(), last=one is passes[-1])
+            written += one.rows
             self._report(Progress("merge", region.name, written, total, "rows"))
+
+
+def _all_rows(generations: Sequence[GenerationRows]) -> pa.Table:
+    return pa.concat_tables([one.read_all() for one in generations])
 
 
 def _is_recorded(context: TableContext, region: RegionReader, work: _Next) -> bool:
     """Whether readers of a version that holds a part of the generation find all of it."""
     return any(
-        one.region_id == region.region_id and one.current_generation > work.generation
+        one.region_id == region.region_id and one.current_generation > work.generations[-1]
         for one in recorded_regions(context, work.base) or ()
     )

@@ -25,16 +25,22 @@ class TooLargeError(Exception):
 class PassWriter:
     """Merges tables into one version of the base table, each in a commit of its own.
 
-    `dataset` must be a handle of its own: Lance moves it on with every commit.
+    `dataset` must be a handle of its own: Lance moves it on with every commit. They hold the
+    generations from the first to the last of `generations`, `done` passes of which are committed.
     """
 
     def __init__(
-        self, dataset: Any, primary_key: Sequence[str], region_id: UUID, generation: int, done: int
+        self,
+        dataset: Any,
+        primary_key: Sequence[str],
+        region_id: UUID,
+        generations: Sequence[int],
+        done: int,
     ) -> None:
         self._dataset = dataset
         self._primary_key = list(primary_key)
         self._region_id = region_id
-        self._generation = generation
+        self._generations = generations
         self._done = done
 
     def delete(self, keys: pa.Table, *, last: bool) -> None:
@@ -56,10 +62,10 @@ class PassWriter:
     def _execute(self, merge: Any, rows: pa.Table, *, last: bool) -> None:
         number = LAST_PASS if last else self._done + 1
         marks = [
-            CompactedSsTable(str(pass_shard(self._region_id)), token(self._generation, number))
+            CompactedSsTable(str(pass_shard(self._region_id)), token(self._generations[0], number))
         ]
         if last:
-            marks.append(CompactedSsTable(str(self._region_id), self._generation))
+            marks.append(CompactedSsTable(str(self._region_id), self._generations[-1]))
         try:
             merge.mark_sstables_as_compacted(marks).execute(rows)
         except (OSError, RuntimeError) as error:

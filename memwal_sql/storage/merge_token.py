@@ -4,7 +4,9 @@ Lance accepts a progress mark only if it is greater than the recorded one, atomi
 data. A region's own mark says which generation is whole in the base table; beside it every merge
 commit marks a *pass shard*, which stands for the region under a derived id, with a token that
 grows from pass to pass. So a merger that slept through somebody else's pass is refused, and a
-reader knows that a version holds a part of a generation.
+reader knows that a version holds a part of a generation. Generations that are merged together have
+the token of the first of them: of two mergers that begin with the same generation, wherever they
+end, one is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def is_pass_shard(shard: UUID) -> bool:
 
 
 def token(generation: int, number: int) -> int:
-    """The mark of pass `number` (from 1) of a generation; the last one is `LAST_PASS`."""
+    """The mark of pass `number` (from 1) of a generation, or of those from it on that are merged
+    together; the last one is `LAST_PASS`."""
     return generation << _PASS_BITS | number
 
 

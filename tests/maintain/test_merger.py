@@ -50,11 +50,29 @@ def test_every_commit_carries_a_token(tmp_path: Path) -> None:
         found = read_details(open_store(table.uri), lance.dataset(table.uri))
         assert found is not None
         marks = found.details.merged_generations
-        assert marks == {region: 2, pass_shard(region): token(2, LAST_PASS)}
-        late = passes.PassWriter(lance.dataset(table.uri), ["id"], region, 2, 0)
-        schema = lance.dataset(table.uri).schema
-        with pytest.raises(passes.OvertakenError, match="Stale"):
-            late.upsert(pa.table({"id": [99], "val": [0]}, schema), last=False)
+        first = 2 if deletes else 1  # without tombstones both are merged together
+        assert marks == {region: 2, pass_shard(region): token(first, LAST_PASS)}
+        rows = pa.table({"id": [99], "val": [0]}, lance.dataset(table.uri).schema)
+        for generations, last in ([first], False), ([first], True), ([first, 3], True):
+            late = passes.PassWriter(lance.dataset(table.uri), ["id"], region, generations, 0)
+            with pytest.raises(passes.OvertakenError, match="Stale"):
+                late.upsert(rows, last=last)
+
+
+def test_generations_that_fit_into_one_commit_are_merged_together(tmp_path: Path) -> None:
+    """The newest row of each key counts; with tombstones a generation is merged by itself."""
+    plain = [({n: n, n + 1: n, 50: n}, []) for n in range(5)]
+    table = make_table(tmp_path, [*plain, ({1: 60, 70: 70}, [50]), *plain[:2]])
+    versions = lance.dataset(table.uri).version
+    told: list[Progress] = []
+    assert table.merge(progress=told.append) == 8
+    assert in_base(table.uri) == expected([*plain, ({1: 60, 70: 70}, [50]), *plain[:2]])
+    assert [(one.done, one.total) for one in told] == [(7, 7), (1, 3), (3, 3), (4, 4)]
+    # Four commits of rows, and one record of the regions before those in two passes, one after.
+    assert lance.dataset(table.uri).version - versions == 6
+    narrow = make_table(tmp_path / "narrow", plain)
+    assert merger_of(narrow, max_pass_bytes=100)() == 5
+    assert in_base(narrow.uri) == expected(plain)
 
 
 def test_a_merge_records_the_regions(tmp_path: Path) -> None:
@@ -113,7 +131,7 @@ def test_a_part_of_a_generation_that_no_record_names_is_not_read(tmp_path: Path)
     write_generations(table, GENERATIONS[1:2])
     dataset = lance.dataset(table.uri)
     (region,) = manifests(table.uri)
-    writer = passes.PassWriter(dataset, ["id"], region, 2, 0)
+    writer = passes.PassWriter(dataset, ["id"], region, [2], 0)
     writer.delete(
         pa.table({"id": [0]}, schema=dataset.schema.empty_table().select(["id"]).schema), last=False
     )
