@@ -23,7 +23,7 @@ use pyo3::types::PyIterator;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
-use crate::errors::{python_error, with_python};
+use crate::errors::with_python;
 use crate::metrics::metrics_of;
 use crate::runtime::runtime;
 
@@ -76,23 +76,23 @@ impl MountedExec {
         })
     }
 
+    /// Whether the provider is to be asked before the host applies conditions to these rows.
+    pub fn asks_of_conditions(&self) -> Result<bool> {
+        let Some(provider) = &self.provider else {
+            return Ok(false);
+        };
+        with_python(|py| provider.bind(py).hasattr("left_over"))
+    }
+
     /// The plan with this schema that the provider wants to run instead of one in which the host
     /// applies conditions to these rows.
-    pub fn instead(
-        &self,
-        conditions: Vec<String>,
-        schema: impl FnOnce() -> Result<SchemaRef>,
-    ) -> Result<Option<Arc<Self>>> {
+    pub fn instead(&self, conditions: Vec<String>, schema: SchemaRef) -> Result<Option<Arc<Self>>> {
         let Some(provider) = &self.provider else {
             return Ok(None);
         };
         with_python(|py| {
-            let Some(left_over) = provider.bind(py).getattr_opt("left_over")? else {
-                return Ok(None);
-            };
-            let schema = schema().map_err(python_error)?;
             let no_rows = ArrowStream { schema, batches: vec![] };
-            let node = left_over.call1((conditions, no_rows))?;
+            let node = provider.bind(py).call_method1("left_over", (conditions, no_rows))?;
             Self::mount(&node, provider).map(Some)
         })
     }

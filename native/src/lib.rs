@@ -7,6 +7,7 @@ mod errors;
 mod exec;
 mod filter_text;
 mod insert;
+mod join_effect;
 mod leftovers;
 mod metrics;
 mod predicate;

@@ -46,11 +46,17 @@ class Searched:
         self.writer.delete([5, 15, 315])
         for key in (5, 15, 315):
             del self._rows[key]
-        self.ctx = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(2))
-        mw.register(self.ctx, "events", self.table)
-        mw.register(self.ctx, '"My t"', self.table)
+        self.ctx = self.context()
+
+    def context(self, options: dict[str, str] | None = None) -> datafusion.SessionContext:
+        """A session with these tables and options of DataFusion."""
+        config = datafusion.SessionConfig(options).with_target_partitions(2)
+        ctx = datafusion.SessionContext(config)
+        mw.register(ctx, "events", self.table)
+        mw.register(ctx, '"My t"', self.table)
         labels = pa.table({"lang": ["en", "de"], "label": ["English", "German"]})
-        self.ctx.register_record_batches("labels", [labels.to_batches()])
+        ctx.register_record_batches("labels", [labels.to_batches()])
+        return ctx
 
     @property
     def rows(self) -> pa.Table:
