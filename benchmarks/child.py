@@ -60,6 +60,39 @@ def beside(module: str, *arguments: str) -> Iterator[None]:
         answers.read()
 
 
+class Steps:
+    """A child that does one step after the other, as it is told, and prints a line after each."""
+
+    def __init__(self, tell: IO[str], answers: IO[str]) -> None:
+        self._tell = tell
+        self._answers = answers
+
+    def do(self, step: str) -> None:
+        """Let the child do a step, and wait."""
+        self.begin(step).wait()
+
+    def begin(self, step: str) -> threading.Event:
+        """Let the child begin a step; set when it is done, or the child has ended."""
+        done = threading.Event()
+
+        def wait() -> None:
+            self._answers.readline()
+            done.set()
+
+        print(step, file=self._tell, flush=True)
+        threading.Thread(target=wait, daemon=True).start()
+        return done
+
+
+@contextmanager
+def steps(module: str, *arguments: str) -> Iterator[Steps]:
+    """`python -m module arguments`, which takes steps as lines of its input. Raises
+    CalledProcessError if it fails."""
+    with _started(module, arguments) as (_, tell, answers):
+        yield Steps(tell, answers)
+        tell.close()
+
+
 @contextmanager
 def _started(
     module: str, arguments: Sequence[str]

@@ -1,4 +1,4 @@
-"""Reads while another process flushes and merges without a pause."""
+"""Reads while another process merges, and beside one that never stops writing and merging."""
 
 from __future__ import annotations
 
@@ -7,56 +7,103 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from benchmarks.child import beside
+import memwal_sql as mw
+from benchmarks.child import beside, steps
 from benchmarks.indexed import indexed_table
 from benchmarks.merging import WIDTH
 from benchmarks.result import Reach, Result
-from benchmarks.timing import seconds
+from benchmarks.timing import Work, seconds
 from benchmarks.workspace import Workspace
 
 _PERCENTILE = 99
 _LIMIT = 2.0
+Times = list[float]
 
 
 def during_merge(work: Workspace) -> Iterator[Result]:
     """The 99th percentile of each read beside a busy process, against that of a quiet table."""
-    uri = work.folder / "during-merge" / "table"
+    yield from _beside_merges(work)
+    yield from _beside_all_jobs(work)
+
+
+def _beside_merges(work: Workspace) -> Iterator[Result]:
+    """Each read by itself, again and again while four generations are merged and once more after
+    it, so that the first read of what was merged is among them; quiet is the same table before."""
+    uri = work.folder / "during-merge" / "merges"
+    table, base, _ = indexed_table(uri, work.sizes)
+    arguments = str(uri), str(base), str(work.sizes.merge_rows)
+    with steps("benchmarks.merge_steps_child", *arguments) as child:
+        for name, read in _reads(table, base).items():
+            quiet: Times = []
+            busy: Times = []
+            for _ in range(work.sizes.merges):
+                child.do("index")
+                child.do("flush")
+                pause = work.sizes.busy_seconds / work.sizes.merges
+                _timed(read, _over(pause))
+                quiet += _timed(read, _over(pause))
+                busy += _timed(read, child.begin("merge").is_set)
+            yield _line(f"{name} while a merge runs", busy, quiet, _LIMIT)
+
+
+def _beside_all_jobs(work: Workspace) -> Iterator[Result]:
+    """All reads in turns, while another process writes and flushes every second, and a third one
+    merges, brings indexes up to date and collects garbage, on the same processors."""
+    uri = work.folder / "during-merge" / "jobs"
     table, base, rows = indexed_table(uri, work.sizes)
+    reads = _reads(table, base)
+    before = _in_turns(reads, work.sizes.busy_seconds)
+    with beside("benchmarks.busy_child", str(uri), str(base), str(rows)):
+        busy = _in_turns(reads, work.sizes.busy_seconds)
+    table.build_indexes()
+    after = _in_turns(reads, work.sizes.busy_seconds)
+    for name in reads:
+        yield _line(f"{name} beside a writer and all jobs", busy[name], before[name] + after[name])
+
+
+def _reads(table: mw.Table, base: int) -> Mapping[str, Work]:
     random = np.random.default_rng(5)
 
     def search() -> object:
         query = random.random(WIDTH, dtype=np.float32)
         return table.vector_search("vec", query, 10, columns=["id"])
 
-    works: Mapping[str, Callable[[], object]] = {
+    return {
         "table.get": lambda: table.get([int(random.integers(base))]),
         "scan": lambda: table.scan(columns=["id"]).read_all(),
         "vector search": search,
     }
-    before = _measure(works, work.sizes.busy_seconds)
-    with beside("benchmarks.busy_child", str(uri), str(base), str(rows)):
-        busy = _measure(works, work.sizes.busy_seconds)
-    table.build_indexes()
-    after = _measure(works, work.sizes.busy_seconds)
-    for name in works:
-        quiet = np.percentile(before[name] + after[name], _PERCENTILE)
-        found = np.percentile(busy[name], _PERCENTILE)
-        yield Result(
-            f"{name} while a merge runs, p{_PERCENTILE}",
-            float(found) * 1e3,
-            "ms",
-            float(quiet) * 1e3,
-            "quiet",
-            Reach(float(found / quiet), _LIMIT, "at most"),
-        )
 
 
-def _measure(works: Mapping[str, Callable[[], object]], busy: float) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for work in works.values():
-        work()
-    end = time.monotonic() + busy
-    while time.monotonic() < end or not all(times.values()):
-        for name, work in works.items():
-            times[name].append(seconds(work))
+def _timed(read: Work, ended: Callable[[], bool]) -> Times:
+    """Seconds of one read after the other; the last began when it had `ended`."""
+    times = []
+    last = False
+    while not last:
+        last = ended()
+        times.append(seconds(read))
     return times
+
+
+def _in_turns(reads: Mapping[str, Work], busy: float) -> dict[str, Times]:
+    """Seconds of each read, one after the other."""
+    times: dict[str, Times] = {name: [] for name in reads}
+    for read in reads.values():
+        read()
+    ended = _over(busy)
+    while not ended() or not all(times.values()):
+        for name, read in reads.items():
+            times[name].append(seconds(read))
+    return times
+
+
+def _over(duration: float) -> Callable[[], bool]:
+    """Tells whether so many seconds have passed from now on."""
+    end = time.monotonic() + duration
+    return lambda: time.monotonic() >= end
+
+
+def _line(name: str, busy: Times, quiet: Times, limit: float | None = None) -> Result:
+    found, calm = (float(np.percentile(times, _PERCENTILE)) for times in (busy, quiet))
+    reach = None if limit is None else Reach(found / calm, limit, "at most")
+    return Result(f"{name}, p{_PERCENTILE}", found * 1e3, "ms", calm * 1e3, "quiet", reach)

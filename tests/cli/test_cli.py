@@ -457,18 +457,28 @@ def test_the_command_is_a_process(table: Any) -> None:
 
 
 @pytest.mark.parametrize(("command", "gives_way"), [("merge", True), ("sql", False)])
-def test_jobs_give_way_to_readers(command: str, gives_way: bool) -> None:
+@pytest.mark.parametrize("chosen", [None, "1"])
+def test_jobs_give_way_to_readers(command: str, gives_way: bool, chosen: str | None) -> None:
+    """By their priority, and by half of the processors, unless somebody says how many threads."""
     script = (
         "import os, sys; from memwal_sql.cli import app\n"
-        "app.app = lambda: None; before = os.nice(0); app.main()\n"
-        "print(os.nice(0) > before, 'LANCE_CPU_THREADS' in os.environ)"
+        "processors = lambda: len(os.sched_getaffinity(0))\n"
+        "app.app = lambda: None; nice, count = os.nice(0), processors(); app.main()\n"
+        "print(os.nice(0) > nice, count - processors(), os.environ.get('LANCE_CPU_THREADS'))"
     )
     environment = {k: v for k, v in os.environ.items() if k != "LANCE_CPU_THREADS"}
     found = subprocess.run(
         [sys.executable, "-c", script, command, "table"],
-        env=environment,
+        env=environment if chosen is None else {**environment, "LANCE_CPU_THREADS": chosen},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.split() == [str(gives_way)] * 2
+    count = len(os.sched_getaffinity(0))
+    half = (count + 1) // 2
+    limits = gives_way and chosen is None
+    assert found.stdout.split() == [
+        str(gives_way),
+        str(count - half if limits else 0),
+        str(half) if limits else str(chosen),
+    ]
