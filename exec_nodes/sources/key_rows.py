@@ -18,30 +18,42 @@ from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.
 ROWS_PER_LOOKUP = 10_000
 BYTES_PER_ROW = 16
+# A lookup searches each; merging them would take longer than reading a small one.
+_MOST_RUNS = 8
 
 _OFFSET = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
-class KnownKeys:
-    """The keys of some fragments in ascending order, and where each is. Fragments are told by the
-    files that they had, which never change."""
+class KeyRun:
+    """Keys in ascending order, and where each is."""
 
-    files: Mapping[int, Hashable]
     keys: npt.NDArray[Any]
     addresses: RowAddresses
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """The keys of some fragments, in runs that were read one after the other. Fragments are told by
+    the files that they had, which never change."""
+
+    files: Mapping[int, Hashable]
+    runs: Sequence[KeyRun]
+
+    def __len__(self) -> int:
+        return sum(len(run.keys) for run in self.runs)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return int(self.keys.nbytes + self.addresses.nbytes)
+        return sum(int(run.keys.nbytes + run.addresses.nbytes) for run in self.runs)
 
     def serve(self, dataset: Any) -> bool:
         """Whether a version has these fragments and new ones, and most of the rows."""
         fragments = dataset.get_fragments()
         files = {one.fragment_id: _files(one) for one in fragments}
         same = all(self.files.get(number, own) == own for number, own in files.items())
-        return same and len(self.keys) <= 2 * sum(one.metadata.num_rows for one in fragments)
+        return same and len(self) <= 2 * sum(one.metadata.num_rows for one in fragments)
 
 
 def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> KnownKeys:
@@ -50,15 +62,11 @@ def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> Know
     read. Keys of rows that were deleted since stay, and lead to no row."""
     fragments = {one.fragment_id: one for one in dataset.get_fragments()}
     files = {number: _files(one) for number, one in fragments.items()}
-    if known is None or not known.serve(dataset):
-        return KnownKeys(files, *_read(dataset, column, None))
-    keys, addresses = known.keys, known.addresses
+    if known is None or not known.serve(dataset) or len(known.runs) > _MOST_RUNS:
+        return KnownKeys(files, [_read(dataset, column, None)])
     unread = [one for number, one in fragments.items() if number not in known.files]
-    if unread:
-        new, places = _read(dataset, column, unread)
-        at = keys.searchsorted(new)
-        keys, addresses = np.insert(keys, at, new), np.insert(addresses, at, places)
-    return KnownKeys({**known.files, **files}, keys, addresses)
+    runs = [*known.runs, _read(dataset, column, unread)] if unread else known.runs
+    return KnownKeys({**known.files, **files}, runs)
 
 
 class KeyRows:
@@ -78,14 +86,16 @@ class KeyRows:
 
     def take(self, key: Any, columns: Sequence[str]) -> pa.Table | None:
         """The row of a key; None if it is not there, or in a fragment that is not read."""
-        keys = self.known.keys
-        key = keys.dtype.type(key)
-        at = int(keys.searchsorted(key))
-        row = None
-        while row is None and at < len(keys) and keys[at] == key:
-            row = self._row(int(self.known.addresses[at]), list(columns))
-            at += 1
-        return row
+        for run in reversed(self.known.runs):  # most rows of an old one may be gone
+            keys = run.keys
+            wanted = keys.dtype.type(key)
+            at = int(keys.searchsorted(wanted))
+            while at < len(keys) and keys[at] == wanted:
+                row = self._row(int(run.addresses[at]), list(columns))
+                if row is not None:
+                    return row
+                at += 1
+        return None
 
     def _row(self, address: int, columns: list[str]) -> pa.Table | None:
         """The row at an address, if this version has the fragment and the row is not deleted."""
@@ -108,10 +118,8 @@ def _files(fragment: Any) -> Hashable:
     return tuple(file.path for file in fragment.data_files())
 
 
-def _read(
-    dataset: Any, column: str, fragments: Sequence[Any] | None
-) -> tuple[npt.NDArray[Any], RowAddresses]:
-    """The keys of these fragments, all by default, in ascending order, and their rows."""
+def _read(dataset: Any, column: str, fragments: Sequence[Any] | None) -> KeyRun:
+    """The keys of these fragments, all by default."""
     scanner = dataset.scanner(
         columns=[column], batch_size=MAX_BATCH_ROWS, fragments=fragments, with_row_address=True
     )
@@ -119,6 +127,6 @@ def _read(
     keys = one_array(plain(table[column])).to_numpy()
     addresses = table[ROW_ADDRESS].to_numpy()
     if (keys[1:] > keys[:-1]).all():
-        return keys, addresses
+        return KeyRun(keys, addresses)
     order = np.argsort(keys)
-    return keys[order], addresses[order]
+    return KeyRun(keys[order], addresses[order])

@@ -73,6 +73,7 @@ class LanceSource:
         bloom: Callable[[], bytes] | None = None,
         bloom_checksum: int | None = None,
         fragments: frozenset[int] | None = None,
+        whole: LanceSource | None = None,
         read_file: ReadFile | None = None,
     ) -> None:
         self.identity = identity
@@ -85,6 +86,7 @@ class LanceSource:
         self._bloom = bloom
         self._bloom_checksum = bloom_checksum
         self._fragments = fragments
+        self._whole = whole
         self._read_file = read_file
         self._dataset: Any = None
         self._lock = threading.Lock()
@@ -166,6 +168,7 @@ class LanceSource:
             cache=self._cache,
             open_dataset=lambda: self.dataset,
             fragments=fragments,
+            whole=self,
             read_file=self._read_file,
         )
 
@@ -317,6 +320,8 @@ class LanceSource:
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
         """See `Source.rows_at`."""
+        if self._whole is not None:
+            return self._whole.rows_at(addresses, columns)
         with lance_errors(self.name, self.place):
             if self._is_small(columns):
                 table, held = self._decoded(columns)

@@ -55,7 +55,8 @@ def live_addresses(dataset: Any, fragment: Any, read: ReadFile | None = None) ->
     if deleted is not None:
         live = np.ones(fragment.physical_rows, np.bool_)
         live[deleted] = False
-        return _every_address(fragment)[live]
+        start = np.uint64(fragment.fragment_id << _FRAGMENT_BITS)
+        return np.flatnonzero(live).astype(np.uint64) + start
     batches = whole_fragments(dataset, (), [fragment], fragment.physical_rows)
     found = [batch.column(ROW_ADDRESS).to_numpy() for _, batch in batches]
     return np.concatenate([np.empty(0, np.uint64), *found])

@@ -100,6 +100,23 @@ def test_another_version_reads_only_the_keys_of_new_fragments(
     assert read == [[6]]
 
 
+def test_many_runs_become_one(tmp_path: Path) -> None:
+    dataset = _dataset(tmp_path / "t", pa.array(range(50)))
+    held = all_keys(dataset)
+    lengths = []
+    for step in range(key_rows._MOST_RUNS + 3):
+        rows = pa.table({"id": [step, 100 + step], "val": [-step, step]})
+        merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(rows)
+        held = all_keys(dataset, held.known)
+        lengths.append(len(held.known.runs))
+        for key in (0, step, 49, 100, 100 + step):
+            row = held.take(key, ["val"])
+            assert row is not None
+            assert row.equals(dataset.to_table(columns=["val"], filter=f"id = {key}"))
+    assert lengths == [*range(2, key_rows._MOST_RUNS + 2), 1, 2, 3]
+
+
 def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
