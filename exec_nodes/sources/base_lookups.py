@@ -22,14 +22,17 @@ from exec_nodes.sources.key_rows import (
 )
 
 _NO_ROWS = pa.table({})
+# Looking for one key among fragments whose keys are not known takes Lance ten times as long as it
+# takes to read the keys.
+_READ_AT_ONCE = 500_000
 
 
 class BaseLookups:
     """Finds rows of one version of the base table, which has `rows` of them: by Lance's index, or
     once as many lookups were made as pay for reading the keys, by the keys in memory.
 
-    Keys are read in the background: meanwhile those that are known of another version find most
-    rows, and Lance looks among the others.
+    Keys are read in the background, unless they are few: meanwhile those that are known of another
+    version find most rows, and Lance looks among the others.
     """
 
     def __init__(self, identity: Hashable, cache: ByteCache, dataset: Any, rows: int) -> None:
@@ -76,16 +79,21 @@ class BaseLookups:
             return None
         self._asked = True
         if known is not None and known.serve(self._dataset):
-            self._meanwhile = KeyRows(self._dataset, known)
+            rows = KeyRows(self._dataset, known)
+            if sum(fragment.physical_rows for fragment in rows.unread) <= _READ_AT_ONCE:
+                return self._read(key.names[0], known)
+            self._meanwhile = rows
         in_background(partial(self._read, key.names[0], known))
         return self._meanwhile
 
-    def _read(self, column: str, known: KnownKeys | None) -> None:
+    def _read(self, column: str, known: KnownKeys | None) -> KeyRows:
         keys = read_keys(self._dataset, column, known)
+        rows = KeyRows(self._dataset, keys)
         self._cache.put(self._shared, keys, keys.nbytes)
-        self._cache.put(self._own, KeyRows(self._dataset, keys), keys.nbytes)
+        self._cache.put(self._own, rows, keys.nbytes)
         # Kept by the cache alone: when it lets go of them, they are asked for again.
         self._meanwhile, self._asked = None, False
+        return rows
 
     @property
     def _own(self) -> Hashable:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from exec_nodes.kernels.keys import one_array, plain
 from exec_nodes.sources.lance_scan import MAX_BATCH_ROWS
-from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
+from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
+from exec_nodes.sources.whole_fragments import whole_fragments
 
 # A lookup by btree takes 0.25 ms more than one by address (1,000,000 rows, 2 cores), reading and
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.
@@ -120,10 +121,10 @@ def _files(fragment: Any) -> Hashable:
 
 def _read(dataset: Any, column: str, fragments: Sequence[Any] | None) -> KeyRun:
     """The keys of these fragments, all by default."""
-    scanner = dataset.scanner(
-        columns=[column], batch_size=MAX_BATCH_ROWS, fragments=fragments, with_row_address=True
-    )
-    table = scanner.to_table()
+    read = dataset.get_fragments() if fragments is None else fragments
+    found = [batch for _, batch in whole_fragments(dataset, [column], read, MAX_BATCH_ROWS)]
+    schema = pa.schema([dataset.schema.field(column), ROW_ADDRESS_FIELD])
+    table = pa.Table.from_batches([batch.cast(schema) for batch in found], schema)
     keys = one_array(plain(table[column])).to_numpy()
     addresses = table[ROW_ADDRESS].to_numpy()
     if (keys[1:] > keys[:-1]).all():
