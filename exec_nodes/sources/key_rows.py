@@ -50,11 +50,13 @@ class KnownKeys:
         return sum(int(run.keys.nbytes + run.addresses.nbytes) for run in self.runs)
 
     def serve(self, dataset: Any) -> bool:
-        """Whether a version has these fragments and new ones, and most of the rows."""
-        fragments = dataset.get_fragments()
-        files = {one.fragment_id: _files(one) for one in fragments}
-        same = all(self.files.get(number, own) == own for number, own in files.items())
-        return same and len(self) <= 2 * sum(one.metadata.num_rows for one in fragments)
+        """Whether the fragments that a version has are these and new ones."""
+        files = {one.fragment_id: _files(one) for one in dataset.get_fragments()}
+        return all(self.files.get(number, own) == own for number, own in files.items())
+
+    def is_worn(self, rows: int) -> bool:
+        """Whether it is time to read all keys of a version with so many rows anew."""
+        return len(self.runs) > _MOST_RUNS or len(self) > 2 * rows
 
 
 def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> KnownKeys:
@@ -63,7 +65,7 @@ def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> Know
     read. Keys of rows that were deleted since stay, and lead to no row."""
     fragments = {one.fragment_id: one for one in dataset.get_fragments()}
     files = {number: _files(one) for number, one in fragments.items()}
-    if known is None or not known.serve(dataset) or len(known.runs) > _MOST_RUNS:
+    if known is None or not known.serve(dataset) or known.is_worn(dataset.count_rows()):
         return KnownKeys(files, [_read(dataset, column, None)])
     unread = [one for number, one in fragments.items() if number not in known.files]
     runs = [*known.runs, _read(dataset, column, unread)] if unread else known.runs
