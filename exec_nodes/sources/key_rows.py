@@ -13,7 +13,7 @@ import pyarrow as pa
 from exec_nodes.kernels.keys import one_array, plain
 from exec_nodes.sources.lance_scan import MAX_BATCH_ROWS
 from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
-from exec_nodes.sources.whole_fragments import whole_fragments
+from exec_nodes.sources.whole_fragments import fragment_files, whole_fragments
 
 # A lookup by btree takes 0.25 ms more than one by address (1,000,000 rows, 2 cores), reading and
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.
@@ -51,7 +51,7 @@ class KnownKeys:
 
     def serve(self, dataset: Any) -> bool:
         """Whether the fragments that a version has are these and new ones."""
-        files = {one.fragment_id: _files(one) for one in dataset.get_fragments()}
+        files = {one.fragment_id: fragment_files(one) for one in dataset.get_fragments()}
         return all(self.files.get(number, own) == own for number, own in files.items())
 
     def is_worn(self, rows: int) -> bool:
@@ -64,7 +64,7 @@ def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> Know
     is not read again, as far as it serves this one: after a merge, the rows that it wrote are
     read. Keys of rows that were deleted since stay, and lead to no row."""
     fragments = {one.fragment_id: one for one in dataset.get_fragments()}
-    files = {number: _files(one) for number, one in fragments.items()}
+    files = {number: fragment_files(one) for number, one in fragments.items()}
     if known is None or not known.serve(dataset) or known.is_worn(dataset.count_rows()):
         return KnownKeys(files, [_read(dataset, column, None)])
     unread = [one for number, one in fragments.items() if number not in known.files]
@@ -115,10 +115,6 @@ class KeyRows:
 def is_integral(kind: pa.DataType) -> bool:
     """Whether `plain` turns a column of this type into integers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
-
-
-def _files(fragment: Any) -> Hashable:
-    return tuple(file.path for file in fragment.data_files())
 
 
 def _read(dataset: Any, column: str, fragments: Sequence[Any] | None) -> KeyRun:

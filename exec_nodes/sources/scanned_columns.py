@@ -18,7 +18,11 @@ from exec_nodes.sources.deletion_files import ReadFile
 from exec_nodes.sources.lance_scan import batch_rows, conform
 from exec_nodes.sources.live_rows import among
 from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
-from exec_nodes.sources.whole_fragments import live_addresses, whole_fragments
+from exec_nodes.sources.whole_fragments import (
+    fragment_files,
+    live_addresses,
+    whole_fragments,
+)
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -140,4 +144,4 @@ class ScannedColumns:
 
 def fragment_identity(place: str, fragment: Any) -> Hashable:
     """Tells the rows of a fragment of the table at `place`, whatever was deleted of them."""
-    return (place, fragment.fragment_id, *(file.path for file in fragment.data_files()))
+    return (place, fragment.fragment_id, fragment_files(fragment))

@@ -7,7 +7,7 @@ time to leave deleted rows out (350,000 rows of 8 bytes, a quarter of them delet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,13 @@ from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddress
 
 _ROW_ID = "_rowid"
 _FRAGMENT_BITS = 32
+
+
+def fragment_files(fragment: Any) -> Hashable:
+    """The files that hold a fragment's values, which never change, whatever is deleted of its rows;
+    overlays, which replace some values, among them."""
+    overlays = (overlay.data_file for overlay in fragment.metadata.overlays)
+    return tuple(file.path for file in (*fragment.data_files(), *overlays))
 
 
 def whole_fragments(

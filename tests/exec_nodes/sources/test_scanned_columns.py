@@ -8,6 +8,8 @@ from unittest.mock import patch
 import lance
 import pyarrow as pa
 import pytest
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile
 
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
@@ -112,3 +114,30 @@ def test_columns_that_swapped_their_names(source: LanceSource, cache: ByteCache)
     for _ in range(2):
         found = scanned(swapped, ["other", "val"])
         assert found == first
+
+
+def test_values_that_an_overlay_replaces(
+    source: LanceSource, cache: ByteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lance lays other values over some of a fragment's without a new data file."""
+    monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
+    for _ in range(2):
+        first = scanned(source, ["id", "val"])
+    dataset = source.dataset
+    field = next(field for field in dataset.lance_schema.fields() if field.name() == "val")
+    values = pa.table({"val": ["five", "seven"]})
+    with LanceFileWriter(f"{dataset.uri}/data/over.lance", values.schema) as writer:
+        writer.write_batch(values)
+    (base,) = dataset.get_fragments()[0].data_files()
+    version = base.file_major_version, base.file_minor_version
+    overlay = lance.LanceOperation.DataOverlayFile(
+        DataFile("over.lance", [field.id()], [0], *version), [5, 7]
+    )
+    group = lance.LanceOperation.DataOverlayGroup(0, [overlay])
+    operation = lance.LanceOperation.DataOverlay([group])
+    lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+    replaced = {5: "five", 7: "seven"}
+    for _ in range(3):
+        found = scanned(based(source, cache), ["id", "val"])
+        assert found == [(key, replaced.get(key, val), at) for key, val, at in first]  # type: ignore[call-overload]
+    assert scanned(source, ["id", "val"]) == first
