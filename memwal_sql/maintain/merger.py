@@ -32,8 +32,8 @@ from memwal_sql.storage.merge_token import passes_done
 from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration
 
-# Lance joins the rows of a pass in a memory pool of 300 MB (LANCE_MEM_POOL_SIZE).
-MAX_PASS_BYTES = 128 * 1024 * 1024
+# Half of the memory pool in which Lance joins the rows of a pass (LANCE_MEM_POOL_SIZE).
+MAX_PASS_BYTES = 150_000_000
 LEAST_PASS_BYTES = 1024 * 1024
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
