@@ -81,7 +81,7 @@ class BaseLookups:
         if known is not None and known.serve(self._dataset):
             rows = KeyRows(self._dataset, known)
             unread = sum(fragment.physical_rows for fragment in rows.unread)
-            if unread <= _READ_AT_ONCE and not known.is_worn(self._rows):
+            if unread <= _READ_AT_ONCE and not known.is_worn(self._dataset):
                 return self._read(key.names[0], known)
             self._meanwhile = rows
         in_background(partial(self._read, key.names[0], known))

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from exec_nodes.kernels.keys import one_array, plain
 from exec_nodes.sources.lance_scan import MAX_BATCH_ROWS
-from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
-from exec_nodes.sources.whole_fragments import fragment_files, whole_fragments
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.sources.whole_fragments import all_addresses, fragment_files
 
 # A lookup by btree takes 0.25 ms more than one by address (1,000,000 rows, 2 cores), reading and
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.
@@ -54,18 +54,19 @@ class KnownKeys:
         files = {one.fragment_id: fragment_files(one) for one in dataset.get_fragments()}
         return all(self.files.get(number, own) == own for number, own in files.items())
 
-    def is_worn(self, rows: int) -> bool:
-        """Whether it is time to read all keys of a version with so many rows anew."""
+    def is_worn(self, dataset: Any) -> bool:
+        """Whether it is time to read all keys of a version anew."""
+        rows = sum(fragment.physical_rows for fragment in dataset.get_fragments())
         return len(self.runs) > _MOST_RUNS or len(self) > 2 * rows
 
 
 def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> KnownKeys:
     """The keys of `column`, for whose type `is_integral` holds; what is `known` of another version
     is not read again, as far as it serves this one: after a merge, the rows that it wrote are
-    read. Keys of rows that were deleted since stay, and lead to no row."""
+    read. Keys of deleted rows lead to no row."""
     fragments = {one.fragment_id: one for one in dataset.get_fragments()}
     files = {number: fragment_files(one) for number, one in fragments.items()}
-    if known is None or not known.serve(dataset) or known.is_worn(dataset.count_rows()):
+    if known is None or not known.serve(dataset) or known.is_worn(dataset):
         return KnownKeys(files, [_read(dataset, column, None)])
     unread = [one for number, one in fragments.items() if number not in known.files]
     runs = [*known.runs, _read(dataset, column, unread)] if unread else known.runs
@@ -118,13 +119,19 @@ def is_integral(kind: pa.DataType) -> bool:
 
 
 def _read(dataset: Any, column: str, fragments: Sequence[Any] | None) -> KeyRun:
-    """The keys of these fragments, all by default."""
-    read = dataset.get_fragments() if fragments is None else fragments
-    found = [batch for _, batch in whole_fragments(dataset, [column], read, MAX_BATCH_ROWS)]
-    schema = pa.schema([dataset.schema.field(column), ROW_ADDRESS_FIELD])
-    table = pa.Table.from_batches([batch.cast(schema) for batch in found], schema)
-    keys = one_array(plain(table[column])).to_numpy()
-    addresses = table[ROW_ADDRESS].to_numpy()
+    """The keys of these fragments, all by default; of deleted rows too, as a restored version may
+    have them again."""
+    read = dataset.get_fragments() if fragments is None else list(fragments)
+    deleted = any(fragment.num_deletions for fragment in read)
+    scanner = dataset.scanner(
+        columns=[column],
+        fragments=read,
+        batch_size=MAX_BATCH_ROWS,
+        with_row_id=deleted,
+        include_deleted_rows=deleted,
+    )
+    keys = one_array(plain(scanner.to_table()[column])).to_numpy()
+    addresses = all_addresses(read)
     if (keys[1:] > keys[:-1]).all():
         return KeyRun(keys, addresses)
     order = np.argsort(keys)

@@ -71,8 +71,12 @@ def live_addresses(dataset: Any, fragment: Any, read: ReadFile | None = None) ->
 
 def counted_addresses(fragments: Sequence[Any]) -> RowAddresses | None:
     """The addresses of all rows of `fragments`; None where rows were deleted."""
-    if any(fragment.num_deletions for fragment in fragments):
-        return None
+    deleted = any(fragment.num_deletions for fragment in fragments)
+    return None if deleted else all_addresses(fragments)
+
+
+def all_addresses(fragments: Sequence[Any]) -> RowAddresses:
+    """The addresses of all rows of `fragments`, deleted ones too."""
     runs = [_every_address(fragment) for fragment in fragments]
     return runs[0] if len(runs) == 1 else np.concatenate([np.empty(0, np.uint64), *runs])
 

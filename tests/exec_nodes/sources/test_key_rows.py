@@ -117,6 +117,17 @@ def test_many_runs_become_one(tmp_path: Path) -> None:
     assert lengths == [*range(2, key_rows._MOST_RUNS + 2), 1, 2, 3]
 
 
+def test_rows_that_a_restore_brings_back_are_found(tmp_path: Path) -> None:
+    dataset = _dataset(tmp_path / "t", pa.array(range(200)))
+    before = dataset.version
+    dataset.delete("id % 3 = 0")
+    held = all_keys(lance.dataset(tmp_path / "t"))
+    assert held.take(6, ["val"]) is None
+    lance.dataset(tmp_path / "t", version=before).restore()
+    restored = all_keys(lance.dataset(tmp_path / "t"), held.known)
+    assert [restored.take(key, ["val"])["val"].to_pylist() for key in (6, 7)] == [[6], [7]]
+
+
 @pytest.mark.parametrize("few", [True, False], ids=["at once", "in the background"])
 def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
