@@ -31,6 +31,7 @@ Uri = str | os.PathLike[str]
 Regions = RegionSpec | RegionField | Sequence[RegionField]
 
 _FIRST_SPEC_ID = 1
+_LEGACY = "0.1"
 _IN_THE_WAY = "Not a directory (os error 20)"
 
 
@@ -63,6 +64,12 @@ def wanted_of(
 
     Raises InvalidCallError where they do not fit the table, or another key than it has.
     """
+    if dataset.data_storage_version == _LEGACY:
+        raise InvalidCallError(
+            f"{uri} has Lance's legacy format, of which no flushed part can be written: write its "
+            f"rows into a new table, as by lance.write_dataset(lance.dataset({uri!r}), new_uri, "
+            'data_storage_version="stable"), and enable that'
+        )
     present = primary_key_of(dataset.schema)
     keys = present if primary_key is None else key_columns(primary_key)
     schema = logical_schema(dataset.schema)

@@ -262,6 +262,16 @@ def test_a_uri_that_is_no_table_is_refused(tmp_path: Path, uri: str) -> None:
             mw.create_table(place, SCHEMA, "id")
 
 
+def test_a_table_of_the_legacy_format_is_enabled_once_it_is_rewritten(tmp_path: Path) -> None:
+    """Lance writes no files of that format with given field ids: no flush would succeed."""
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    lance.write_dataset(make_rows(5), old, data_storage_version="legacy")
+    with refused(old, "legacy", "data_storage_version"):
+        mw.enable(old, primary_key="id")
+    lance.write_dataset(lance.dataset(old), new, data_storage_version="stable")
+    assert mw.enable(new, primary_key="id").scan().read_all().num_rows == 5
+
+
 def test_a_lance_table_without_a_memwal_index_says_how_to_get_one(uri: str) -> None:
     lance.write_dataset(make_rows(1), uri)
     with refused(uri, uri, "enable"):
