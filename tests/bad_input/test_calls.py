@@ -265,7 +265,8 @@ def test_a_uri_that_is_no_table_is_refused(tmp_path: Path, uri: str) -> None:
 def test_a_table_of_the_legacy_format_is_enabled_once_it_is_rewritten(tmp_path: Path) -> None:
     """Lance writes no files of that format with given field ids: no flush would succeed."""
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
-    lance.write_dataset(make_rows(5), old, data_storage_version="legacy")
+    rows = pa.concat_tables(make_rows(key) for key in range(5))
+    lance.write_dataset(rows, old, data_storage_version="legacy")
     with refused(old, "legacy", "data_storage_version"):
         mw.enable(old, primary_key="id")
     lance.write_dataset(lance.dataset(old), new, data_storage_version="stable")
