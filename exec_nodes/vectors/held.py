@@ -1,4 +1,9 @@
-"""Vectors kept in memory, and what is derived from a mask, under one byte bound."""
+"""Vectors kept in memory, and what is derived from a mask, under one byte bound.
+
+A search in memory beats one through an index as long as the vectors fit (200,000 x 64 float32 on 2
+cores: 1 to 2 ms against 5 ms with equal recall), but the index need not read them all. They are
+read once so many searches were made as pay for it.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +20,15 @@ from exec_nodes.sources.source import RowAddresses, Source
 from exec_nodes.vectors.column import Flags, VectorColumn
 from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.metrics import Metric
+from exec_nodes.vectors.settled_codes import BYTES_PER_SEARCH, SettledCodes, coded_bytes
 from memwal_native import VectorCodes
 
-# A search in memory beats one through an index as long as the vectors fit (200,000 x 64 float32
-# on 2 cores: 1 to 2 ms against 5 ms with equal recall), but the index need not read them all. They
-# are read once so many searches were made as pay for it: one reads about as much as this.
-_BYTES_PER_SEARCH = 4 * 1024 * 1024
 # What a merge wrote, up to so many bytes, is read by the search that finds it missing.
-_READ_AT_ONCE = 2 * _BYTES_PER_SEARCH
+_READ_AT_ONCE = 2 * BYTES_PER_SEARCH
 # As each run is searched by itself, and rows that were deleted since are looked at all the same,
 # everything is read anew when there are more of them.
 _MOST_RUNS = 8
 _MOST_SHARE = 2
-# Putting near vectors together takes so many times as long as reading them.
-_ARRANGING = 8
-# With fewer, a search spends most of its time elsewhere.
-_FEWEST_ARRANGED = 50_000
 _ADDRESS_BYTES = 8
 _COUNTER_BYTES = 200
 T = TypeVar("T")
@@ -50,7 +48,7 @@ def held_vectors(
     serve later versions too, of which only new fragments are read.
     """
     if isinstance(source, MemTableSource):
-        codes = partial(_held_codes, (source.identity, "codes", column), growing=True)
+        codes = partial(_growing_codes, source.identity, column)
         return [HeldVectors(VectorColumn.decoded(*source.column(column), codes))]
     if not isinstance(source, LanceSource):
         return None
@@ -118,10 +116,9 @@ class _Runs:
         self, known: Sequence[HeldVectors], unread: Mapping[Hashable, Any]
     ) -> Sequence[HeldVectors]:
         found, addresses = self._source.whole_column(self._column, unread.values())
-        codes = partial(_held_codes, (self._source.place, "codes", object()), growing=False)
-        vectors = VectorColumn.decoded(found, addresses, codes)
+        vectors = VectorColumn.decoded(found, addresses, SettledCodes())
         runs = [*known, HeldVectors(vectors, frozenset(unread))]
-        nbytes = sum(run.vectors.nbytes for run in runs)
+        nbytes = sum(run.vectors.nbytes + coded_bytes(run.vectors) for run in runs)
         if known and nbytes > VECTORS.largest:
             return self._with((), self._source.whole_fragments)
         VECTORS.put(self.key, runs, nbytes)
@@ -176,29 +173,19 @@ def _worth(key: tuple[Hashable, ...], work: str, size: int) -> bool:
     """Whether the searches counted so far pay for `work` on `size` bytes; counts this one."""
     counter = (*key, work)
     searches = (VECTORS.get(counter) or 0) + 1
-    paid: bool = searches * _BYTES_PER_SEARCH >= size
+    paid: bool = searches * BYTES_PER_SEARCH >= size
     VECTORS.put(counter, 0 if paid else searches, _COUNTER_BYTES)
     return paid
 
 
-def _held_codes(
-    of: tuple[Hashable, ...], held: VectorColumn, metric: Metric, *, growing: bool
+def _growing_codes(
+    identity: Hashable, column: str, held: VectorColumn, metric: Metric
 ) -> VectorCodes:
-    """Those of some vectors, kept; of a MemTable only the rows since the last search are coded."""
-    key = (*of, metric)
+    """Those of a MemTable's vectors, of which only the rows since the last search are coded."""
+    key = (identity, "codes", column, metric)
     known: VectorCodes | None = VECTORS.get(key)
     if known is None or len(known) < len(held):
         with VECTORS.locked(key):
             known = held.coded(VECTORS.get(key), metric)
             VECTORS.put(key, known, known.nbytes)
-    elif len(known) >= _FEWEST_ARRANGED and not growing:
-        begun = (*key, "arranging")
-        if VECTORS.get(begun) is None and _worth(key, "cells", _ARRANGING * held.nbytes):
-            VECTORS.put(begun, True, _COUNTER_BYTES)  # once, whether it pays or not
-            in_background(partial(_arrange, key, known))
     return known
-
-
-def _arrange(key: Hashable, codes: VectorCodes) -> None:
-    codes.arrange()
-    VECTORS.put(key, codes, codes.nbytes)

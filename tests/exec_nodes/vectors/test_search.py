@@ -17,7 +17,7 @@ from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Filter, RowAddresses
-from exec_nodes.vectors import held, index_search
+from exec_nodes.vectors import held, index_search, settled_codes
 from exec_nodes.vectors.index_search import few_rows
 from exec_nodes.vectors.metrics import Metric
 from exec_nodes.vectors.nearest import Bounds
@@ -284,7 +284,7 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     monkeypatch.setattr(held, "VECTORS", ByteCache())
     source = indexed(tmp_path / "t")
     size = ROWS * (QUERY.row_bytes + 8)
-    monkeypatch.setattr(held, "_BYTES_PER_SEARCH", ROWS * QUERY.row_bytes // 4)
+    monkeypatch.setattr(held, "BYTES_PER_SEARCH", ROWS * QUERY.row_bytes // 4)
     later: list[Callable[[], object]] = []
     monkeypatch.setattr(held, "in_background", later.append)
 
@@ -306,10 +306,11 @@ def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held, "VECTORS", ByteCache())
-    monkeypatch.setattr(held, "_FEWEST_ARRANGED", ROWS)
-    monkeypatch.setattr(held, "_BYTES_PER_SEARCH", ROWS * QUERY.row_bytes * held._ARRANGING // 3)
+    monkeypatch.setattr(settled_codes, "_FEWEST_ARRANGED", ROWS)
+    share = ROWS * QUERY.row_bytes * settled_codes._ARRANGING // 3
+    monkeypatch.setattr(settled_codes, "BYTES_PER_SEARCH", share)
     later: list[Callable[[], object]] = []
-    monkeypatch.setattr(held, "in_background", later.append)
+    monkeypatch.setattr(settled_codes, "in_background", later.append)
     source = indexed(tmp_path / "t")
     vectors = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: True)
     assert vectors is not None
