@@ -29,7 +29,8 @@ _READ_AT_ONCE = 2 * BYTES_PER_SEARCH
 # everything is read anew when there are more of them.
 _MOST_RUNS = 8
 _MOST_SHARE = 2
-_ADDRESS_BYTES = 8
+# Of a row, beside its elements and their codes: its address, and what it is scaled by.
+_PLACE_BYTES = 24
 _COUNTER_BYTES = 200
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ def held_vectors(
         return None
     if source.field_id(column) is None:
         return []
-    if source.rows * (row_bytes + _ADDRESS_BYTES) > VECTORS.largest:
+    if source.rows * (row_bytes + row_bytes // 4 + _PLACE_BYTES) > VECTORS.largest:
         return None
     runs = _Runs(source, column)
     known, unread = runs.known()
