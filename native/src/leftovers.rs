@@ -53,7 +53,8 @@ const FILTER: &str = "FilterExec";
 /// The joins that may be semi-, anti- or mark-joins.
 const JOINS: [&str; 3] = ["HashJoinExec", "NestedLoopJoinExec", "SortMergeJoinExec"];
 /// What is said of a semi- or anti-join: its condition may be anything.
-const PICKING_JOIN: &str = "IN (SELECT ...), EXISTS or a join that only picks rows";
+const PICKING_JOIN: &str =
+    "IN (SELECT ...), EXISTS, or a join that only picks rows (DISTINCT and GROUP BY may make one)";
 
 /// What `SessionContext.add_physical_optimizer_rule` takes.
 #[pyclass(frozen, module = "memwal_native")]

@@ -196,7 +196,7 @@ def test_so_are_those_that_datafusion_makes_or_finds_elsewhere(searched: Searche
         f"SELECT 1 FROM labels WHERE lang IN (SELECT lang FROM {NEAREST} WHERE id IN (SELECT 1))",
         f"SELECT l.lang FROM (SELECT * FROM {NEAREST} WHERE id IN (SELECT 1)) s, labels l",
     ):
-        with pytest.raises(mw.UnsupportedError, match=r"^IN \(SELECT \.\.\.\), EXISTS or a join"):
+        with pytest.raises(mw.UnsupportedError, match=r"^IN \(SELECT \.\.\.\), EXISTS, or a join"):
             searched.sql(query)
 
 
