@@ -39,9 +39,9 @@ def _beside_merges(work: Workspace) -> Iterator[Result]:
             for _ in range(work.sizes.merges):
                 child.do("index")
                 child.do("flush")
-                pause = work.sizes.busy_seconds / work.sizes.merges
-                _timed(read, _over(pause))
-                quiet += _timed(read, _over(pause))
+                # Until what searches keep in memory has been read, and then as long as a merge.
+                _timed(read, _over(work.sizes.busy_seconds))
+                quiet += _timed(read, _over(work.sizes.busy_seconds / work.sizes.merges))
                 busy += _timed(read, child.begin("merge").is_set)
             yield _line(f"{name} while a merge runs", busy, quiet, _LIMIT)
 
