@@ -13,7 +13,7 @@ import pyarrow as pa
 from exec_nodes.kernels.keys import one_array, plain
 from exec_nodes.sources.lance_scan import MAX_BATCH_ROWS
 from exec_nodes.sources.source import RowAddresses
-from exec_nodes.sources.whole_fragments import all_addresses, fragment_files
+from exec_nodes.sources.whole_fragments import all_addresses, every_row, fragment_files
 
 # A lookup by btree takes 0.25 ms more than one by address (1,000,000 rows, 2 cores), reading and
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.
@@ -121,16 +121,9 @@ def is_integral(kind: pa.DataType) -> bool:
 def _read(dataset: Any, column: str, fragments: Sequence[Any] | None) -> KeyRun:
     """The keys of these fragments, all by default; of deleted rows too, as a restored version may
     have them again."""
-    read = dataset.get_fragments() if fragments is None else list(fragments)
-    deleted = any(fragment.num_deletions for fragment in read)
-    scanner = dataset.scanner(
-        columns=[column],
-        fragments=read,
-        batch_size=MAX_BATCH_ROWS,
-        with_row_id=deleted,
-        include_deleted_rows=deleted,
-    )
-    keys = one_array(plain(scanner.to_table()[column])).to_numpy()
+    read = dataset.get_fragments() if fragments is None else fragments
+    table = every_row(dataset, [column], read, MAX_BATCH_ROWS).to_table()
+    keys = one_array(plain(table[column])).to_numpy()
     addresses = all_addresses(read)
     if (keys[1:] > keys[:-1]).all():
         return KeyRun(keys, addresses)

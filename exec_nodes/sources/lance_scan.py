@@ -45,7 +45,8 @@ def scan_dataset(
                 schema = schema.append(table_schema.field(name))
     names = [name for name in schema.names if name in stored]
     full = schema.append(ROW_ADDRESS_FIELD)
-    for batch in _scanned(dataset, names, inside, None if outside else limit, fragments, full):
+    most, size = None if outside else limit, batch_rows(schema)
+    for batch in _scanned(dataset, names, inside, most, fragments, size):
         batch = conform(batch, full)
         for condition in outside:
             batch = batch.filter(condition.evaluate(batch.select(list(inputs[condition]))))
@@ -59,10 +60,9 @@ def _scanned(
     filters: Sequence[Filter],
     limit: int | None,
     fragments: Sequence[Any] | None,
-    schema: pa.Schema,
+    size: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The stored columns `names` and `_rowaddr`, in batches for rows of `schema`."""
-    size = batch_rows(schema)
+    """The stored columns `names` and `_rowaddr`, in batches of about `size` rows."""
     if names and not filters and limit is None:
         every = dataset.get_fragments() if fragments is None else fragments
         yield from (batch for _, batch in whole_fragments(dataset, names, every, size))

@@ -258,7 +258,8 @@ class LanceSource:
                 yield from scan_table(table, addresses, columns, filters, limit)
                 return
             schema = self._schema_of(columns)
-            if columns and not filters and limit is None and self._stored.issuperset(columns):
+            every_row = bool(columns) and not filters and limit is None
+            if every_row and self._scanned.ids.keys() >= set(columns):
                 yield from self._scanned.scan(self._groups[part], self.parts, schema)
                 return
             whole = self.parts == 1 and self._fragments is None
@@ -333,11 +334,6 @@ class LanceSource:
                 in_background(partial(self._warm.fetched, found, self.rows, self._read_columns))
             return found
 
-    def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:
-        """See `Source.column`."""
-        found, addresses = self._warm.column(name, self._read_columns)
-        return pa.chunked_array([found]), addresses
-
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
         """The addresses of the rows of some fragments."""
         with lance_errors(self.name, self.place):
@@ -347,7 +343,7 @@ class LanceSource:
     def whole_column(
         self, name: str, fragments: Iterable[Any]
     ) -> tuple[pa.ChunkedArray, RowAddresses]:
-        """As `column`, of the rows of some fragments, and read anew."""
+        """A column of the rows of some fragments in ascending row address, and their addresses."""
         schema = self._schema_of([name])
         ascending = sorted(fragments, key=lambda fragment: fragment.fragment_id)
         with lance_errors(self.name, self.place):
@@ -380,10 +376,6 @@ class LanceSource:
     @cached_property
     def _scanned(self) -> ScannedColumns:
         return ScannedColumns(self.place, self.dataset, self._cache, self._read_file)
-
-    @cached_property
-    def _stored(self) -> frozenset[str]:
-        return frozenset(self.dataset.schema.names)
 
     @cached_property
     def _warm(self) -> WarmColumns:

@@ -120,7 +120,7 @@ class MemTableSource:
         return merged_addresses(self.scan((), filters, None)) if filters else self._addresses
 
     def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:
-        """See `Source.column`; not copied."""
+        """A column of all rows and their addresses; not copied."""
         return self._table[name], self._addresses
 
     def text(self, column: str, analyzer: Analyzer) -> TextView:

@@ -191,10 +191,6 @@ class Source(Protocol):
         The source has a row at each address; one asked twice is returned twice.
         """
 
-    def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:
-        """A column of all rows in ascending row address, and their addresses; kept in memory where
-        that is cheap."""
-
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         """Sorted addresses of the rows that match all filters, stale rows and tombstones
         included."""

@@ -32,15 +32,8 @@ def whole_fragments(
     dataset: Any, names: Sequence[str], fragments: Sequence[Any], batch_rows: int
 ) -> Iterator[tuple[Any, pa.RecordBatch]]:
     """Batches of each of `fragments`: the stored columns `names` and `_rowaddr` of its rows."""
-    deleted = any(fragment.num_deletions for fragment in fragments)
-    scanner = dataset.scanner(
-        columns=list(names),
-        fragments=list(fragments),
-        batch_size=batch_rows,
-        with_row_id=deleted,
-        include_deleted_rows=deleted,
-    )
-    batches = iter(scanner.to_batches())
+    deleted = _have_deletions(fragments)
+    batches = iter(every_row(dataset, names, fragments, batch_rows).to_batches())
     for fragment in fragments:
         start = fragment.fragment_id << _FRAGMENT_BITS
         offset = 0
@@ -52,6 +45,19 @@ def whole_fragments(
                 yield fragment, live
         if offset != fragment.physical_rows:  # all addresses would be wrong from here on
             raise RuntimeError(f"Lance read across the end of fragment {fragment.fragment_id}")
+
+
+def every_row(dataset: Any, names: Sequence[str], fragments: Sequence[Any], batch_rows: int) -> Any:
+    """A scanner of the stored columns `names` of all rows of `fragments`, deleted ones too; where
+    there are any, it also gives `_rowid`, which is null for these."""
+    deleted = _have_deletions(fragments)
+    return dataset.scanner(
+        columns=list(names),
+        fragments=list(fragments),
+        batch_size=batch_rows,
+        with_row_id=deleted,
+        include_deleted_rows=deleted,
+    )
 
 
 def live_addresses(dataset: Any, fragment: Any, read: ReadFile | None = None) -> RowAddresses:
@@ -71,14 +77,17 @@ def live_addresses(dataset: Any, fragment: Any, read: ReadFile | None = None) ->
 
 def counted_addresses(fragments: Sequence[Any]) -> RowAddresses | None:
     """The addresses of all rows of `fragments`; None where rows were deleted."""
-    deleted = any(fragment.num_deletions for fragment in fragments)
-    return None if deleted else all_addresses(fragments)
+    return None if _have_deletions(fragments) else all_addresses(fragments)
 
 
 def all_addresses(fragments: Sequence[Any]) -> RowAddresses:
     """The addresses of all rows of `fragments`, deleted ones too."""
     runs = [_every_address(fragment) for fragment in fragments]
     return runs[0] if len(runs) == 1 else np.concatenate([np.empty(0, np.uint64), *runs])
+
+
+def _have_deletions(fragments: Sequence[Any]) -> bool:
+    return any(fragment.num_deletions for fragment in fragments)
 
 
 def _every_address(fragment: Any) -> RowAddresses:

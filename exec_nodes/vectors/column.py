@@ -79,20 +79,6 @@ class VectorColumn:
             start = end
         return codes
 
-    def positions(self, addresses: Addresses) -> Positions:
-        """The positions of rows that the source has, in the order asked."""
-        if len(self) and int(self.addresses[-1] - self.addresses[0]) == len(self) - 1:
-            offsets: Positions = (addresses - self.addresses[0]).astype(np.int64)
-            return offsets
-        found: Positions = self.addresses.searchsorted(addresses)
-        return found
-
-    def flags(self, positions: Positions, value: bool) -> Flags:
-        """By position: `value` at these positions, elsewhere the opposite."""
-        flags = np.full(len(self), not value)
-        flags[positions] = value
-        return flags
-
     def rows(self, positions: Positions) -> Matrix:
         """The vectors at these positions, which are ascending."""
         if len(self.chunks) == 1:

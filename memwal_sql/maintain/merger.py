@@ -172,11 +172,12 @@ class Merger:
         one is found when it is the first.
         """
         found = [next(generations)]
+        if found[0].deletes.num_rows:
+            return found
         room = self._max_pass_bytes - found[0].nbytes
         with suppress(RepairError):
             for one in generations:
-                room -= one.nbytes
-                if room < 0 or found[0].deletes.num_rows or one.deletes.num_rows:
+                if one.deletes.num_rows or (room := room - one.nbytes) < 0:
                     break
                 found.append(one)
         return newest_of(found) if len(found) > 1 else found

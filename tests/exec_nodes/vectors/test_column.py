@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from exec_nodes.sources.live_rows import among, live_rows
 from exec_nodes.vectors.column import VectorColumn
 from tests.exec_nodes.vectors.vectors import arrow, column
 
@@ -17,9 +18,12 @@ def test_rows_are_found_in_any_chunk(pieces: int) -> None:
     rows = np.array([0, 5, 6, 13, 19])
     assert held.rows(rows).tolist() == MATRIX[rows].tolist()
     assert held.rows(rows[:0]).shape == (0, 3)
-    assert held.positions(rows.astype(np.uint64) * 2 + 10).tolist() == rows.tolist()
-    assert np.flatnonzero(held.flags(rows, True)).tolist() == rows.tolist()
-    assert np.flatnonzero(~held.flags(rows, False)).tolist() == rows.tolist()
+    addresses = rows.astype(np.uint64) * 2 + 10
+    assert held.addresses[rows].tolist() == addresses.tolist()
+    assert np.flatnonzero(among(held.addresses, addresses)).tolist() == rows.tolist()
+    others = live_rows(held.addresses, addresses)
+    assert others is not None
+    assert np.flatnonzero(~others).tolist() == rows.tolist()
 
 
 def test_float32_is_not_copied() -> None:
