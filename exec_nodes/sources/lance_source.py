@@ -22,17 +22,17 @@ from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.deletion_files import ReadFile
+from exec_nodes.sources.fragment_columns import FragmentColumns, fragment_identity
 from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
 from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_dataset, take_rows
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.row_ids import RowIds
-from exec_nodes.sources.scanned_columns import ScannedColumns, fragment_identity
+from exec_nodes.sources.scanned_columns import ScannedColumns
 from exec_nodes.sources.source import (
     BASE_GENERATION,
     KEY_POSITION,
     KEY_POSITION_FIELD,
     ROW_ADDRESS,
-    ROW_ADDRESS_FIELD,
     TOMBSTONE,
     TOMBSTONE_FIELD,
     Filter,
@@ -259,7 +259,7 @@ class LanceSource:
                 return
             schema = self._schema_of(columns)
             every_row = bool(columns) and not filters and limit is None
-            if every_row and self._scanned.ids.keys() >= set(columns):
+            if every_row and self._kept.ids.keys() >= set(columns):
                 yield from self._scanned.scan(self._groups[part], self.parts, schema)
                 return
             whole = self.parts == 1 and self._fragments is None
@@ -331,29 +331,25 @@ class LanceSource:
             found = self._warm.take(addresses, schema)
             if found is None:
                 found = take_rows(self.dataset, schema, self.row_ids(addresses))
-                in_background(partial(self._warm.fetched, found, self.rows, self._read_columns))
+                in_background(partial(self._warm.fetched, found, self.rows))
             return found
 
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
         """The addresses of the rows of some fragments."""
         with lance_errors(self.name, self.place):
-            found = [self._scanned.addresses(fragment) for fragment in fragments]
+            found = [self._kept.addresses(fragment) for fragment in fragments]
         return np.concatenate([np.empty(0, np.uint64), *found])
 
     def whole_column(
         self, name: str, fragments: Iterable[Any]
     ) -> tuple[pa.ChunkedArray, RowAddresses]:
         """A column of the rows of some fragments in ascending row address, and their addresses."""
-        schema = self._schema_of([name])
-        ascending = sorted(fragments, key=lambda fragment: fragment.fragment_id)
         with lance_errors(self.name, self.place):
-            found = scan_dataset(self.dataset, schema, (), None, ascending, schema)
-            table = pa.Table.from_batches(found, schema.append(ROW_ADDRESS_FIELD))
-        return table[name], table[ROW_ADDRESS].to_numpy()
+            return self._kept.read_once(self._info.schema.field(name), fragments)
 
     def field_id(self, name: str) -> int | None:
         """What Lance knows a column by, whatever its name; None if the rows don't have it."""
-        return self._scanned.ids.get(name)
+        return self._kept.ids.get(name)
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         """See `Source.matching`."""
@@ -374,17 +370,16 @@ class LanceSource:
         return BaseLookups(self.identity, self._cache, self.dataset, self.rows)
 
     @cached_property
+    def _kept(self) -> FragmentColumns:
+        return FragmentColumns(self.place, self.dataset, self._cache, self._read_file)
+
+    @cached_property
     def _scanned(self) -> ScannedColumns:
-        return ScannedColumns(self.place, self.dataset, self._cache, self._read_file)
+        return ScannedColumns(self._kept)
 
     @cached_property
     def _warm(self) -> WarmColumns:
-        return WarmColumns(self.identity, self._cache)
-
-    def _read_columns(self, names: Sequence[str]) -> pa.Table:
-        parts = range(self.parts)
-        batches = [b for part in parts for b in self.scan(names, (), None, part)]
-        return pa.Table.from_batches(batches, self._schema_of(names).append(ROW_ADDRESS_FIELD))
+        return WarmColumns(self._kept)
 
     @cached_property
     def _tombstone(self) -> tuple[str, ...]:

@@ -6,67 +6,63 @@ times what taking them from memory costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.kernels.keys import one_array
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
+from exec_nodes.sources.fragment_columns import FragmentColumns
+from exec_nodes.sources.lance_scan import conform, row_bytes
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.sources.whole_fragments import FRAGMENT_BITS
 
 _BYTES_PER_FETCH = 1024 * 1024
 _ADDRESS_BYTES = 8
-
-ReadColumns = Callable[[Sequence[str]], pa.Table]
+# What a merge wrote of columns that are kept, up to so many bytes, is read by the first fetch.
+_READ_AT_ONCE = 8 * 1024 * 1024
 
 
 class WarmColumns:
-    """The columns of one source that are in memory whole, in ascending row address.
+    """Takes rows of one version of a table from memory. Safe to use from several threads."""
 
-    The `read` of a call gives some columns and `_rowaddr` of all rows; it is not kept, as a source
-    that is in a cycle stays open until Python looks for cycles. Safe to use from several threads.
-    """
-
-    def __init__(self, identity: Hashable, cache: ByteCache) -> None:
-        self._identity = identity
-        self._cache = cache
+    def __init__(self, columns: FragmentColumns) -> None:
+        self._columns = columns
         # By column: how often rows of it were fetched, how many rows and how many bytes.
         self._fetched: dict[str, tuple[int, int, int]] = {}
         self._lock = Lock()
 
-    def column(self, name: str, read: ReadColumns) -> tuple[pa.Array, RowAddresses]:
-        """A column of all rows and their addresses; kept if it fits."""
-        found, addresses = self._kept(name), self._kept(ROW_ADDRESS)
-        if found is None or addresses is None:
-            table = read([name])
-            addresses = one_array(table[ROW_ADDRESS])
-            found = one_array(table[name])
-            places = addresses.to_numpy()
-            if not (places[1:] > places[:-1]).all():  # fragments after a compaction
-                order = pa.array(np.argsort(places))
-                found, addresses = found.take(order), addresses.take(order)
-            for key, array in ((name, found), (ROW_ADDRESS, addresses)):
-                self._cache.put((self._identity, "warm", key), array, array.nbytes)
-        return found, addresses.to_numpy()
-
     def take(self, addresses: RowAddresses, schema: pa.Schema) -> pa.Table | None:
-        """The columns of `schema` of the rows at these addresses, in the order asked; None if not
-        all of them are in memory."""
-        kept = [self._kept(name) for name in (ROW_ADDRESS, *schema.names)]
-        held, *columns = [array for array in kept if array is not None] or [None]
-        if held is None or len(columns) < len(schema):
+        """The columns of `schema` of the rows at these addresses, in the order asked; None if they
+        are better fetched."""
+        stored = self._stored(schema)
+        if not stored.names or not self._columns.known(stored):
             return None
-        rows = pa.array(held.to_numpy().searchsorted(addresses))
-        return pa.Table.from_arrays([column.take(rows) for column in columns], schema=schema)
+        numbers = addresses >> np.uint64(FRAGMENT_BITS)
+        touched = [self._columns.fragments[number] for number in np.unique(numbers).tolist()]
+        rows = [np.flatnonzero(numbers == fragment.fragment_id) for fragment in touched]
+        asked = [(one, addresses[own]) for one, own in zip(touched, rows, strict=True)]
+        taken = [self._columns.rows(one, own, stored) for one, own in asked]
+        unread = [one for one, found in zip(touched, taken, strict=True) if found is None]
+        if unread:
+            count = sum(fragment.physical_rows for fragment in unread)
+            if count * row_bytes(stored) > _READ_AT_ONCE:
+                return None
+            self._columns.keep(unread, stored)
+            taken = [self._columns.rows(one, own, stored) for one, own in asked]
+        pieces = [found for found in taken if found is not None]
+        if not pieces or len(pieces) < len(touched):
+            return None
+        found = pa.concat_batches(pieces)
+        if len(pieces) > 1:
+            found = found.take(pa.array(np.argsort(np.concatenate(rows))))
+        return pa.Table.from_batches([conform(found, schema)])
 
-    def fetched(self, found: pa.Table, rows: int, read: ReadColumns) -> None:
-        """Note that rows were fetched from the source, which has so many; reads their columns
-        whole once that is worth it and they are expected to fit."""
-        if found.num_rows and self._is_paid(found, rows):
-            for name in found.column_names:
-                self.column(name, read)
+    def fetched(self, found: pa.Table, count: int) -> None:
+        """Note that rows were fetched from the table, which has `count`; reads their columns whole
+        once that is worth it and they are expected to fit."""
+        stored = self._stored(found.schema)
+        if found.num_rows and stored.names and self._is_paid(found.select(stored.names), count):
+            self._columns.keep(self._columns.fragments.values(), stored)
 
     def _is_paid(self, found: pa.Table, rows: int) -> bool:
         """Count what was fetched; whether it is time to read the columns, which one caller is
@@ -78,15 +74,14 @@ class WarmColumns:
                 calls, count, size = calls + 1, count + found.num_rows, size + found[name].nbytes
                 self._fetched[name] = (calls, count, size)
                 whole = rows * (size // count + _ADDRESS_BYTES)
-                if whole > self._cache.largest:
+                if whole > self._columns.largest:
                     return False
-                if self._kept(name) is None:
-                    total, paid = total + whole, max(paid, calls * _BYTES_PER_FETCH)
+                total, paid = total + whole, max(paid, calls * _BYTES_PER_FETCH)
             if paid < total:
                 return False
             for name in found.column_names:
                 del self._fetched[name]
             return True
 
-    def _kept(self, name: str) -> pa.Array | None:
-        return self._cache.get((self._identity, "warm", name))
+    def _stored(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([field for field in schema if field.name in self._columns.ids])

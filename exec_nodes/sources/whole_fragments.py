@@ -18,7 +18,8 @@ from exec_nodes.sources.deletion_files import ReadFile, deleted_offsets
 from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 
 _ROW_ID = "_rowid"
-_FRAGMENT_BITS = 32
+# A row address is its fragment's number, then the row's offset in so many bits.
+FRAGMENT_BITS = 32
 
 
 def fragment_files(fragment: Any) -> Hashable:
@@ -35,7 +36,7 @@ def whole_fragments(
     deleted = _have_deletions(fragments)
     batches = iter(every_row(dataset, names, fragments, batch_rows).to_batches())
     for fragment in fragments:
-        start = fragment.fragment_id << _FRAGMENT_BITS
+        start = fragment.fragment_id << FRAGMENT_BITS
         offset = 0
         while offset < fragment.physical_rows:
             batch = next(batches)
@@ -68,7 +69,7 @@ def live_addresses(dataset: Any, fragment: Any, read: ReadFile | None = None) ->
     if deleted is not None:
         live = np.ones(fragment.physical_rows, np.bool_)
         live[deleted] = False
-        start = np.uint64(fragment.fragment_id << _FRAGMENT_BITS)
+        start = np.uint64(fragment.fragment_id << FRAGMENT_BITS)
         return np.flatnonzero(live).astype(np.uint64) + start
     batches = whole_fragments(dataset, (), [fragment], fragment.physical_rows)
     found = [batch.column(ROW_ADDRESS).to_numpy() for _, batch in batches]
@@ -91,7 +92,7 @@ def _have_deletions(fragments: Sequence[Any]) -> bool:
 
 
 def _every_address(fragment: Any) -> RowAddresses:
-    start = fragment.fragment_id << _FRAGMENT_BITS
+    start = fragment.fragment_id << FRAGMENT_BITS
     return np.arange(start, start + fragment.physical_rows, dtype=np.uint64)
 
 

@@ -45,7 +45,7 @@ def test_the_third_scan_of_columns_reads_nothing(source: LanceSource) -> None:
     first = scanned(source, ["id", "val"])
     assert len(first) == ROWS
     assert scanned(source, ["id", "val"]) == first
-    with patch("exec_nodes.sources.scanned_columns.whole_fragments", side_effect=AssertionError):
+    with patch("exec_nodes.sources.fragment_columns.whole_fragments", side_effect=AssertionError):
         assert scanned(source, ["id", "val"]) == first
         assert scanned(source, ["val"]) == [(val, address) for _, val, address in first]
 
@@ -55,7 +55,7 @@ def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
     for part in range(source.parts):
         next(iter(source.scan(["id"], (), None, part)))
     with (
-        patch("exec_nodes.sources.scanned_columns.whole_fragments", side_effect=AssertionError),
+        patch("exec_nodes.sources.fragment_columns.whole_fragments", side_effect=AssertionError),
         pytest.raises(AssertionError),
     ):
         scanned(source, ["id"])
@@ -82,7 +82,7 @@ def test_deleted_rows_stay_away(source: LanceSource, cache: ByteCache) -> None:
     left = based(source, cache)
     for _ in range(3):
         assert [row[0] for row in scanned(left, ["id"])] == list(range(1, ROWS, 2))
-    with patch("exec_nodes.sources.scanned_columns.whole_fragments", side_effect=AssertionError):
+    with patch("exec_nodes.sources.fragment_columns.whole_fragments", side_effect=AssertionError):
         assert len(scanned(left, ["id"])) == ROWS // 2
 
 
@@ -93,7 +93,9 @@ def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: Byt
         pa.table({"id": [-1], "val": ["new"]}, SCHEMA), source.dataset.uri, mode="append"
     )
     later = based(source, cache)
-    with patch("exec_nodes.sources.scanned_columns.whole_fragments", wraps=whole_fragments) as read:
+    with patch(
+        "exec_nodes.sources.fragment_columns.whole_fragments", wraps=whole_fragments
+    ) as read:
         found = scanned(later, ["id", "val"])
     assert found[:-1] == [row for row in before if row[0] % 3]  # type: ignore[operator]
     assert found[-1][:2] == (-1, "new")

@@ -1,33 +1,137 @@
-"""Columns are read whole once, whoever notices first that it is time."""
+"""Columns of which rows are fetched again and again are kept, and serve later versions."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from unittest.mock import patch
 
+import lance
+import numpy as np
 import pyarrow as pa
+import pytest
 
+from exec_nodes.sources import lance_source, warm_columns
 from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.source import ROW_ADDRESS
+from exec_nodes.sources.fragment_columns import FragmentColumns
+from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.warm_columns import WarmColumns
+from exec_nodes.sources.whole_fragments import whole_fragments
+from planner.model import TableInfo
 from tests.model.racing import race
 
-ROWS = pa.table({"a": pa.array(range(8)), ROW_ADDRESS: pa.array(range(8), pa.uint64())})
+SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string(), "later": pa.int8()})
+READ = "exec_nodes.sources.fragment_columns.whole_fragments"
 
 
-def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail() -> None:
+@pytest.fixture(autouse=True)
+def at_once() -> Iterator[None]:
+    """What is done in the background is done when the call returns."""
+    with patch.object(lance_source, "in_background", lambda call: call()):
+        yield
+
+
+@pytest.fixture
+def cache() -> ByteCache:
+    return ByteCache()
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> lance.LanceDataset:
+    return lance.write_dataset(rows(0, 100), tmp_path / "t", max_rows_per_file=30)
+
+
+def rows(start: int, end: int) -> pa.Table:
+    keys = range(start, end)
+    return pa.table({"id": keys, "val": [f"v{i}" for i in keys]})
+
+
+def at_version(dataset: lance.LanceDataset, cache: ByteCache) -> LanceSource:
+    info = TableInfo(SCHEMA, ("id",), ())
+    return LanceSource.base(dataset, info, etag=str(dataset.version), cache=cache)
+
+
+def found(source: LanceSource, addresses: list[int]) -> list[tuple[object, ...]]:
+    table = source.rows_at(np.array(addresses, np.uint64), ["val", "later", "id"])
+    assert table.schema == pa.schema([SCHEMA.field(n) for n in ("val", "later", "id")])
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def address(row: int) -> int:
+    return (row // 30 << 32) + row % 30
+
+
+def test_rows_come_from_memory_after_a_fetch(dataset: lance.LanceDataset, cache: ByteCache) -> None:
+    source = at_version(dataset, cache)
+    asked = [95, 3, 31, 3, 60]
+    expected = [(f"v{i}", None, i) for i in asked]
+    assert found(source, list(map(address, asked))) == expected
+    with patch.object(lance_source, "take_rows", side_effect=AssertionError):
+        assert found(source, list(map(address, asked))) == expected
+        assert found(source, [address(7)]) == [("v7", None, 7)]
+
+
+def test_of_a_later_version_the_new_fragments_are_read(
+    dataset: lance.LanceDataset, cache: ByteCache
+) -> None:
+    found(at_version(dataset, cache), [address(1)])
+    dataset.delete("id % 2 = 0")
+    lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
+    later = at_version(lance.dataset(dataset.uri), cache)
+    with (
+        patch.object(lance_source, "take_rows", side_effect=AssertionError),
+        patch(READ, wraps=whole_fragments) as read,
+    ):
+        for _ in range(2):
+            assert found(later, [(4 << 32) + 9, address(61)]) == [
+                ("v109", None, 109),
+                ("v61", None, 61),
+            ]
+    assert [[one.fragment_id for one in call.args[2]] for call in read.call_args_list] == [[4]]
+
+
+def test_much_that_is_new_is_fetched_until_that_has_paid_for_reading_it(
+    dataset: lance.LanceDataset, cache: ByteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found(at_version(dataset, cache), [address(1)])
+    lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
+    later = at_version(lance.dataset(dataset.uri), cache)
+    monkeypatch.setattr(warm_columns, "_READ_AT_ONCE", 0)
+    with patch.object(lance_source, "take_rows", wraps=lance_source.take_rows) as taken:
+        for _ in range(2):
+            assert found(later, [4 << 32]) == [("v100", None, 100)]
+    assert taken.call_count == 1
+
+
+def test_a_restored_version_has_rows_that_were_deleted_when_columns_were_read(
+    dataset: lance.LanceDataset, cache: ByteCache
+) -> None:
+    dataset.delete("id < 40")
+    found(at_version(dataset, cache), [address(50)])
+    before = at_version(dataset.checkout_version(1), cache)
+    for _ in range(2):
+        assert found(before, [address(50), address(35), address(20)]) == [
+            (f"v{i}", None, i) for i in (50, 35, 20)
+        ]
+
+
+def test_columns_that_are_too_large_are_fetched(dataset: lance.LanceDataset) -> None:
+    source = at_version(dataset, ByteCache(512))
+    with patch(READ, side_effect=AssertionError):
+        for _ in range(20):
+            assert found(source, [address(1)]) == [("v1", None, 1)]
+
+
+def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail(
+    dataset: lance.LanceDataset,
+) -> None:
+    schema = pa.schema([SCHEMA.field("id")])
     for _ in range(20):
-        reads: list[Sequence[str]] = []
-
-        def read(names: Sequence[str], reads: list[Sequence[str]] = reads) -> pa.Table:
-            reads.append(names)
-            time.sleep(0.002)  # the others come meanwhile
-            return ROWS
-
-        warm = WarmColumns(object(), ByteCache())
-
-        race(*[partial(warm.fetched, ROWS.select(["a"]).slice(0, 1), 8, read)] * 8)
-        assert 1 <= len(reads) <= 8
-        taken = warm.take(ROWS[ROW_ADDRESS].to_numpy()[2:4], ROWS.select(["a"]).schema)
-        assert taken is not None and taken["a"].to_pylist() == [2, 3]
+        columns = FragmentColumns(dataset.uri, dataset, ByteCache())
+        warm = WarmColumns(columns)
+        with patch(READ, wraps=whole_fragments) as read:
+            race(*[partial(warm.fetched, rows(0, 1).select(["id"]), 100)] * 8)
+            assert 1 <= read.call_count <= 8
+        taken = warm.take(np.array([address(2), address(33)], np.uint64), schema)
+        assert taken is not None and taken["id"].to_pylist() == [2, 33]
