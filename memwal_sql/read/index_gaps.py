@@ -18,7 +18,8 @@ from memwal_sql.errors import MemWalError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import MOST_BRIDGED, RegionReader
-from memwal_sql.storage.index_details import read_details_at
+from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details_at
+from memwal_sql.storage.lance_manifest import read_fragment_ids
 from memwal_sql.storage.merge_token import MergeProgress, is_pass_shard
 from planner.model import IndexGap
 
@@ -101,25 +102,20 @@ class _Since:
     def _look_back(
         self, context: TableContext, base: BaseTable, name: str, built: int
     ) -> MergeProgress | None:
-        def marks(version: int) -> MergeProgress:
+        def read(version: int) -> FoundDetails:
             found = read_details_at(context.store, version)
-            return {} if found is None else found.details.merged_generations
+            return FoundDetails(IndexDetails(), "", "") if found is None else found
 
         versions = range(built, base.version + 1)
-        progress = dict(zip(versions, at_once(marks, versions), strict=True))
+        found = dict(zip(versions, at_once(read, versions), strict=True))
+        progress = {version: one.details.merged_generations for version, one in found.items()}
         # Lance does not always note that an index was brought up to date; `index_catchup` may.
         caught_up = base.details.index_catchup.get(name, {})
         known = (v for v in reversed(versions) if _within(progress[v], caught_up))
         for since in (next(known, built), built):
-            # A handle of its own: Lance refuses all calls on one while its transactions are read.
-            then = base.dataset.checkout_version(since)
-            if _fragments(then) <= self.covered:
+            if read_fragment_ids(context.store, since) <= self.covered:
                 later = range(since + 1, base.version + 1)
-                merges = all(
-                    _has_grown(progress[version - 1], progress[version])
-                    or _leaves_rows(then, version)
-                    for version in later
-                )
+                merges = all(found[version].shows_rows_of(found[version - 1]) for version in later)
                 return progress[since] if merges else None
         return None
 
@@ -127,16 +123,6 @@ class _Since:
 def _within(progress: MergeProgress, most: MergeProgress) -> bool:
     regions = (region for region in progress if not is_pass_shard(region))
     return all(progress[region] <= most.get(region, 0) for region in regions)
-
-
-def _has_grown(before: MergeProgress, after: MergeProgress) -> bool:
-    return any(generation > before.get(shard, 0) for shard, generation in after.items())
-
-
-def _leaves_rows(dataset: Any, version: int) -> bool:
-    """Whether the commit of a version changed no rows: one of an index, or of index details."""
-    transaction = dataset.read_transaction(version)
-    return transaction is not None and type(transaction.operation).__name__ == "CreateIndex"
 
 
 def _fragments(dataset: Any) -> frozenset[int]:

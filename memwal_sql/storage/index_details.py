@@ -52,12 +52,23 @@ class IndexDetails:
 class FoundDetails:
     """Details as read. Caches are keyed by `etag`, that of the manifest file, or by `rows_tag`,
     which tells the rows of a version: its number can come again with others (protocol rule 16).
-    `segments` are the uuids of what the version has of all other indexes."""
+    `segments` are the uuids of what the version has of all other indexes, `operation` is what made
+    it, see `IndexSection`."""
 
     details: IndexDetails
     etag: str
     rows_tag: str
     segments: frozenset[str] = frozenset()
+    operation: str | None = None
+
+    def shows_rows_of(self, before: FoundDetails) -> bool:
+        """Whether readers of this version and of the one right `before` it see the same rows, as
+        its commit moved generations into the base table, or indexes were committed."""
+        if self.operation == "update":
+            progress = before.details.merged_generations
+            grown = self.details.merged_generations.items()
+            return any(generation > progress.get(shard, 0) for shard, generation in grown)
+        return self.operation == "create_index"
 
 
 def read_details(store: ObjectStore, dataset: Any) -> FoundDetails | None:
@@ -88,7 +99,8 @@ def details_in(section: IndexSection) -> FoundDetails | None:
                 raise CorruptFileError(
                     f"{section.path} has a damaged MemWAL index: {error}"
                 ) from error
-            return FoundDetails(details, section.etag, section.rows_tag, segments)
+            operation = section.operation
+            return FoundDetails(details, section.etag, section.rows_tag, segments, operation)
     return None
 
 

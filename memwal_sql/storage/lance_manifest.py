@@ -1,15 +1,17 @@
-"""The part of a Lance table manifest file that says which indexes a version has.
+"""The parts of a Lance table manifest file that say which indexes a version has, and by what it was
+made.
 
 A manifest file ends with the position of its manifest message (u64), two format numbers (u16) and
-the magic `LANC`; the message names the position of the index section. Both are protobuf behind a
-u32 length, little endian.
+the magic `LANC`; the message names the positions of the index section and of the transaction. All
+are protobuf behind a u32 length, little endian.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
@@ -21,6 +23,8 @@ from memwal_sql.storage.proto_gen import lance_table_pb2 as pb
 
 # The manifests of most tables fit: they are then read in one request.
 TAIL_BYTES = 256 * 1024
+# Most messages fit: they are read in one request together with their lengths.
+_MESSAGE_BYTES = 64 * 1024
 _FOOTER = struct.Struct("<QHH4s")
 _LENGTH = struct.Struct("<I")
 _MAGIC = b"LANC"
@@ -31,13 +35,16 @@ class IndexSection:
     """The indexes of a table version, a tag that no other manifest shares, and one that all
     versions with the same columns and rows share: an index changes neither.
 
-    `timestamp` is when the version was committed, in seconds since 1970, by its committer's clock.
+    `operation` is what made the version, as `Transaction` in `lance_table.proto` calls it; None for
+    others and where the manifest does not say. `timestamp` is when it was committed, in seconds
+    since 1970, by its committer's clock.
     """
 
     path: str
     etag: str
     rows_tag: str
     indices: tuple[pb.IndexMetadata, ...]
+    operation: str | None
     timestamp: float
 
 
@@ -46,48 +53,45 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
 
     Raises `NotFoundError` when the version is not there, `CorruptFileError` for a damaged file.
     """
-    path, tail, size = _read_tail(store, version)
-    try:
-        position, _, _, magic = _FOOTER.unpack(tail[-_FOOTER.size :])
-        if magic != _MAGIC:
-            raise ValueError("it does not end with LANC")
-        file = _Bytes(store, path, tail, size)
-        manifest = pb.TableManifest.FromString(file.message_at(position))
+    file = _read_file(store, version)
+    with file.decoding():
+        manifest = file.manifest()
         indices: tuple[pb.IndexMetadata, ...] = ()
         if manifest.HasField("index_section"):
             section = file.message_at(manifest.index_section)
             indices = tuple(pb.IndexSection.FromString(section).indices)
-    except (struct.error, ValueError, DecodeError) as error:
-        raise CorruptFileError(f"{path} is not a Lance manifest: {error}") from error
-    etag = _etag_of(tail, size)
+        operation = None
+        if manifest.HasField("transaction_section"):
+            section = file.message_at(manifest.transaction_section)
+            operation = pb.Transaction.FromString(section).WhichOneof("operation")
     written = manifest.timestamp
     rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])
     timestamp = written.seconds + written.nanos / 1e9
-    return IndexSection(path, etag, rows_tag, indices, timestamp)
+    return IndexSection(file.path, file.etag, rows_tag, indices, operation, timestamp)
+
+
+def read_fragment_ids(store: ObjectStore, version: int) -> frozenset[int]:
+    """The numbers of a version's fragments. Raises as `read_index_section`."""
+    file = _read_file(store, version)
+    with file.decoding():
+        return frozenset(pb.Fragment.FromString(one).id for one in file.manifest().fragments)
 
 
 def read_etag(store: ObjectStore, version: int) -> str | None:
     """The `etag` of a version; None where it is not there."""
     try:
-        _, tail, size = _read_tail(store, version)
+        return _read_file(store, version).etag
     except NotFoundError:
         return None
-    return _etag_of(tail, size)
 
 
-def _read_tail(store: ObjectStore, version: int) -> tuple[str, bytes, int]:
-    """A version's path, the end of its manifest file, and the file's size."""
+def _read_file(store: ObjectStore, version: int) -> _ManifestFile:
     path = base_manifest_path(version)
     try:
-        return path, *store.get_tail(path, TAIL_BYTES)
+        return _ManifestFile(store, path, *store.get_tail(path, TAIL_BYTES))
     except NotFoundError:
         path = base_manifest_path_v1(version)
-        return path, *store.get_tail(path, TAIL_BYTES)
-
-
-def _etag_of(tail: bytes, size: int) -> str:
-    # Timestamp, transaction and length make the end of a manifest its own.
-    return hashlib.blake2b(tail + size.to_bytes(8, "little"), digest_size=16).hexdigest()
+        return _ManifestFile(store, path, *store.get_tail(path, TAIL_BYTES))
 
 
 def _tag_of(messages: Iterable[bytes]) -> str:
@@ -99,19 +103,44 @@ def _tag_of(messages: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-class _Bytes:
-    """A file whose end is in memory and whose start may have to be read."""
+class _ManifestFile:
+    """A manifest whose end is in memory and whose start may have to be read."""
 
     def __init__(self, store: ObjectStore, path: str, tail: bytes, size: int) -> None:
+        self.path = path
         self._store = store
-        self._path = path
         self._tail = tail
         self._size = size
 
+    @property
+    def etag(self) -> str:
+        """Timestamp, transaction and length make the end of a manifest its own."""
+        data = self._tail + self._size.to_bytes(8, "little")
+        return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Raise CorruptFileError for what does not decode."""
+        try:
+            yield
+        except (struct.error, ValueError, DecodeError) as error:
+            raise CorruptFileError(f"{self.path} is not a Lance manifest: {error}") from error
+
+    def manifest(self) -> pb.TableManifest:
+        position, _, _, magic = _FOOTER.unpack(self._tail[-_FOOTER.size :])
+        if magic != _MAGIC:
+            raise ValueError("it does not end with LANC")
+        manifest: pb.TableManifest = pb.TableManifest.FromString(self.message_at(position))
+        return manifest
+
     def message_at(self, position: int) -> bytes:
-        (length,) = _LENGTH.unpack(self._read(position, position + _LENGTH.size))
         start = position + _LENGTH.size
-        return self._read(start, start + length)
+        read = max(start, min(start + _MESSAGE_BYTES, self._size))
+        data = self._read(position, read)
+        (length,) = _LENGTH.unpack(data[: _LENGTH.size])
+        if start + length > read:
+            data += self._read(read, start + length)
+        return data[_LENGTH.size : _LENGTH.size + length]
 
     def _read(self, start: int, end: int) -> bytes:
         if end > self._size:
@@ -119,4 +148,4 @@ class _Bytes:
         tail_start = self._size - len(self._tail)
         if start >= tail_start:
             return self._tail[start - tail_start : end - tail_start]
-        return self._store.get_range(self._path, start, end)
+        return self._store.get_range(self.path, start, end)

@@ -11,18 +11,34 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TableManifest(_message.Message):
-    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp")
+    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "transaction_section")
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     INDEX_SECTION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_SECTION_FIELD_NUMBER: _ClassVar[int]
     fields: _containers.RepeatedScalarFieldContainer[bytes]
     fragments: _containers.RepeatedScalarFieldContainer[bytes]
     version: int
     index_section: int
     timestamp: _timestamp_pb2.Timestamp
-    def __init__(self, fields: _Optional[_Iterable[bytes]] = ..., fragments: _Optional[_Iterable[bytes]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    transaction_section: int
+    def __init__(self, fields: _Optional[_Iterable[bytes]] = ..., fragments: _Optional[_Iterable[bytes]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+
+class Fragment(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    def __init__(self, id: _Optional[int] = ...) -> None: ...
+
+class Transaction(_message.Message):
+    __slots__ = ("create_index", "update")
+    CREATE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
+    create_index: bytes
+    update: bytes
+    def __init__(self, create_index: _Optional[bytes] = ..., update: _Optional[bytes] = ...) -> None: ...
 
 class IndexSection(_message.Message):
     __slots__ = ("indices",)
