@@ -4,13 +4,16 @@ on a busy machine."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar
 
 _THREADS = 16
 _BACKGROUND_THREADS = 2
+_here = threading.local()
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -27,9 +30,18 @@ def at_once(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 
 def in_background(call: Callable[[], object]) -> None:
-    """Call `call` some time soon, on a thread of its own kind. What it raises is lost: it is for
-    what only makes later work faster."""
-    _background(os.getpid()).submit(call)
+    """Call `call` some time soon, on a thread of its own kind, or at once on such a thread. What it
+    raises is lost: it is for what only makes later work faster."""
+    if is_background():
+        with suppress(Exception):
+            call()
+    else:
+        _background(os.getpid()).submit(call)
+
+
+def is_background() -> bool:
+    """Whether nobody waits for what this thread does."""
+    return getattr(_here, "is_background", False)
 
 
 @lru_cache(maxsize=1)
@@ -41,4 +53,9 @@ def _pool(pid: int) -> ThreadPoolExecutor:
 @lru_cache(maxsize=1)
 def _background(pid: int) -> ThreadPoolExecutor:
     # Few, as readers are waiting for the same processors; and others, as it may use `at_once`.
-    return ThreadPoolExecutor(_BACKGROUND_THREADS, f"memwal-background-{pid}")
+    name = f"memwal-background-{pid}"
+    return ThreadPoolExecutor(_BACKGROUND_THREADS, name, initializer=_begin_background)
+
+
+def _begin_background() -> None:
+    _here.is_background = True

@@ -11,6 +11,7 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.sources.at_once import is_background
 from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.lance_scan import conform, row_bytes
 from exec_nodes.sources.source import RowAddresses
@@ -45,7 +46,7 @@ class WarmColumns:
         unread = [one for one, found in zip(touched, taken, strict=True) if found is None]
         if unread:
             count = sum(fragment.physical_rows for fragment in unread)
-            if count * row_bytes(stored) > _READ_AT_ONCE:
+            if count * row_bytes(stored) > _READ_AT_ONCE and not is_background():
                 return None
             self._columns.keep(unread, stored)
             taken = [self._columns.rows(one, own, stored) for one, own in asked]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from exec_nodes.sources.at_once import in_background
+from exec_nodes.sources.at_once import in_background, is_background
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.live_rows import live_rows
@@ -60,7 +60,7 @@ def held_vectors(
     runs = _Runs(source, column)
     known, unread = runs.known()
     size = row_bytes * sum(fragment.metadata.num_rows for fragment in unread.values())
-    if unread and (eager() or (known and size <= _READ_AT_ONCE)):
+    if unread and (eager() or (known and (size <= _READ_AT_ONCE or is_background()))):
         known, unread = runs.read(), {}
     if unread:
         if _worth(runs.key, "reading", size):

@@ -12,7 +12,6 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.sources.by_field_id import NamesOfNow
-from exec_nodes.sources.cache import forget
 from exec_nodes.sources.lance_errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, SourceGoneError, TableReplacedError
@@ -155,7 +154,7 @@ class BaseTracker:
 
     def latest(self) -> BaseTable:
         """The newest version there is."""
-        return self._probe(lambda base: self._context.store.exists(self._path(base.version)))
+        return self._probe(lambda base: self.is_there(base.version))
 
     def verified(self) -> BaseTable:
         """`latest` for writers, with as many requests: a table that was deleted and made again may
@@ -163,7 +162,7 @@ class BaseTracker:
 
         Raises ReopenError when another table is there now.
         """
-        return self._probe(self._is_there)
+        return self._probe(self._is_the_same)
 
     def reload(self) -> BaseTable:
         """Ask Lance for the latest version, whatever the probes say.
@@ -175,7 +174,7 @@ class BaseTracker:
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
             self._checked = self._clock()
-            if dataset.version == before.version and not self._is_there(before):
+            if dataset.version == before.version and not self._is_the_same(before):
                 # Lance's session holds files of the old table under the names of the new one's.
                 dataset = open_latest(self._context)
                 self._session = BaseSession(dataset.session())
@@ -183,12 +182,20 @@ class BaseTracker:
                 return before
             self._current = load_base(self._context, dataset, before.info)
             self._session.replaced()
-            forget(*(before.kept_as - self._current.kept_as))
             return self._current
+
+    def is_there(self, version: int) -> bool:
+        """Whether there is such a version, at the price of a probe."""
+        return self._context.store.exists(self._path(version))
+
+    def is_replaced(self, version: int) -> bool:
+        """Whether there may be a newer version than one that was there, at the price of two."""
+        # Lance's cleanup may have removed version + 1; then it removed this one as well.
+        return self.is_there(version + 1) or self._overdue() or not self.is_there(version)
 
     def _probe(self, is_there: Callable[[BaseTable], bool]) -> BaseTable:
         current = self._current
-        if self._context.store.exists(self._path(current.version + 1)) or self._overdue():
+        if self.is_there(current.version + 1) or self._overdue():
             return self.reload()
         # Lance's cleanup may have removed version + 1; then it removed this one as well.
         if not is_there(current):
@@ -196,7 +203,7 @@ class BaseTracker:
             return self.reload()
         return current
 
-    def _is_there(self, base: BaseTable) -> bool:
+    def _is_the_same(self, base: BaseTable) -> bool:
         return read_etag(self._context.store, base.version) == base.etag
 
     def _overdue(self) -> bool:

@@ -17,6 +17,8 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.recorded_view import RecordedView
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
+from memwal_sql.read.rehearsals import Rehearsals
+from memwal_sql.read.served_base import ServedBase
 from memwal_sql.storage.floors import check_floors
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
@@ -59,6 +61,8 @@ class SnapshotCollector:
         self._tracker = tracker
         self._pinned = pinned
         self._held = held
+        self._served = ServedBase(context, tracker)
+        self.rehearsals = Rehearsals()
         self._held_regions: tuple[RegionSources, ...] | None = None
         self._regions: dict[UUID, RegionReader] = {}
         self._by_values: dict[tuple[int, tuple[RegionValue, ...]], RegionReader] = {}
@@ -73,15 +77,31 @@ class SnapshotCollector:
         manifests, `"strong"` the unflushed rows of every writer too.
         """
         check_consistency(consistency)
+        recorded = self._pinned or consistency == "eventual"
 
         def collect(base: BaseTable) -> Snapshot:
-            if self._pinned or consistency == "eventual":
+            if recorded:
                 found = self._recorded(base, filters)
             else:
                 found = self._current(base, filters, strong=consistency == "strong")
             return replace(found, indexes=base.indexes.infos)
 
-        return self._over_base(collect)
+        return self._over_base(self._newest if recorded else self.served, collect)
+
+    def served(self) -> BaseTable:
+        """The base version that queries of now begin with; its rows are those of the newest."""
+        return self._tracker.current if self._pinned else self._served.latest(self._rehearse)
+
+    def catch_up(self) -> BaseTable:
+        """The newest base version, which queries begin with from now on."""
+        return self._tracker.current if self._pinned else self._served.catch_up()
+
+    def _rehearse(self, base: BaseTable) -> None:
+        found = self._current(base, (), strong=True)
+        self.rehearsals.run(replace(found, indexes=base.indexes.infos))
+
+    def _newest(self) -> BaseTable:
+        return self._tracker.current if self._pinned else self._tracker.latest()
 
     @property
     def reads_base_alone(self) -> bool:
@@ -95,11 +115,11 @@ class SnapshotCollector:
         Buffered rows of this process's own writers are made durable for it.
         """
         check_consistency(consistency)
-        return self._over_base(lambda base: self._pin(base, consistency, filters))
+        return self._over_base(self._newest, lambda base: self._pin(base, consistency, filters))
 
-    def _over_base(self, take: Callable[[BaseTable], T]) -> T:
+    def _over_base(self, begin: Callable[[], BaseTable], take: Callable[[BaseTable], T]) -> T:
         """Call `take` with a base version, and with newer ones where the regions are past it."""
-        base = self._tracker.current if self._pinned else self._tracker.latest()
+        base = begin()
         for _ in range(ATTEMPTS):
             try:
                 return take(base)
@@ -107,7 +127,7 @@ class SnapshotCollector:
                 gap = error
                 if self._pinned:
                     break
-                base = self._tracker.reload()
+                base = self.catch_up()
         self.check_floors(base)
         raise gap_error(gap)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,16 +18,26 @@ _ATTEMPTS = 8
 T = TypeVar("T")
 
 
-def plan_over(take: Callable[[], Snapshot], query: Query) -> Node:
-    """The plan of `query` over the snapshot that `take` gives, as `opened_plan`.
+@dataclass(frozen=True)
+class Read:
+    """A query that can be planned over any snapshot.
 
-    Raises RetryError when the snapshot lacks a column: somebody has dropped or renamed it since the
-    query was made.
+    Attributes:
+        what: queries for which it is equal read about the same.
+        plan: its plan, the sources of which need not be open yet.
     """
-    return opened_plan(lambda: _plan(query, take()))
+
+    what: Hashable
+    plan: Callable[[Snapshot], Node]
 
 
-def _plan(query: Query, snapshot: Snapshot) -> Node:
+def scan_of(query: Query) -> Read:
+    """A scan. Its plan raises RetryError when the snapshot lacks a column: somebody has dropped or
+    renamed it since the query was made."""
+    return Read(("scan", query.columns, bool(query.filters)), partial(_scan, query))
+
+
+def _scan(query: Query, snapshot: Snapshot) -> Node:
     gone = [name for name in query.columns if snapshot.info.schema.get_field_index(name) < 0]
     if gone:
         raise RetryError(
@@ -35,28 +47,30 @@ def _plan(query: Query, snapshot: Snapshot) -> Node:
     return plan(query, snapshot)
 
 
-def opened_plan(make: Callable[[], Node]) -> Node:
-    """A plan that `make` makes over a snapshot of its own, with every source open."""
-    return while_present(lambda: _opened(make()))
+def opened(node: Node) -> Node:
+    """A plan with every source open."""
+    _ = node.statistics
+    return node
 
 
-def while_present(call: Callable[[], T]) -> T:
+def while_present(call: Callable[[], T], catch_up: Callable[[], object]) -> T:
     """What `call` returns, which takes a snapshot.
 
     A generation that was merged and collected since the snapshot was taken means again, never
-    skip (protocol rule 14). Raises SourceGoneError when that keeps happening.
+    skip (protocol rule 14); `catch_up` is called before. Raises SourceGoneError when that keeps
+    happening.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
             return call()
         except SourceGoneError:
-            continue
+            catch_up()
     return call()
 
 
-def _opened(node: Node) -> Node:
-    _ = node.statistics  # opens every source
-    return node
+def batches(node: Node) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan, partition by partition."""
+    return (batch for part in range(node.partitions) for batch in node.execute(part))
 
 
 def stream(node: Node, limit: int | None = None) -> pa.RecordBatchReader:
@@ -64,8 +78,7 @@ def stream(node: Node, limit: int | None = None) -> pa.RecordBatchReader:
 
     Nodes take a limit as a hint to stop early: each partition for itself, and lookups not at all.
     """
-    batches = (batch for part in range(node.partitions) for batch in node.execute(part))
-    rows = batches if limit is None else _first(batches, limit)
+    rows = batches(node) if limit is None else _first(batches(node), limit)
     return pa.RecordBatchReader.from_batches(node.schema, rows)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -11,7 +13,7 @@ import pyarrow as pa
 from exec_nodes.errors import SourceGoneError
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.sources.source import Source
-from memwal_sql.read.base import BaseTable, BaseTracker
+from memwal_sql.read.base import BaseTable
 from memwal_sql.read.collector import ATTEMPTS, SnapshotCollector
 from memwal_sql.read.lookup import FoundRows, Places, find_one, search
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
@@ -21,30 +23,21 @@ from planner.model import Snapshot
 class PointReader:
     """Answers `table.get` at strong consistency, asking only the regions of its keys."""
 
-    def __init__(self, collector: SnapshotCollector, tracker: BaseTracker) -> None:
+    def __init__(self, collector: SnapshotCollector) -> None:
         self._collector = collector
-        self._tracker = tracker
 
     def get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        """The live rows of distinct `keys`, in their order; `base` is the newest version."""
+        """The live rows of distinct `keys`, in their order; `base` is what queries of now read."""
+        what = ("get", tuple(columns), len(keys) == 1)
+        self._collector.rehearsals.note(what, partial(_in_base, keys, columns))
         for _ in range(ATTEMPTS):
             try:
                 return self._get(base, keys, columns)
             except (StaleBaseError, SourceGoneError) as error:
                 changed = error
-                base = self._tracker.reload()
+                base = self._collector.catch_up()
         self._collector.check_floors(base)
         raise gap_error(changed)
-
-    def get_in(self, snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        """The same in a snapshot that was taken before; asks every region in it."""
-        if len(keys) == 1:
-            newer = (source for region in snapshot.regions for source in region.sources)
-            base = () if snapshot.base is None else (snapshot.base,)
-            return find_one(keys, chain(newer, base), _output(snapshot.info.schema, columns))
-        everywhere = np.arange(len(keys))
-        parts = ((region.sources, everywhere) for region in snapshot.regions)
-        return _collect(keys, columns, parts, snapshot.base, snapshot.info.schema)
 
     def _get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         if len(keys) == 1:
@@ -76,6 +69,23 @@ class PointReader:
                     yield region, np.flatnonzero(index == number)
         for region in self._collector.regions_without_values(base):
             yield region, np.arange(len(keys))
+
+
+def get_in(snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+    """The live rows of distinct `keys` in a snapshot that was taken before; asks every region in
+    it."""
+    if len(keys) == 1:
+        newer = (source for region in snapshot.regions for source in region.sources)
+        base = () if snapshot.base is None else (snapshot.base,)
+        return find_one(keys, chain(newer, base), _output(snapshot.info.schema, columns))
+    everywhere = np.arange(len(keys))
+    parts = ((region.sources, everywhere) for region in snapshot.regions)
+    return _collect(keys, columns, parts, snapshot.base, snapshot.info.schema)
+
+
+def _in_base(keys: KeyBatch, columns: Sequence[str], snapshot: Snapshot) -> list[pa.Table]:
+    """What a rehearsal looks up: keys that newer sources hold would leave the base as it is."""
+    return [get_in(replace(snapshot, regions=()), keys, columns)]
 
 
 def _collect(

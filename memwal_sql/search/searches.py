@@ -36,6 +36,7 @@ class Search:
     """A search of one table.
 
     Attributes:
+        searched: the columns whose vectors or texts are ranked.
         added: the columns it yields beside those asked for, after them.
         counts_all: whether rows that no filter keeps matter too, as those of scores' statistics:
             then no region may be left out of the snapshot.
@@ -43,6 +44,7 @@ class Search:
             and a snapshot.
     """
 
+    searched: Columns
     added: pa.Schema
     counts_all: bool
     plan: Callable[[Columns, Filters, Snapshot], TakeExec]
@@ -59,7 +61,7 @@ def vector_search(
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
         return plan_vector_search(replace(wanted, columns=columns, filters=filters), snapshot)
 
-    return Search(added, False, plan)
+    return Search((column,), added, False, plan)
 
 
 def full_text_search(
@@ -72,7 +74,7 @@ def full_text_search(
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
         return plan_full_text_search(replace(wanted, columns=columns, filters=filters), snapshot)
 
-    return Search(added, True, plan)
+    return Search(_names(column), added, True, plan)
 
 
 def hybrid_search(
@@ -107,7 +109,7 @@ def hybrid_search(
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
         return plan_hybrid_search(replace(wanted, columns=columns, filters=filters), snapshot)
 
-    return Search(added, True, plan)
+    return Search((vector_column, *_names(text_column)), added, True, plan)
 
 
 def _vector_query(
@@ -120,7 +122,7 @@ def _vector_query(
 def _text_query(
     schema: pa.Schema, column: str | Sequence[str], query: Any, k: Any, options: Mapping[str, Any]
 ) -> TextQuery:
-    columns = [column] if isinstance(column, str) else list(column)
+    columns = _names(column)
     texts = [field.name for field in schema if _is_text(field.type)]
     for name in columns:
         if not _is_text(_field(schema, name).type):
@@ -138,6 +140,10 @@ def _text_query(
             "the query"
         )
     return TextQuery(expression, checked_k(k), ())
+
+
+def _names(column: str | Sequence[str]) -> Columns:
+    return (column,) if isinstance(column, str) else tuple(column)
 
 
 def _field(schema: pa.Schema, column: Any) -> pa.Field:

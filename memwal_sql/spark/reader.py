@@ -17,10 +17,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from exec_nodes.node import Node
 from exec_nodes.sources.lance_scan import row_bytes
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.pinned import PinnedSnapshot
-from memwal_sql.read.planning import plan_over, stream
+from memwal_sql.read.planning import Read, opened, scan_of, stream
 from memwal_sql.spark.filters import conditions
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
@@ -105,7 +106,7 @@ class BatchReader(DataSourceReader):
             return  # a table without rows and regions
         target = arrow_schema(self._schema)
         rows = ShareTable(self._options, partition, self._table_schema)
-        share = rows.snapshot()
+        share = rows.snapshot
         if share.base is None and not any(region.sources for region in share.regions):
             return  # what was in these regions' WALs were fences
         names = tuple(self._schema.names)
@@ -113,7 +114,7 @@ class BatchReader(DataSourceReader):
             condition = " AND ".join(f"({one})" for one in self._conditions)
             reader = filtered_scan(rows, names, condition, None, self._options.consistency)
         else:
-            reader = stream(plan_over(rows.snapshot, Query(names)))
+            reader = stream(rows.planned(scan_of(Query(names))))
         for batch in reader:
             yield as_spark(batch, target)
 
@@ -135,9 +136,15 @@ class ShareTable:
         self._share = share
         self.schema = schema
 
-    def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
-        """The share. What filters rule out was left out when it was pinned."""
+    def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
+        """The plan of `read` over the share. What filters rule out was left out when it was
+        pinned."""
         del consistency, filters
+        return opened(read.plan(self.snapshot))
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The share."""
         share = self._share
         whole = self._table.snapshot(share.pinned)
         if share.whole:

@@ -11,7 +11,7 @@ from exec_nodes.node import Node
 from exec_nodes.sources.source import Filter
 from memwal_sql.errors import ReopenError
 from memwal_sql.read.collector import check_consistency
-from memwal_sql.read.planning import plan_over
+from memwal_sql.read.planning import Read, scan_of
 from planner.model import Query, Snapshot
 from planner.predicates.lance_filter import lance_filter
 
@@ -26,8 +26,9 @@ class ReadTable(Protocol):
     def schema(self) -> pa.Schema:
         """The columns."""
 
-    def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
-        """One consistent state, without the regions that `filters` rule out."""
+    def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
+        """The plan of `read` over one consistent state, without the regions that `filters` rule
+        out."""
 
 
 class SqlTable(ReadTable, Protocol):
@@ -70,15 +71,15 @@ class TableProvider:
         texts = [predicate.sql for predicate in predicates if predicate.sql is not None]
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        query = Query(tuple(columns), tuple(self._exact(predicates)), limit)
-        return plan_over(lambda: self._snapshot(texts), query)
+        scan = scan_of(Query(tuple(columns), tuple(self._exact(predicates)), limit))
+        read = Read(scan.what, lambda snapshot: scan.plan(self._checked(snapshot)))
+        return self._table.planned(read, self._consistency, texts)
 
     def insert(self, rows: ArrowStream) -> int:
         """Upsert the rows of one INSERT statement, all of which are there."""
         return self._table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
 
-    def _snapshot(self, filters: Sequence[str]) -> Snapshot:
-        snapshot = self._table.snapshot(self._consistency, filters)
+    def _checked(self, snapshot: Snapshot) -> Snapshot:
         if not snapshot.info.schema.equals(self.schema):
             raise ReopenError(
                 f"the columns of {self._name!r} have changed since it was registered: "

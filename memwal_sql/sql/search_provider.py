@@ -13,7 +13,7 @@ from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
 from exec_nodes.sources.source import Filter
 from memwal_sql.errors import RetryError, UnsupportedError
-from memwal_sql.read.planning import opened_plan
+from memwal_sql.read.planning import Read
 from memwal_sql.search.searches import Search
 from memwal_sql.sql.provider import ReadTable
 from planner.model import Snapshot
@@ -113,13 +113,13 @@ def search_plan(
     texts = [] if search.counts_all else [p.sql for p in predicates if p.sql is not None]
     filters = tuple(_filter(predicate, schema) for predicate in predicates)
 
-    def snapshot() -> Snapshot:
-        found = table.snapshot(consistency, texts)
-        if not found.info.schema.equals(schema):
+    def plan(snapshot: Snapshot) -> Node:
+        if not snapshot.info.schema.equals(schema):
             raise RetryError("the columns of the table have just changed: run the query again")
-        return found
+        return search.plan(columns, filters, snapshot)
 
-    return opened_plan(lambda: search.plan(columns, filters, snapshot()))
+    what = (*search.searched, *search.added.names, columns, bool(filters))
+    return table.planned(Read(what, plan), consistency, texts)
 
 
 def _filter(predicate: Predicate, schema: pa.Schema | None) -> Filter:

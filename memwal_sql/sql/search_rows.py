@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -15,8 +16,15 @@ from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import search_plan
 
 
+class PresentTable(ReadTable, Protocol):
+    """A table whose newest state is read."""
+
+    def catch_up(self) -> None:
+        """Read the newest base version from now on."""
+
+
 def search_rows(
-    table: ReadTable,
+    table: PresentTable,
     schema: pa.Schema,
     search: Search,
     columns: Sequence[str],
@@ -35,7 +43,7 @@ def search_rows(
         node = search_plan(table, schema, search, columns, predicates, consistency)
         return node.schema.empty_table() if never else stream(node).read_all()
 
-    return while_present(rows)
+    return while_present(rows, table.catch_up)
 
 
 def _prefilters(condition: str, schema: pa.Schema) -> Sequence[Predicate]:

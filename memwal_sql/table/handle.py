@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.read.base import BaseTable, BaseTracker, load_base
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
+from memwal_sql.read.planning import Read, opened, while_present
 from memwal_sql.read.point_reader import PointReader
 from memwal_sql.read.recorded import check_whole
 from memwal_sql.storage.base_indexes import IndexRecipe
@@ -39,7 +41,7 @@ class TableHandle:
         specs = self._tracker.current.info.region_specs
         held = None if checkpoint is None else checkpoint.snapshot(specs)
         self._collector = SnapshotCollector(context, self._tracker, pinned=pinned, held=held)
-        self._points = PointReader(self._collector, self._tracker)
+        self._points = PointReader(self._collector)
         self._insert_writer: TableWriter | None = None
         self._insert_lock = Lock()
 
@@ -79,13 +81,27 @@ class TableHandle:
         say what was read last. Raises ReopenError when another table is there now."""
         if not self._pinned:
             self._tracker.verified()
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Read the newest base version from now on. While queries of late are rehearsed over one
+        that shows the same rows, other queries read the one before."""
+        self._collector.catch_up()
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
         return self._collector.collect(consistency, filters)
 
+    def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
+        """The plan of a query over a snapshot of its own, with every source open; of `filters`, see
+        `snapshot`."""
+        self._collector.rehearsals.note_read(read)
+        return while_present(
+            lambda: opened(read.plan(self.snapshot(consistency, filters))), self.catch_up
+        )
+
     def _newest(self) -> BaseTable:
-        """The base version that a query of now begins with; of a pinned handle its own."""
+        """The newest base version; of a pinned handle its own."""
         return self._tracker.current if self._pinned else self._tracker.latest()
 
     def _base_of(self, version: int) -> BaseTable:

@@ -43,7 +43,7 @@ class SearchedTable(TableHandle):
         A column needs no index: its rows are measured one by one then. Raises InvalidCallError
         naming the value and the remedy.
         """
-        schema = self._newest().info.schema
+        schema = self._collector.served().info.schema
         search = vector_search(schema, column, query, k, options)
         return search_rows(self, schema, search, self._columns(columns), filter, consistency)
 
@@ -75,7 +75,7 @@ class SearchedTable(TableHandle):
         A column needs no index: its texts are tokenized then. Raises InvalidCallError naming the
         value and the remedy.
         """
-        schema = self._newest().info.schema
+        schema = self._collector.served().info.schema
         search = full_text_search(schema, column, query, k, options)
         return search_rows(self, schema, search, self._columns(columns), filter, consistency)
 
@@ -102,6 +102,6 @@ class SearchedTable(TableHandle):
             options: those of the two searches, and `candidates`, how many rows of each ranking
                 count (four times `k`), `vector_weight` and `text_weight` (1), and `rrf_k` (60).
         """
-        schema = self._newest().info.schema
+        schema = self._collector.served().info.schema
         search = hybrid_search(schema, vector_column, vector, text_column, text, k, options)
         return search_rows(self, schema, search, self._columns(columns), filter, consistency)

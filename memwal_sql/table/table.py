@@ -14,7 +14,8 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.change_offsets import Offsets
 from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.lookup import distinct
-from memwal_sql.read.planning import plan_over, stream
+from memwal_sql.read.planning import scan_of, stream
+from memwal_sql.read.point_reader import get_in
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable
@@ -38,14 +39,14 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
                 the key columns. A key given twice is answered once.
             columns: which columns; all of them by default.
         """
-        base = self._newest()
+        base = self._collector.served()
         names = self._columns(columns)
         schema, primary_key = base.info.schema, base.info.primary_key
         batch = one_key(keys, schema, primary_key) or distinct(
             KeyBatch(as_key_table(keys, schema, primary_key))
         )
         if self._pinned:
-            return self._points.get_in(self._collector.collect("eventual"), batch, names)
+            return get_in(self._collector.collect("eventual"), batch, names)
         return self._points.get(base, batch, names)
 
     def scan(
@@ -61,7 +62,7 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
             filter: a SQL condition as in WHERE.
             limit: at most so many rows.
         """
-        self._newest()  # its columns may be others than when this handle last read
+        self._collector.served()  # its columns may be others than when this handle last read
         names = self._columns(columns)
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
@@ -69,7 +70,7 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
             raise InvalidCallError(f"limit={limit!r} must be a number of rows, from 0 to 2**63 - 1")
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
-        return stream(plan_over(lambda: self.snapshot(consistency), Query(names, (), limit)), limit)
+        return stream(self.planned(scan_of(Query(names, (), limit)), consistency), limit)
 
     def changes(
         self,

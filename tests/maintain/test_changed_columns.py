@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.read.planning import plan_over
+from memwal_sql.read.planning import scan_of
 from planner.model import Query
 
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
@@ -132,7 +132,7 @@ def test_a_column_that_goes_between_the_call_and_its_snapshot_is_named(tmp_path:
     schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("a", pa.int64())])
     table = mw.create_table(tmp_path / "t", schema, primary_key="id")
     with pytest.raises(mw.RetryError, match=r"\['gone'\] are gone"):
-        plan_over(table.snapshot, Query(("id", "gone")))
+        table.planned(scan_of(Query(("id", "gone"))))
 
 
 def _logged(tmp_path: Path, *, flush: bool) -> tuple[mw.Table, mw.Table]:

@@ -1,0 +1,128 @@
+"""The base version that queries read: the newest, once they need not wait for anything of it.
+
+A version that merges and index commits have made shows the rows of the one before it together with
+the generations that were merged, and these stay where they are for some time. So while the queries
+of late are rehearsed over a new version in the background, others go on reading the one before:
+what a merge leaves to be read, to be matched and to be looked up costs no query anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+
+from exec_nodes.sources.at_once import in_background
+from exec_nodes.sources.cache import forget
+from memwal_sql.errors import MemWalError
+from memwal_sql.read.base import BaseTable, BaseTracker
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.index_details import FoundDetails, read_details_at
+
+# The first query over a version of a smaller table is fast anyway.
+_LEAST_ROWS = 100_000
+# A version that has been replaced for so long is not read any more, ready or not.
+_MOST_SECONDS = 10.0
+
+Rehearse = Callable[[BaseTable], None]
+
+
+@dataclass(frozen=True)
+class _Served:
+    """What queries read, the newest version that is known to show the same rows, and since when
+    there is one."""
+
+    base: BaseTable
+    version: int
+    found: FoundDetails
+    since: float | None = None
+
+
+class ServedBase:
+    """Follows the newest version of one table. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        tracker: BaseTracker,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._tracker = tracker
+        self._clock = clock
+        self._served = _as_newest(tracker.current)
+        self._rehearsing = False
+        self._lock = Lock()
+
+    def latest(self, rehearse: Rehearse) -> BaseTable:
+        """A version that shows the rows of the newest one; `rehearse` is called in the background
+        with a newer one before that is given."""
+        served = self._served
+        if self._tracker.is_replaced(served.version):
+            same = self._newest_of_the_same_rows(served)
+            if same is None:
+                return self.catch_up()
+            served = same
+        if served.since is None:
+            return served.base
+        if self._clock() - served.since > _MOST_SECONDS:
+            return self.catch_up()
+        with self._lock:
+            if self._served.base is not served.base:
+                return self._served.base
+            self._served = served
+            begin = not self._rehearsing
+            self._rehearsing = True
+        if begin:
+            in_background(partial(self._follow, served.base, rehearse))
+        return served.base
+
+    def catch_up(self) -> BaseTable:
+        """The newest version there is, from now on: an older one can't be read any more."""
+        newest = self._tracker.reload()
+        self._serve(newest)
+        return newest
+
+    def _newest_of_the_same_rows(self, served: _Served) -> _Served | None:
+        """None if the newest version shows others, or queries would not notice its being new."""
+        base = served.base
+        if not base.source.ready or base.source.rows < _LEAST_ROWS:
+            return None
+        version, found = served.version, served.found
+        try:
+            while self._tracker.is_there(version + 1):
+                newer = read_details_at(self._context.store, version + 1)
+                if newer is None or not newer.shows_rows_of(found):
+                    return None
+                version, found = version + 1, newer
+        except MemWalError:
+            return None
+        if version == served.version:
+            return None
+        since = self._clock() if served.since is None else served.since
+        return _Served(base, version, found, since)
+
+    def _follow(self, before: BaseTable, rehearse: Rehearse) -> None:
+        try:
+            newest = self._tracker.reload()
+            with suppress(Exception):  # is for a query to meet
+                rehearse(newest)
+            with self._lock:
+                overtaken = self._served.base is not before
+            if not overtaken:
+                self._serve(newest)
+        finally:
+            self._rehearsing = False
+
+    def _serve(self, base: BaseTable) -> None:
+        with self._lock:
+            before, self._served = self._served.base, _as_newest(base)
+        if before is not base:
+            forget(*(before.kept_as - base.kept_as))
+
+
+def _as_newest(base: BaseTable) -> _Served:
+    return _Served(base, base.version, base.found)

@@ -1,0 +1,207 @@
+"""Merges and index commits cost no query anything: others read the version before meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+import lance
+import pytest
+
+import memwal_sql as mw
+from exec_nodes.sources import base_lookups, lance_source
+from memwal_sql.read import served_base
+from memwal_sql.storage.index_details import FoundDetails, read_details_at
+from memwal_sql.storage.store import open_store
+from tests.read.life import KEYS, Life, fresh, seen
+
+NO_TIME = timedelta(0)
+QUERY = [0.5, -0.5, 0.1, 0.0]
+READ = "exec_nodes.sources.fragment_columns.whole_fragments"
+
+Pending = list[Callable[[], object]]
+
+
+@pytest.fixture
+def pending(monkeypatch: pytest.MonkeyPatch) -> Pending:
+    """What waits to be done in the background; it is done by whoever calls it."""
+    waiting: Pending = []
+    monkeypatch.setattr(served_base, "_LEAST_ROWS", 0)
+    monkeypatch.setattr(served_base, "in_background", waiting.append)
+    return waiting
+
+
+@pytest.fixture
+def life(tmp_path: Path, pending: Pending) -> Life:
+    return Life(tmp_path, 5)
+
+
+def rehearse(pending: Pending) -> None:
+    while pending:
+        pending.pop(0)()
+
+
+def base_version(table: mw.Table) -> int:
+    """The version that a query reads."""
+    base = table.snapshot().base
+    assert isinstance(base, lance_source.LanceSource)
+    return int(base.dataset.version)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history_reads_as_if_the_newest_version_was_read(
+    tmp_path: Path, seed: int, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", KEYS)  # keys are kept at once
+    life = Life(tmp_path, seed)
+    reader, behind = mw.open_table(life.uri), 0
+    for number in range(25):
+        what = life.step()
+        keys = life.random.sample(range(KEYS + 500), 10)
+        query = life.numbers.normal(size=4).tolist()
+        expected = fresh(life.uri, None, keys, query)
+        for _ in range(2):
+            assert seen(reader, keys, query) == expected, f"seed {seed}, step {number} ({what})"
+            behind += base_version(reader) < lance.dataset(life.uri).version
+            if life.random.random() < 0.5:
+                rehearse(pending)
+    assert behind > 5
+
+
+def test_nothing_is_read_of_a_merge_after_the_rehearsal(
+    life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", KEYS)
+    reader = mw.open_table(life.uri)
+    keys = list(range(0, KEYS, 100))
+    for _ in range(3):
+        seen(reader, keys, QUERY)
+    before = base_version(reader)
+    life.write_and_merge()
+    assert seen(reader, keys, QUERY) == fresh(life.uri, None, keys, QUERY)
+    assert base_version(reader) == before
+    rehearse(pending)
+    assert base_version(reader) == lance.dataset(life.uri).version > before
+    with (
+        patch(READ, side_effect=AssertionError),
+        patch.object(lance_source, "scan_dataset", side_effect=AssertionError),
+        patch.object(lance_source, "read_table", side_effect=AssertionError),
+        patch.object(lance_source, "take_rows", side_effect=AssertionError),
+        patch.object(base_lookups, "read_keys", side_effect=AssertionError),
+    ):
+        found = seen(reader, keys, QUERY)
+    assert found == fresh(life.uri, None, keys, QUERY)
+
+
+def test_what_others_commit_is_seen_at_once(life: Life) -> None:
+    reader = mw.open_table(life.uri)
+    life.write_and_merge()
+    for change in (life.delete, life.append, life.compact, life.restore, life.restore):
+        seen(reader, [1, 2], QUERY)
+        change()
+        assert seen(reader, [1, 2], QUERY) == fresh(life.uri, None, [1, 2], QUERY)
+        assert base_version(reader) == lance.dataset(life.uri).version
+
+
+def test_a_small_table_is_read_at_its_newest_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_base, "in_background", pytest.fail)
+    life = Life(tmp_path, 1)
+    reader = mw.open_table(life.uri)
+    seen(reader, [1], QUERY)
+    life.write_and_merge()
+    seen(reader, [1], QUERY)
+    assert base_version(reader) == lance.dataset(life.uri).version
+
+
+@pytest.mark.parametrize("how", ["collected", "lost"])
+def test_generations_that_are_gone_are_not_missed(life: Life, how: str) -> None:
+    reader = mw.open_table(life.uri)
+    seen(reader, [1], QUERY)
+    life.write_and_merge()
+    if how == "collected":
+        life.table.collect_garbage(older_than=NO_TIME, versions_older_than=NO_TIME)
+    else:
+        for folder in Path(life.uri, "_mem_wal").glob("*/*_gen_*"):
+            shutil.rmtree(folder)
+    for read in (
+        lambda: reader.scan().read_all().num_rows,
+        lambda: reader.get([1, 2]).num_rows,
+        lambda: reader.vector_search("vec", QUERY, 3).num_rows,
+    ):
+        assert read()
+    assert base_version(reader) == lance.dataset(life.uri).version
+
+
+def test_a_version_is_not_waited_for_without_end(
+    life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(served_base, "_MOST_SECONDS", 5.0)
+    reader = mw.open_table(life.uri)
+    reader._collector._served._clock = lambda: now[0]
+    seen(reader, [1], QUERY)
+    before = base_version(reader)
+    life.write_and_merge()
+    assert base_version(reader) == before
+    now[0] += 3
+    life.write_and_merge()
+    assert base_version(reader) == before
+    assert len(pending) == 1  # one rehearsal at a time
+    now[0] += 3
+    newest = base_version(reader)
+    assert newest == lance.dataset(life.uri).version
+    rehearse(pending)  # too late
+    assert base_version(reader) == newest
+
+
+def test_a_rehearsal_that_fails_keeps_nobody(life: Life, pending: Pending) -> None:
+    reader = mw.open_table(life.uri)
+    seen(reader, [1], QUERY)
+    life.write_and_merge()
+    seen(reader, [1], QUERY)
+    with patch.object(lance_source.LanceSource, "open", side_effect=OSError("no more files")):
+        rehearse(pending)
+    assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
+    assert base_version(reader) == lance.dataset(life.uri).version
+
+
+def test_refresh_asks_for_the_newest_version(life: Life) -> None:
+    reader = mw.open_table(life.uri)
+    seen(reader, [1], QUERY)
+    life.write_and_merge()
+    reader.refresh()
+    assert base_version(reader) == reader.version == lance.dataset(life.uri).version
+
+
+def test_which_commits_leave_what_readers_see(life: Life) -> None:
+    store = open_store(life.uri)
+
+    def details() -> FoundDetails:
+        found = read_details_at(store, lance.dataset(life.uri).version)
+        assert found is not None
+        return found
+
+    def shows(change: Callable[[], object]) -> bool:
+        before = details()
+        change()
+        return details().shows_rows_of(before)
+
+    assert shows(life.write_and_merge)  # ends with a commit of the regions' record
+    assert shows(lambda: life.table.create_index("val", "BTREE"))
+    dataset = lance.dataset(life.uri)
+    merge = dataset.merge_insert("id").when_matched_update_all()
+    assert not shows(lambda: merge.execute(life.rows([1]).cast(dataset.schema)))
+    assert not shows(lambda: lance.dataset(life.uri).update({"val": "'x'"}, where="id = 2"))
+    assert not shows(lambda: lance.dataset(life.uri).delete("id = 3"))
+    assert not shows(life.append)
+    version = lance.dataset(life.uri).version
+    life.write_and_merge()
+    # A restore may go forward again: progress grows, and rows are others all the same.
+    ahead = lance.dataset(life.uri).version
+    lance.dataset(life.uri, version=version).restore()
+    assert not shows(lambda: lance.dataset(life.uri, version=ahead).restore())
