@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import pyarrow as pa
 
+from exec_nodes.once import once_property
 from exec_nodes.sources.stale import PlanStale
 from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.bm25 import K1, B
@@ -49,7 +49,7 @@ class GlobalBM25Exec(UnaryNode):
         if batches:
             yield pa.concat_batches(batches)
 
-    @cached_property
+    @once_property
     def _parameters(self) -> BM25Parameters:
         stale, sources = self.stale.compute(), self.stale.sources
         live = {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.node import Node, Statistics
+from exec_nodes.once import once_property
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class UnionExec(Node):
         for child, part in self._dealt[partition]:
             yield from self.inputs[child].execute(part)
 
-    @cached_property
+    @once_property
     def _dealt(self) -> list[list[tuple[int, int]]]:
         """By partition: the (child, child's partition) pairs it reads, in the children's order."""
         pieces = []

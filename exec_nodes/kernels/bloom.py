@@ -9,13 +9,13 @@ reads any multiple of a block.
 from __future__ import annotations
 
 import zlib
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from exec_nodes.errors import CorruptFileError
 from exec_nodes.kernels.key_hash import Hashes
+from exec_nodes.once import once_property
 
 BLOCK_BYTES = 32
 _WORDS = 8
@@ -92,7 +92,7 @@ class BloomFilter:
                 return False
         return True
 
-    @cached_property
+    @once_property
     def _words(self) -> npt.NDArray[np.uint32]:
         return np.frombuffer(self.data, "<u4")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import memwal_native
+from exec_nodes.once import once_property
 
 Flags = npt.NDArray[np.bool_]
 
@@ -50,7 +49,7 @@ class _Keep:
     def _taken(self, column: pa.Array) -> pa.Array:
         return pc.take(column, self._positions, boundscheck=False)
 
-    @cached_property
+    @once_property
     def _positions(self) -> pa.Array:
         return pa.array(np.flatnonzero(self._flags))
 

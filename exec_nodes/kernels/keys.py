@@ -8,7 +8,6 @@ these for a composite key. Two keys are equal exactly if their key values are.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from exec_nodes.kernels.key_hash import (
     hash_value,
     written_by_native,
 )
+from exec_nodes.once import once_property
 
 KeyColumn: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -134,27 +134,27 @@ class KeyBatch:
         """The key columns' types in key order."""
         return [column.type for column in self.table.columns]
 
-    @cached_property
+    @once_property
     def values(self) -> list[Hashable]:
         """The key value of every key."""
         return key_values(self.table.columns)
 
-    @cached_property
+    @once_property
     def column(self) -> KeyColumn:
         """The keys as one column, see `key_column`."""
         return key_column(self.table.columns)
 
-    @cached_property
+    @once_property
     def hashes(self) -> Hashes:
         """The hash of every key as native's readers compute it."""
         return hash_columns(self.table.columns)
 
-    @cached_property
+    @once_property
     def native_writer_hashes(self) -> Hashes:
         """The hash of every key as native's writer puts it into a bloom filter."""
         return hash_columns_as_native_writer(self.table.columns)
 
-    @cached_property
+    @once_property
     def few_hashes(self) -> list[tuple[int, int]]:
         """`hashes` and `native_writer_hashes` side by side, computed without numpy's overhead."""
         kinds = self.types
@@ -166,7 +166,7 @@ class KeyBatch:
             return list(zip(full, full, strict=True))
         return [(h, hash_value(row, blank)) for h, row in zip(full, rows, strict=True)]
 
-    @cached_property
+    @once_property
     def positions(self) -> dict[Hashable, int]:
         """The (last) position of every key."""
         return dict(zip(self.values, range(len(self)), strict=True))

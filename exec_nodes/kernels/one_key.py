@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from exec_nodes.kernels.keys import KeyBatch, as_key_table
+from exec_nodes.once import once_property
 
 _INTEGER_BOUNDS = {
     kind: (-(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1)
@@ -40,7 +40,7 @@ class OneKey(KeyBatch):
         """The key columns' types in key order."""
         return [self._schema.field(name).type for name in self._primary_key]
 
-    @cached_property
+    @once_property
     def table(self) -> pa.Table:
         """The key columns in their exact types."""
         return as_key_table(self.values, self._schema, self._primary_key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TypeVar
 
 _THREADS = 16
 _BACKGROUND_THREADS = 2
+_BREATH_SECONDS = 0.005
 _here = threading.local()
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,6 +44,13 @@ def in_background(call: Callable[[], object]) -> None:
 def is_background() -> bool:
     """Whether nobody waits for what this thread does."""
     return getattr(_here, "is_background", False)
+
+
+def breathe() -> None:
+    """Give way to queries, in the background: they wait for the interpreter as long as it is busy,
+    and so a query of three milliseconds can take ten beside ten of other work."""
+    if is_background():
+        time.sleep(_BREATH_SECONDS)
 
 
 @lru_cache(maxsize=1)

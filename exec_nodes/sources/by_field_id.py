@@ -8,7 +8,6 @@ fields, at every depth, as native code writes them into WAL entries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, TypeVar
 
 import lance
@@ -17,6 +16,7 @@ import pyarrow as pa
 from exec_nodes.kernels.alignment import aligned
 from exec_nodes.kernels.matched_fields import FIELD_ID_KEY, match, renamed
 from exec_nodes.kernels.nested import inner_fields, with_inner_fields
+from exec_nodes.once import once_property
 from exec_nodes.sources.source import TOMBSTONE
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
@@ -81,7 +81,7 @@ class NamesOfNow:
         self.schema = schema
         self._agreeing: Any = None
 
-    @cached_property
+    @once_property
     def tag(self) -> int:
         """Tells apart what schemas as such do not: the ids in their metadata."""
         return hash(self.schema.serialize().to_pybytes())

@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 from weakref import WeakSet, WeakValueDictionary
 
+from exec_nodes.sources.at_once import breathe
+
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 T = TypeVar("T")
 Subject = tuple[Hashable, ...]
@@ -90,6 +92,7 @@ class ByteCache:
             self._bytes += nbytes
             while self._bytes > self._max_bytes:
                 self._remove(next(iter(self._entries)))
+        breathe()
 
     def compute(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
         """The entry of `key`; made, and kept if it fits, when it is missing.

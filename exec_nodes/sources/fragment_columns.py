@@ -7,7 +7,6 @@ rows of others. So after a merge only what it wrote is read.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.kernels.keys import one_array
+from exec_nodes.once import once_property
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.deletion_files import ReadFile
 from exec_nodes.sources.lance_scan import batch_rows, conform, scan_dataset
@@ -45,7 +45,7 @@ class FragmentColumns:
         self._cache = cache
         self._file = read
 
-    @cached_property
+    @once_property
     def fragments(self) -> Mapping[int, Any]:
         """The version's fragments by their number."""
         return {one.fragment_id: one for one in self._dataset.get_fragments()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from exec_nodes.kernels.bloom import BloomFilter
 from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
+from exec_nodes.once import once_property
 from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.base_lookups import BaseLookups
 from exec_nodes.sources.by_field_id import NamesOfNow
@@ -195,14 +196,14 @@ class LanceSource:
                     self._dataset = self._open()
         return self._dataset
 
-    @cached_property
+    @once_property
     def index_segments(self) -> frozenset[str]:
         """Ids of the indexes' segments: other than rows, they are replaced from time to time."""
         with lance_errors(self.name, self.place):
             indexes = self.dataset.describe_indices()
         return frozenset(segment.uuid for index in indexes for segment in index.segments)
 
-    @cached_property
+    @once_property
     def whole_fragments(self) -> Mapping[Hashable, Any]:
         """The fragments that are read, in ascending row address, by what caches know them by in
         every version of the table."""
@@ -229,14 +230,14 @@ class LanceSource:
             with lance_errors(self.name, self.place):
                 self._decoded(names)
 
-    @cached_property
+    @once_property
     def rows(self) -> int:
         """Rows held, without those in Lance's deletion vectors."""
         if self._fragments is not None:
             return sum(fragment.metadata.num_rows for group in self._groups for fragment in group)
         return int(self.dataset.count_rows())
 
-    @cached_property
+    @once_property
     def parts(self) -> int:
         """As many groups of fragments as there are processors, at most."""
         return max(1, len(self._groups))
@@ -365,27 +366,27 @@ class LanceSource:
         )
         return ids.of(addresses)
 
-    @cached_property
+    @once_property
     def _lookups(self) -> BaseLookups:
         return BaseLookups(self.identity, self._cache, self.dataset, self.rows)
 
-    @cached_property
+    @once_property
     def _kept(self) -> FragmentColumns:
         return FragmentColumns(self.place, self.dataset, self._cache, self._read_file)
 
-    @cached_property
+    @once_property
     def _scanned(self) -> ScannedColumns:
         return ScannedColumns(self._kept)
 
-    @cached_property
+    @once_property
     def _warm(self) -> WarmColumns:
         return WarmColumns(self._kept)
 
-    @cached_property
+    @once_property
     def _tombstone(self) -> tuple[str, ...]:
         return () if self.generation == BASE_GENERATION else (TOMBSTONE,)
 
-    @cached_property
+    @once_property
     def _groups(self) -> list[list[Any]]:
         with lance_errors(self.name, self.place):
             return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
@@ -401,7 +402,7 @@ class LanceSource:
     def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
         return self._columns.of(self._schema_of(names))
 
-    @cached_property
+    @once_property
     def _columns(self) -> DecodedColumns:
         return DecodedColumns(self.identity, self._cache, partial(read_table, self.dataset))
 

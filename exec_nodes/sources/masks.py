@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from exec_nodes.once import once_property
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
 from exec_nodes.sources.stale import PlanStale
@@ -57,7 +57,7 @@ class Masks:
         """Sorted addresses of all stale rows of a source; may read and match keys."""
         return self.stale.compute()[ordinal]
 
-    @cached_property
+    @once_property
     def _masks(self) -> list[_Mask]:
         self.stale.open()
         found = [] if self.stale.base is None else [self._of_base(self.stale.base)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from exec_nodes.kernels.key_index import KeyIndex
 from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.once import once_property
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import (
     KEY_POSITION_FIELD,
@@ -66,7 +67,7 @@ class MemTableSource:
         """As plans print it."""
         return f"region_{self.region}[gen={self.generation}]"
 
-    @cached_property
+    @once_property
     def nbytes(self) -> int:
         """Bytes of the rows, those appended since this snapshot included."""
         return sum(batch.nbytes for batch in self._batches)
@@ -132,19 +133,19 @@ class MemTableSource:
 
         return self._texts.view(column, analyzer, self.rows, texts)
 
-    @cached_property
+    @once_property
     def _ends(self) -> npt.NDArray[np.int64]:
         return np.cumsum([batch.num_rows for batch in self._batches], dtype=np.int64)
 
-    @cached_property
+    @once_property
     def _table(self) -> pa.Table:
         return pa.Table.from_batches(self._batches, self._schema).slice(0, self.rows)
 
-    @cached_property
+    @once_property
     def _addresses(self) -> RowAddresses:
         return np.arange(self.rows, dtype=np.uint64)
 
-    @cached_property
+    @once_property
     def _keys(self) -> SourceKeys:
         deleted = self._table[TOMBSTONE].to_numpy()
         keys = self._table.select(self.primary_key)

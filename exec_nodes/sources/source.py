@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from exec_nodes.kernels.key_codes import KeyCodes, code_set, superseded
 from exec_nodes.kernels.keys import KeyBatch, KeyColumn, key_column
+from exec_nodes.once import once_property
 
 BASE_GENERATION = -1
 TOMBSTONE = "_tombstone"
@@ -79,12 +79,12 @@ class SourceKeys:
         self.deleted = deleted
         self._superseded = superseded
 
-    @cached_property
+    @once_property
     def column(self) -> KeyColumn:
         """The keys as one column, see `keys.key_column`."""
         return key_column(self.table.columns)
 
-    @cached_property
+    @once_property
     def hidden(self) -> RowAddresses:
         """Sorted unique addresses of what is no row of the table whatever is newer.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from exec_nodes.kernels.keep import Flags
 from exec_nodes.kernels.key_codes import KeyCodes, Rows, code_set, concat, superseded
 from exec_nodes.kernels.keys import KeyColumn
+from exec_nodes.once import once_property
 from exec_nodes.sources.at_once import at_once, in_background
 from exec_nodes.sources.base_match import BaseMatch, keys_of, tail_of
 from exec_nodes.sources.cache import ByteCache
@@ -159,7 +160,7 @@ class _Pair:
         self.rows = rows
         self._find = find
 
-    @cached_property
+    @once_property
     def addresses(self) -> RowAddresses:
         """Found when first asked for: most are superseded by a larger set before that."""
         return self._find()

@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 from lance.file import LanceFileReader
 
 from exec_nodes.errors import RepairError, UnsupportedError
+from exec_nodes.once import once_property
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.analyzer import Analyzer
@@ -99,7 +100,7 @@ class LancePartition:
             lambda made: made.nbytes,
         )
 
-    @cached_property
+    @once_property
     def _lists(self) -> Any:
         return LanceFileReader(self._file("invert"), self._options, list(_LISTS))
 

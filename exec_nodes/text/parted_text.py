@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.once import once_property
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.fuzzy import Vocabulary
@@ -102,19 +102,19 @@ class PartedText:
         """Bytes held, without what the parts hold; an estimate."""
         return (4 if len(self.parts) == 1 else 24) * self.documents
 
-    @cached_property
+    @once_property
     def slot_addresses(self) -> RowAddresses:
         """The addresses by slot."""
         parts = [part.addresses for part in self.parts]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
-    @cached_property
+    @once_property
     def slot_lengths(self) -> Lengths:
         """The lengths by slot."""
         parts = [part.lengths for part in self.parts]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
 
-    @cached_property
+    @once_property
     def order(self) -> npt.NDArray[np.intp] | None:
         """The slot of each document id; None if they are the same."""
         addresses = self.slot_addresses
@@ -122,12 +122,12 @@ class PartedText:
             return None
         return np.argsort(addresses, kind="stable")
 
-    @cached_property
+    @once_property
     def addresses(self) -> RowAddresses:
         """See `TextIndex.addresses`."""
         return self.slot_addresses if self.order is None else self.slot_addresses[self.order]
 
-    @cached_property
+    @once_property
     def lengths(self) -> Lengths:
         """See `TextIndex.lengths`."""
         return self.slot_lengths if self.order is None else self.slot_lengths[self.order]
@@ -176,7 +176,7 @@ class PartedText:
         """See `TextIndex.texts`."""
         return self._read(self.addresses[documents])
 
-    @cached_property
+    @once_property
     def _ranks(self) -> Documents | None:
         if self.order is None:
             return None

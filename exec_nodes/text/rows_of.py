@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cached_property
 
 import numpy as np
 
+from exec_nodes.once import once_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.index import Live
@@ -57,12 +57,12 @@ class RowsOf:
         addresses[found] = self._held[order][places[found]]
         return addresses
 
-    @cached_property
+    @once_property
     def _has_deletions(self) -> bool:
         fragments = self._source.dataset.get_fragments()
         return any(fragment.metadata.deletion_file is not None for fragment in fragments)
 
-    @cached_property
+    @once_property
     def _held(self) -> RowAddresses:
         return self._source.matching(())
 

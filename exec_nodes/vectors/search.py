@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.once import once_property
 from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.live_rows import among, live_rows
@@ -160,7 +160,7 @@ class SourceSearch:
     def _unindexed(self) -> bool:
         return self._usable_index is None
 
-    @cached_property
+    @once_property
     def _usable_index(self) -> IndexInfo | None:
         index, source = self.index, self.source
         if index is None or self.query.bounds.lower is not None:

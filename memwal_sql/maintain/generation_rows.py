@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.duplicates import first_duplicate
 from exec_nodes.kernels.key_codes import KeyCodes, code_set, concat, superseded
 from exec_nodes.kernels.keys import KeyBatch, key_column
+from exec_nodes.once import once_property
 from exec_nodes.sources.by_field_id import ByFieldId, numbered
 from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.stored_generation import open_generation
@@ -49,7 +49,7 @@ class GenerationRows:
     _by_id: ByFieldId
     _kept: Mask
 
-    @cached_property
+    @once_property
     def upserts(self) -> int:
         """How many rows it inserts or replaces."""
         return int(np.count_nonzero(self._kept))
@@ -71,7 +71,7 @@ class GenerationRows:
             if upserts:
                 yield start, min(start + step, total), upserts
 
-    @cached_property
+    @once_property
     def _row_bytes(self) -> float:
         sample = self.read(0, _SAMPLE_ROWS)
         return float(max(1, sample.nbytes) / max(1, sample.num_rows))

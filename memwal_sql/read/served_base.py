@@ -26,6 +26,8 @@ from memwal_sql.storage.index_details import FoundDetails, read_details_at
 _LEAST_ROWS = 100_000
 # A version that has been replaced for so long is not read any more, ready or not.
 _MOST_SECONDS = 10.0
+# What is kept of it goes this long after queries have begun to read the next one.
+_LEAVE_SECONDS = 1.0
 
 Rehearse = Callable[[BaseTable], None]
 
@@ -55,11 +57,15 @@ class ServedBase:
         self._clock = clock
         self._served = _as_newest(tracker.current)
         self._rehearsing = False
+        self._left: tuple[BaseTable, float] | None = None
         self._lock = Lock()
 
     def latest(self, rehearse: Rehearse) -> BaseTable:
         """A version that shows the rows of the newest one; `rehearse` is called in the background
         with a newer one before that is given."""
+        left = self._left
+        if left is not None and self._clock() - left[1] > _LEAVE_SECONDS:
+            self._let_go()
         served = self._served
         if self._tracker.is_replaced(served.version):
             same = self._newest_of_the_same_rows(served)
@@ -84,6 +90,7 @@ class ServedBase:
         """The newest version there is, from now on: an older one can't be read any more."""
         newest = self._tracker.reload()
         self._serve(newest)
+        self._let_go()
         return newest
 
     def _newest_of_the_same_rows(self, served: _Served) -> _Served | None:
@@ -121,7 +128,14 @@ class ServedBase:
         with self._lock:
             before, self._served = self._served.base, _as_newest(base)
         if before is not base:
-            forget(*(before.kept_as - base.kept_as))
+            self._let_go()
+            self._left = before, self._clock()
+
+    def _let_go(self) -> None:
+        """Keep nothing in memory of the version that was served before."""
+        left, self._left = self._left, None
+        if left is not None:
+            forget(*(left[0].kept_as - self._served.base.kept_as))
 
 
 def _as_newest(base: BaseTable) -> _Served:

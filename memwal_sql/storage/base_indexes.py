@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from exec_nodes.once import once_property
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.index_info import TEXT_KIND, IndexInfo
 from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
@@ -58,7 +58,7 @@ class BaseIndexes:
         self._cache = cache
         self._options = storage_options
 
-    @cached_property
+    @once_property
     def infos(self) -> tuple[IndexInfo, ...]:
         """Every vector and full-text index on one column, in Lance's order."""
         return tuple(info for info, _ in self._known())

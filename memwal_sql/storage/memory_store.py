@@ -12,10 +12,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
-from functools import cached_property
 
 from lance.file import LanceFileSession
 
+from exec_nodes.once import once_property
 from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
 
@@ -121,7 +121,7 @@ class MemoryStore:
         """None: a put here is done or not begun."""
         return []
 
-    @cached_property
+    @once_property
     def _lance(self) -> LanceFileSession:
         return LanceFileSession(lance_uri(self._uri))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import lance
 
+from exec_nodes.once import once_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.errors import MemWalError
@@ -61,22 +62,22 @@ class CheckState:
         self.base = base
         self._keys: dict[str, SourceKeys] = {}
 
-    @cached_property
+    @once_property
     def survey(self) -> Survey:
         """The files of all regions."""
         return survey_regions(self.store)
 
-    @cached_property
+    @once_property
     def versions(self) -> tuple[BaseVersion, ...]:
         """The base versions that Lance keeps."""
         return base_versions(self.store, self.context.cache)
 
-    @cached_property
+    @once_property
     def checkpoints(self) -> list[Checkpoint]:
         """The latest record of every checkpoint."""
         return all_checkpoints(self.store)
 
-    @cached_property
+    @once_property
     def regions(self) -> list[CheckedRegion]:
         """The regions with a readable newest manifest; what is wrong with others is the business
         of the check of manifests."""

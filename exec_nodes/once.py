@@ -1,0 +1,44 @@
+"""Attributes that are computed when they are first read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, Generic, Self, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class once_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
+    """As `functools.cached_property`, and computed once whichever threads read it.
+
+    In Python 3.11 all instances of a class share the lock of that one: a query would wait for what
+    another one computes. Later it has none.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = ""
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        name, held = self._name, instance.__dict__
+        lock = f"{name}, under way"
+        with held.setdefault(lock, RLock()):
+            if name not in held:
+                held[name] = self._make(instance)
+        # Whoever comes now finds the value, whoever waits has the lock; and locks can't be pickled.
+        held.pop(lock, None)
+        found: T = held[name]
+        return found
