@@ -96,7 +96,7 @@ class ServedBase:
     def _newest_of_the_same_rows(self, served: _Served) -> _Served | None:
         """None if the newest version shows others, or queries would not notice its being new."""
         base = served.base
-        if not base.source.ready or base.source.rows < _LEAST_ROWS:
+        if base.source.rows < _LEAST_ROWS:
             return None
         version, found = served.version, served.found
         try:
