@@ -14,6 +14,7 @@ from typing import TypeVar
 
 _THREADS = 16
 _BACKGROUND_THREADS = 2
+_WORK_SECONDS = 0.001
 _BREATH_SECONDS = 0.005
 _here = threading.local()
 T = TypeVar("T")
@@ -49,8 +50,9 @@ def is_background() -> bool:
 def breathe() -> None:
     """Give way to queries, in the background: they wait for the interpreter as long as it is busy,
     and so a query of three milliseconds can take ten beside ten of other work."""
-    if is_background():
+    if is_background() and time.monotonic() - _here.breathed > _WORK_SECONDS:
         time.sleep(_BREATH_SECONDS)
+        _here.breathed = time.monotonic()
 
 
 @lru_cache(maxsize=1)
@@ -68,3 +70,4 @@ def _background(pid: int) -> ThreadPoolExecutor:
 
 def _begin_background() -> None:
     _here.is_background = True
+    _here.breathed = 0.0

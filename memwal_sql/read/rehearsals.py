@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from memwal_sql.read.planning import Read, batches
 from planner.model import Snapshot
 
-# So many kinds of queries are remembered, each by the last one that was asked.
+# So many kinds of queries are remembered for so long, each by the last one that was asked.
 _MOST = 16
+_REMEMBERED_SECONDS = 60.0
 # What takes longer is hardly answered from memory, and is left out for some versions.
 _SECONDS = 2.0
 _LEFT_OUT = 8
@@ -22,6 +23,7 @@ Rehearsal = Callable[[Snapshot], Iterable[object]]
 @dataclass
 class _Kind:
     last: Rehearsal
+    noted: float
     left_out: int = 0
 
 
@@ -40,24 +42,25 @@ class Rehearsals:
         """Remember a query of the kind `what`: how to run it over a snapshot."""
         known = self._kinds.get(what)
         if known is not None:
-            known.last = rehearsal
+            known.last, known.noted = rehearsal, self._clock()
             return
         if len(self._kinds) >= _MOST:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread may do the same
                 del self._kinds[next(iter(self._kinds))]
-        self._kinds[what] = _Kind(rehearsal)
+        self._kinds[what] = _Kind(rehearsal, self._clock())
 
     def note_read(self, read: Read) -> None:
         """The same for a query that is planned."""
         self.note(read.what, lambda snapshot: batches(read.plan(snapshot)))
 
     def run(self, snapshot: Snapshot) -> None:
-        """Run all that are fast enough. What one raises is for the next real one to meet."""
+        """Run those of late that are fast enough. What one raises is for the next real one."""
         for kind in list(self._kinds.values()):
-            if kind.left_out:
-                kind.left_out -= 1
+            begun = self._clock()
+            if kind.left_out or begun - kind.noted > _REMEMBERED_SECONDS:
+                kind.left_out = max(0, kind.left_out - 1)
                 continue
-            end = self._clock() + _SECONDS
+            end = begun + _SECONDS
             with suppress(Exception):
                 for _ in kind.last(snapshot):
                     if self._clock() > end:

@@ -21,6 +21,7 @@ from memwal_sql.errors import MemWalError
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.index_details import FoundDetails, read_details_at
+from memwal_sql.storage.lance_manifest import read_etag
 
 # The first query over a version of a smaller table is fast anyway.
 _LEAST_ROWS = 100_000
@@ -95,11 +96,13 @@ class ServedBase:
 
     def _newest_of_the_same_rows(self, served: _Served) -> _Served | None:
         """None if the newest version shows others, or queries would not notice its being new."""
-        base = served.base
+        base, version, found = served.base, served.version, served.found
         if base.source.rows < _LEAST_ROWS:
             return None
-        version, found = served.version, served.found
         try:
+            # A table that was deleted and made again has versions of its own under these numbers.
+            if read_etag(self._context.store, version) != found.etag:
+                return None
             while self._tracker.is_there(version + 1):
                 newer = read_details_at(self._context.store, version + 1)
                 if newer is None or not newer.shows_rows_of(found):
@@ -117,19 +120,19 @@ class ServedBase:
             newest = self._tracker.reload()
             with suppress(Exception):  # is for a query to meet
                 rehearse(newest)
-            with self._lock:
-                overtaken = self._served.base is not before
-            if not overtaken:
-                self._serve(newest)
+            self._serve(newest, before)
         finally:
             self._rehearsing = False
 
-    def _serve(self, base: BaseTable) -> None:
+    def _serve(self, base: BaseTable, instead_of: BaseTable | None = None) -> None:
+        """Let queries read `base`; given `instead_of`, only if it is what they read."""
         with self._lock:
-            before, self._served = self._served.base, _as_newest(base)
-        if before is not base:
-            self._let_go()
-            self._left = before, self._clock()
+            before = self._served.base
+            if before is base or not (instead_of is None or instead_of is before):
+                return
+            self._served = _as_newest(base)
+        self._let_go()
+        self._left = before, self._clock()
 
     def _let_go(self) -> None:
         """Keep nothing in memory of the version that was served before."""

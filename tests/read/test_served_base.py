@@ -13,6 +13,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.sources import base_lookups, lance_source
+from memwal_sql.errors import ReopenError
 from memwal_sql.read import served_base
 from memwal_sql.storage.index_details import FoundDetails, read_details_at
 from memwal_sql.storage.store import open_store
@@ -135,6 +136,22 @@ def test_generations_that_are_gone_are_not_missed(life: Life, how: str) -> None:
     ):
         assert read()
     assert base_version(reader) == lance.dataset(life.uri).version
+
+
+def test_a_table_made_again_at_the_same_place_is_another_one(life: Life, tmp_path: Path) -> None:
+    life.write_and_merge()
+    reader = mw.open_table(life.uri)
+    seen(reader, [1], QUERY)
+    read = base_version(reader)
+    shutil.rmtree(life.uri)
+    again = Life(tmp_path, 6)
+    while lance.dataset(again.uri).version <= read:
+        again.write_and_merge()
+    for _ in range(2):
+        with pytest.raises(ReopenError):
+            reader.scan().read_all()
+        with pytest.raises(ReopenError):
+            reader.get([1])
 
 
 def test_a_version_is_not_waited_for_without_end(
