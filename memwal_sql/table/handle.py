@@ -84,8 +84,11 @@ class TableHandle:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Read the newest base version from now on. While queries of late are rehearsed over one
-        that shows the same rows, other queries read the one before."""
+        """Read the newest base version from now on.
+
+        Where merges and index commits have made it, queries read the one before it for a moment,
+        which shows the same rows together with the generations that were merged.
+        """
         self._collector.catch_up()
 
     def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
