@@ -1,4 +1,4 @@
-"""Where the keys of the base table are, kept in memory while that is cheap."""
+"""Where the keys of a Lance table are, kept in memory while that is cheap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OFFSET = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class KeyRun:
-    """Keys in ascending order, and where each is."""
+    """Keys in ascending order, equal ones by address, and where each is."""
 
     keys: npt.NDArray[Any]
     addresses: RowAddresses
@@ -74,8 +74,7 @@ def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> Know
 
 
 class KeyRows:
-    """Finds the rows of integer keys, all different, in one version of a table without stable row
-    ids.
+    """Finds the rows of integer keys in one version of a table without stable row ids.
 
     Attributes:
         unread: the fragments whose keys are not known.
@@ -89,16 +88,16 @@ class KeyRows:
         self.unread = [one for number, one in self._fragments.items() if number not in known.files]
 
     def take(self, key: Any, columns: Sequence[str]) -> pa.Table | None:
-        """The row of a key; None if it is not there, or in a fragment that is not read."""
+        """The last row of a key; None if it is not there, or in a fragment that is not read."""
         for run in reversed(self.known.runs):  # most rows of an old one may be gone
             keys = run.keys
             wanted = keys.dtype.type(key)
-            at = int(keys.searchsorted(wanted))
-            while at < len(keys) and keys[at] == wanted:
+            at = int(keys.searchsorted(wanted, side="right")) - 1
+            while at >= 0 and keys[at] == wanted:
                 row = self._row(int(run.addresses[at]), list(columns))
                 if row is not None:
                     return row
-                at += 1
+                at -= 1
         return None
 
     def _row(self, address: int, columns: list[str]) -> pa.Table | None:
@@ -127,5 +126,5 @@ def _read(dataset: Any, column: str, fragments: Sequence[Any] | None) -> KeyRun:
     addresses = all_addresses(read)
     if (keys[1:] > keys[:-1]).all():
         return KeyRun(keys, addresses)
-    order = np.argsort(keys)
+    order = np.argsort(keys, kind="stable")
     return KeyRun(keys[order], addresses[order])

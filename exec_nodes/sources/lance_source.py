@@ -18,12 +18,12 @@ from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
 from exec_nodes.once import once_property
 from exec_nodes.sources.at_once import in_background
-from exec_nodes.sources.base_lookups import BaseLookups
 from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.deletion_files import ReadFile
 from exec_nodes.sources.fragment_columns import FragmentColumns, fragment_identity
+from exec_nodes.sources.key_lookups import KeyLookups
 from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
 from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_dataset, take_rows
 from exec_nodes.sources.memory_scan import scan_table
@@ -291,15 +291,22 @@ class LanceSource:
         """See `Source.last`."""
         if self._bloom is not None and not self.might_contain(key)[0]:
             return None
-        if not self._tombstone and columns:
+        names = [*columns, *self._tombstone]
+        if columns and not self._is_small(names):
             with lance_errors(self.name, self.place):
-                found = self._lookups.rows_of(key, columns)
-            if found is not None:
-                return (found, False) if found.num_rows else None
+                stored = self._kept.ids.keys() >= set(names)
+                row = self._lookups.rows_of(key, names) if stored else None
+            if row is not None:
+                return self._told(row, columns) if row.num_rows else None
         rows = self.take(key, columns)
         if not rows.num_rows:
             return None
         return rows.select(list(columns)), rows[TOMBSTONE][0].as_py()
+
+    def _told(self, row: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, bool]:
+        if not self._tombstone:
+            return row, False
+        return row.select(list(columns)), row[TOMBSTONE][0].as_py()
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """See `Source.take`: by the btree of the key columns, or among decoded columns."""
@@ -367,8 +374,8 @@ class LanceSource:
         return ids.of(addresses)
 
     @once_property
-    def _lookups(self) -> BaseLookups:
-        return BaseLookups(self.identity, self._cache, self.dataset, self.rows)
+    def _lookups(self) -> KeyLookups:
+        return KeyLookups(self.identity, self._cache, self.dataset, self.rows)
 
     @once_property
     def _kept(self) -> FragmentColumns:

@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class LancePartition:
         self._key = (*segment, number)
         self._options = options
         self._cache = cache
+        self._reading = Lock()  # Lance refuses what is asked of a reader while it reads
         self._check("invert", _LISTS)
         documents = self._read("docs", ["_rowid", "_num_tokens"])
         self.row_ids: RowAddresses = documents["_rowid"].to_numpy()
@@ -105,7 +107,8 @@ class LancePartition:
         return LanceFileReader(self._file("invert"), self._options, list(_LISTS))
 
     def _postings(self, number: int, token: str) -> Postings:
-        row = self._lists.read_range(number, 1).to_table()
+        with self._reading:
+            row = self._lists.read_range(number, 1).to_table()
         blocks = row["_posting"].combine_chunks().values
         _, offsets, data = blocks.buffers()
         bounds = np.frombuffer(offsets, np.int64)[blocks.offset : blocks.offset + len(blocks) + 1]

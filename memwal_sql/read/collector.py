@@ -90,7 +90,9 @@ class SnapshotCollector:
 
     def served(self) -> BaseTable:
         """The base version that queries of now begin with; its rows are those of the newest."""
-        return self._tracker.current if self._pinned else self._served.latest(self._rehearse)
+        if self._pinned:
+            return self._tracker.current
+        return self._served.latest(self._rehearse if self.rehearsals else None)
 
     def catch_up(self) -> BaseTable:
         """The newest base version, which queries begin with from now on."""

@@ -28,11 +28,12 @@ class PointReader:
 
     def get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """The live rows of distinct `keys`, in their order; `base` is what queries of now read."""
-        what = ("get", tuple(columns), len(keys) == 1)
-        self._collector.rehearsals.note(what, partial(_in_base, keys, columns))
         for _ in range(ATTEMPTS):
             try:
-                return self._get(base, keys, columns)
+                found = self._get(base, keys, columns)
+                what = ("get", tuple(columns), len(keys) == 1)
+                self._collector.rehearsals.note(what, partial(_in_base, keys, columns))
+                return found
             except (StaleBaseError, SourceGoneError) as error:
                 changed = error
                 base = self._collector.catch_up()

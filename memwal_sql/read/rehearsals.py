@@ -38,6 +38,9 @@ class Rehearsals:
         self._kinds: dict[Hashable, _Kind] = {}
         self._clock = clock
 
+    def __len__(self) -> int:
+        return len(self._kinds)
+
     def note(self, what: Hashable, rehearsal: Rehearsal) -> None:
         """Remember a query of the kind `what`: how to run it over a snapshot."""
         known = self._kinds.get(what)

@@ -61,21 +61,21 @@ class ServedBase:
         self._left: tuple[BaseTable, float] | None = None
         self._lock = Lock()
 
-    def latest(self, rehearse: Rehearse) -> BaseTable:
+    def latest(self, rehearse: Rehearse | None) -> BaseTable:
         """A version that shows the rows of the newest one; `rehearse` is called in the background
-        with a newer one before that is given."""
+        with a newer one before that is given. None: there is nothing to rehearse."""
         left = self._left
         if left is not None and self._clock() - left[1] > _LEAVE_SECONDS:
             self._let_go()
         served = self._served
         if self._tracker.is_replaced(served.version):
-            same = self._newest_of_the_same_rows(served)
+            same = None if rehearse is None else self._newest_of_the_same_rows(served)
             if same is None:
                 return self.catch_up()
             served = same
         if served.since is None:
             return served.base
-        if self._clock() - served.since > _MOST_SECONDS:
+        if rehearse is None or self._clock() - served.since > _MOST_SECONDS:
             return self.catch_up()
         with self._lock:
             if self._served.base is not served.base:

@@ -98,10 +98,11 @@ class TableHandle:
     def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
         """The plan of a query over a snapshot of its own, with every source open; of `filters`, see
         `snapshot`."""
-        self._collector.rehearsals.note_read(read)
-        return while_present(
+        plan = while_present(
             lambda: opened(read.plan(self.snapshot(consistency, filters))), self.catch_up
         )
+        self._collector.rehearsals.note_read(read)
+        return plan
 
     def _newest(self) -> BaseTable:
         """The newest base version; of a pinned handle its own."""

@@ -12,7 +12,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import base_lookups, lance_source
+from exec_nodes.sources import key_lookups, lance_source
 from memwal_sql.errors import ReopenError
 from memwal_sql.read import served_base
 from memwal_sql.storage.index_details import FoundDetails, read_details_at
@@ -56,7 +56,7 @@ def base_version(table: mw.Table) -> int:
 def test_any_history_reads_as_if_the_newest_version_was_read(
     tmp_path: Path, seed: int, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", KEYS)  # keys are kept at once
+    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", KEYS)  # keys are kept at once
     life = Life(tmp_path, seed)
     reader, behind = mw.open_table(life.uri), 0
     for number in range(25):
@@ -75,7 +75,7 @@ def test_any_history_reads_as_if_the_newest_version_was_read(
 def test_nothing_is_read_of_a_merge_after_the_rehearsal(
     life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", KEYS)
+    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", KEYS)
     reader = mw.open_table(life.uri)
     keys = list(range(0, KEYS, 100))
     for _ in range(3):
@@ -91,7 +91,7 @@ def test_nothing_is_read_of_a_merge_after_the_rehearsal(
         patch.object(lance_source, "scan_dataset", side_effect=AssertionError),
         patch.object(lance_source, "read_table", side_effect=AssertionError),
         patch.object(lance_source, "take_rows", side_effect=AssertionError),
-        patch.object(base_lookups, "read_keys", side_effect=AssertionError),
+        patch.object(key_lookups, "read_keys", side_effect=AssertionError),
     ):
         found = seen(reader, keys, QUERY)
     assert found == fresh(life.uri, None, keys, QUERY)

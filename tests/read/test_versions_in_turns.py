@@ -8,7 +8,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import base_lookups
+from exec_nodes.sources import key_lookups
 from tests.read.life import KEYS, SCHEMA, WIDTH, Life, fresh, seen
 
 
@@ -16,7 +16,7 @@ from tests.read.life import KEYS, SCHEMA, WIDTH, Life, fresh, seen
 def test_what_is_kept_serves_every_version(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", KEYS)  # keys are kept at once
+    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", KEYS)  # keys are kept at once
     life = Life(tmp_path, seed)
     readers: dict[int | None, mw.Table] = {None: life.table}
     for number in range(18):

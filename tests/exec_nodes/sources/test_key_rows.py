@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.sources import base_lookups, key_rows
-from exec_nodes.sources.base_lookups import BaseLookups
+from exec_nodes.sources import key_lookups, key_rows
 from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.key_lookups import KeyLookups
 from exec_nodes.sources.key_rows import KeyRows, KnownKeys, is_integral, read_keys
 
 
@@ -133,13 +133,13 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:
     if not few:
-        monkeypatch.setattr(base_lookups, "_READ_AT_ONCE", 0)
+        monkeypatch.setattr(key_lookups, "_READ_AT_ONCE", 0)
     asked: list[Callable[[], object]] = []
-    monkeypatch.setattr(base_lookups, "in_background", asked.append)
-    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", 1_000_000)
+    monkeypatch.setattr(key_lookups, "in_background", asked.append)
+    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", 1_000_000)
     cache = ByteCache()
     first = _dataset(tmp_path / "t", pa.array(np.random.default_rng(3).permutation(200)))
-    before = BaseLookups("before", cache, first, 200)
+    before = KeyLookups("before", cache, first, 200)
     assert found(before, range(-1, 220)) == every(first)
     assert len(asked) == 1
     asked.pop()()
@@ -148,17 +148,17 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     merge = first.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     merge.execute(rows)
     second = lance.dataset(tmp_path / "t")
-    after = BaseLookups("after", cache, second, 201)
+    after = KeyLookups("after", cache, second, 201)
     for _ in range(2):
         assert found(after, range(-1, 220)) == every(second)
         for read in asked:
             read()
     assert len(asked) == (0 if few else 1)
-    monkeypatch.setattr(base_lookups, "key_condition", None)  # Lance is not asked any more
+    monkeypatch.setattr(key_lookups, "key_condition", None)  # Lance is not asked any more
     assert found(after, range(-1, 220)) == every(second)
 
 
-def found(lookups: BaseLookups, keys: range) -> dict[int, int]:
+def found(lookups: KeyLookups, keys: range) -> dict[int, int]:
     values = {}
     for key in keys:
         rows = lookups.rows_of(KeyBatch(pa.table({"id": [key]})), ["val"])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 import lance
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from exec_nodes.errors import RepairError, RetryError, SourceGoneError
 from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.sources import base_lookups, decoded_columns, lance_source
+from exec_nodes.sources import decoded_columns, key_lookups, lance_source
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, TOMBSTONE, Source
@@ -19,6 +20,7 @@ from tests.exec_nodes.kinds import COLUMNS
 from tests.exec_nodes.tables import (
     DELETED,
     INFO,
+    SCHEMA,
     lance_base,
     lance_generation,
     memtable,
@@ -177,10 +179,44 @@ def test_last_is_what_take_finds_for_one_key(tmp_path: Path) -> None:
 def test_last_in_the_base_is_the_same_with_and_without_keys_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_lookup: int
 ) -> None:
-    monkeypatch.setattr(base_lookups, "ROWS_PER_LOOKUP", rows_per_lookup)
+    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", rows_per_lookup)
     base = lance_base(tmp_path, [(3, 30), (1, 10)])
     for _ in range(2):
         row, deleted = base.last(keys(3), ["val"]) or (None, None)
         assert row is not None
         assert (row.to_pydict(), deleted) == ({"val": [30]}, False)
         assert base.last(keys(2), ["val"]) is None
+
+
+def test_the_last_row_of_a_key_in_a_generation_is_found_by_keys_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Native code leaves older rows of a key in a generation."""
+    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
+    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", 1000)
+    monkeypatch.setattr(key_lookups, "in_background", lambda call: call())
+    writes = [(5, 1), (1, 1), (2, 2), (1, 3), (4, 4), (4, DELETED), (1, 5), (2, 6)]
+    source = lance_generation(tmp_path, writes, 1)
+    found = {}
+    assert source.last(keys(5), ["val"]) is not None
+    with patch.object(key_lookups, "key_condition", side_effect=AssertionError):
+        for key in (1, 2, 4, 5, 9):
+            row = source.last(keys(key), ["val", "id"])
+            if row is not None:
+                found[key] = row[0].to_pydict(), row[1]
+    assert found == {
+        1: ({"val": [5], "id": [1]}, False),
+        2: ({"val": [6], "id": [2]}, False),
+        4: ({"val": [None], "id": [4]}, True),
+        5: ({"val": [1], "id": [5]}, False),
+    }
+
+
+def test_a_generation_without_a_column_of_now_is_looked_into_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
+    source = lance_generation(tmp_path, [(1, 3)], 1)
+    source._info = TableInfo(SCHEMA.append(pa.field("later", pa.int8())), ("id",))
+    row, deleted = source.last(keys(1), ["later", "val"]) or (None, None)
+    assert row is not None and (row.to_pydict(), deleted) == ({"later": [None], "val": [3]}, False)

@@ -1,4 +1,4 @@
-"""Looking up one key in the base table, whose rows are live and have different keys."""
+"""Looking up one key in a Lance table."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NO_ROWS = pa.table({})
 _READ_AT_ONCE = 500_000
 
 
-class BaseLookups:
-    """Finds rows of one version of the base table, which has `rows` of them: by Lance's index, or
-    once as many lookups were made as pay for reading the keys, by the keys in memory.
+class KeyLookups:
+    """Finds rows of one version of a table, which has `rows` of them: by Lance's index, or once as
+    many lookups were made as pay for reading the keys, by the keys in memory.
 
     Keys are read in the background, unless they are few: meanwhile those that are known of another
     version find most rows, and Lance looks among the others.
@@ -45,7 +45,7 @@ class BaseLookups:
         self._meanwhile: KeyRows | None = None
 
     def rows_of(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
-        """The row of the only key, or no row, with as little as possible around Lance's own
+        """The last row of the only key, or no row, with as little as possible around Lance's own
         lookup; None if that can't tell."""
         if len(key.names) > 1:
             return None
