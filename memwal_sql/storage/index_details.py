@@ -62,8 +62,11 @@ class FoundDetails:
     operation: str | None = None
 
     def shows_rows_of(self, before: FoundDetails) -> bool:
-        """Whether readers of this version and of the one right `before` it see the same rows, as
-        its commit moved generations into the base table, or indexes were committed."""
+        """Whether readers of this version and of the one right `before` it see the same rows, and
+        look for them in the same regions: its commit moved generations into the base table, or
+        was one of indexes."""
+        if self.details.region_specs != before.details.region_specs:
+            return False
         if self.operation == "update":
             progress = before.details.merged_generations
             grown = self.details.merged_generations.items()

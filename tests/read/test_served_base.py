@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
@@ -15,7 +16,7 @@ import memwal_sql as mw
 from exec_nodes.sources import key_lookups, lance_source
 from memwal_sql.errors import ReopenError
 from memwal_sql.read import served_base
-from memwal_sql.storage.index_details import FoundDetails, read_details_at
+from memwal_sql.storage.index_details import FoundDetails, commit_details, read_details_at
 from memwal_sql.storage.store import open_store
 from tests.read.life import KEYS, Life, fresh, seen
 
@@ -222,3 +223,7 @@ def test_which_commits_leave_what_readers_see(life: Life) -> None:
     ahead = lance.dataset(life.uri).version
     lance.dataset(life.uri, version=version).restore()
     assert not shows(lambda: lance.dataset(life.uri, version=ahead).restore())
+    spec = {"spec_id": 7, "fields": []}
+    details_now = details().details
+    other = replace(details_now, region_specs=(*details_now.region_specs, spec))
+    assert not shows(lambda: commit_details(lance.dataset(life.uri), other))
