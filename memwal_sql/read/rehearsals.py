@@ -16,6 +16,8 @@ _REMEMBERED_SECONDS = 60.0
 # What takes longer is hardly answered from memory, and is left out for some versions.
 _SECONDS = 2.0
 _LEFT_OUT = 8
+# A process that ends waits for a rehearsal.
+_SECONDS_OF_ALL = 4.0
 
 Rehearsal = Callable[[Snapshot], Iterable[object]]
 
@@ -58,8 +60,11 @@ class Rehearsals:
 
     def run(self, snapshot: Snapshot) -> None:
         """Run those of late that are fast enough. What one raises is for the next real one."""
+        last = self._clock() + _SECONDS_OF_ALL
         for kind in list(self._kinds.values()):
             begun = self._clock()
+            if begun > last:
+                break
             if kind.left_out or begun - kind.noted > _REMEMBERED_SECONDS:
                 kind.left_out = max(0, kind.left_out - 1)
                 continue
