@@ -82,9 +82,10 @@ class FragmentColumns:
             if kept is None:
                 return None
             column, held = kept
-            rows = np.minimum(held.searchsorted(addresses), max(0, len(held) - 1))
-            if not np.array_equal(held[rows], addresses):  # read from a version without them
-                return None
+            rows = held.searchsorted(addresses)
+            known = rows < len(held)
+            if not known.all() or (held[rows] != addresses).any():
+                return None  # read from a version without them
             found.append(column.take(pa.array(rows)))
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
