@@ -70,11 +70,14 @@ class SnapshotCollector:
         self._view: tuple[BaseTable, RecordedView] | None = None
         self._lock = Lock()
 
-    def collect(self, consistency: str, filters: Sequence[str] = ()) -> Snapshot:
+    def collect(
+        self, consistency: str, filters: Sequence[str] = (), *, served: bool = False
+    ) -> Snapshot:
         """One consistent state of the table, without the regions that `filters` rule out.
 
         `"eventual"` reads the regions recorded in the MemWAL index, `"manifest"` the region
-        manifests, `"strong"` the unflushed rows of every writer too.
+        manifests, `"strong"` the unflushed rows of every writer too. These two begin with the base
+        version that is `served` to queries, or with the newest.
         """
         check_consistency(consistency)
         recorded = self._pinned or consistency == "eventual"
@@ -86,7 +89,7 @@ class SnapshotCollector:
                 found = self._current(base, filters, strong=consistency == "strong")
             return replace(found, indexes=base.indexes.infos)
 
-        return self._over_base(self._newest if recorded else self.served, collect)
+        return self._over_base(self.served if served and not recorded else self._newest, collect)
 
     def served(self) -> BaseTable:
         """The base version that queries of now begin with; its rows are those of the newest."""

@@ -96,11 +96,14 @@ class TableHandle:
         return self._collector.collect(consistency, filters)
 
     def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
-        """The plan of a query over a snapshot of its own, with every source open; of `filters`, see
-        `snapshot`."""
-        plan = while_present(
-            lambda: opened(read.plan(self.snapshot(consistency, filters))), self.catch_up
-        )
+        """The plan of a query over a snapshot of its own, with every source open, and with the base
+        version that is served to queries; of `filters`, see `snapshot`."""
+
+        def planned() -> Node:
+            snapshot = self._collector.collect(consistency, filters, served=True)
+            return opened(read.plan(snapshot))
+
+        plan = while_present(planned, self.catch_up)
         self._collector.rehearsals.note_read(read)
         return plan
 

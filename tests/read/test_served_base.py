@@ -48,7 +48,7 @@ def rehearse(pending: Pending) -> None:
 
 def base_version(table: mw.Table) -> int:
     """The version that a query reads."""
-    base = table.snapshot().base
+    base = table._collector.collect("strong", served=True).base
     assert isinstance(base, lance_source.LanceSource)
     return int(base.dataset.version)
 

@@ -13,10 +13,12 @@ import pytest
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.node import Node
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD
 from memwal_sql.errors import ReopenError, UnsupportedError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
+from memwal_sql.read.planning import Read
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister, register
 from memwal_sql.sql.version import check_datafusion_version
@@ -34,7 +36,7 @@ class FakeTable:
     written: list[pa.Table] = field(default_factory=list)
     region_count: int = 0
 
-    def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
+    def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
         self.asked.append((consistency, tuple(filters)))
         memtable = MemTableSource(
             identity=id(self),
@@ -47,7 +49,7 @@ class FakeTable:
             schema=self.schema.append(TOMBSTONE_FIELD),
         )
         region = RegionSources(UUID(int=1), "r", 0, None, (memtable,))
-        return Snapshot(TableInfo(self.schema, ("id",)), None, (region,))
+        return read.plan(Snapshot(TableInfo(self.schema, ("id",)), None, (region,)))
 
     def refresh(self) -> None:
         pass
