@@ -14,8 +14,9 @@ from typing import TypeVar
 
 _THREADS = 16
 _BACKGROUND_THREADS = 2
-_WORK_SECONDS = 0.001
-_BREATH_SECONDS = 0.005
+# Seconds of rest for one of work, and at most.
+_BREATHING = 10
+_LONGEST_BREATH = 0.005
 _here = threading.local()
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,8 +51,9 @@ def is_background() -> bool:
 def breathe() -> None:
     """Give way to queries, in the background: they wait for the interpreter as long as it is busy,
     and so a query of three milliseconds can take ten beside ten of other work."""
-    if is_background() and time.monotonic() - _here.breathed > _WORK_SECONDS:
-        time.sleep(_BREATH_SECONDS)
+    if is_background():
+        worked = time.monotonic() - _here.breathed
+        time.sleep(min(_LONGEST_BREATH, _BREATHING * worked))
         _here.breathed = time.monotonic()
 
 
