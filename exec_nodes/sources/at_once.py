@@ -30,17 +30,27 @@ def at_once(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
     items = list(items)
     if len(items) < 2:
         return [call(item) for item in items]
-    return list(_pool(os.getpid()).map(call, items))
+    pool = _pool(os.getpid())
+    try:
+        under_way = [pool.submit(call, item) for item in items]
+    except RuntimeError:  # this thread goes on after the main one has ended
+        return [call(item) for item in items]
+    return [one.result() for one in under_way]
 
 
-def in_background(call: Callable[[], object]) -> None:
+def in_background(call: Callable[[], object]) -> bool:
     """Call `call` some time soon, on a thread of its own kind, or at once on such a thread. What it
-    raises is lost: it is for what only makes later work faster."""
+    raises is lost: it is for what only makes later work faster. False if the process is about to
+    end, and nothing of the kind is done any more."""
     if is_background():
         with suppress(Exception):
             call()
-    else:
+        return True
+    try:
         _background(os.getpid()).submit(call)
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_background() -> bool:

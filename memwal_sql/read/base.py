@@ -173,15 +173,18 @@ class BaseTracker:
             before = self._current
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
-            self._checked = self._clock()
             if dataset.version == before.version and not self._is_the_same(before):
                 # Lance's session holds files of the old table under the names of the new one's.
                 dataset = open_latest(self._context)
                 self._session = BaseSession(dataset.session())
             elif dataset.version == before.version:
+                self._checked = self._clock()
                 return before
             self._current = load_base(self._context, dataset, before.info)
+            self._checked = self._clock()
             self._session.replaced()
+            if not self.is_there(self._current.version):
+                self._path = _naming(self._context, self._current.version)
             return self._current
 
     def is_there(self, version: int) -> bool:
@@ -198,10 +201,7 @@ class BaseTracker:
         if self.is_there(current.version + 1) or self._overdue():
             return self.reload()
         # Lance's cleanup may have removed version + 1; then it removed this one as well.
-        if not is_there(current):
-            self._path = _naming(self._context, current.version)
-            return self.reload()
-        return current
+        return current if is_there(current) else self.reload()
 
     def _is_the_same(self, base: BaseTable) -> bool:
         return read_etag(self._context.store, base.version) == base.etag

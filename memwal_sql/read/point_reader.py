@@ -19,6 +19,9 @@ from memwal_sql.read.lookup import FoundRows, Places, find_one, search
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
 from planner.model import Snapshot
 
+# Of a lookup that is remembered, to be rehearsed.
+_REMEMBERED_KEYS = 1_000
+
 
 class PointReader:
     """Answers `table.get` at strong consistency, asking only the regions of its keys."""
@@ -31,8 +34,9 @@ class PointReader:
         for _ in range(ATTEMPTS):
             try:
                 found = self._get(base, keys, columns)
-                what = ("get", tuple(columns), len(keys) == 1)
-                self._collector.rehearsals.note(what, partial(_in_base, keys, columns))
+                if len(keys) <= _REMEMBERED_KEYS:
+                    what = ("get", tuple(columns), len(keys) == 1)
+                    self._collector.rehearsals.note(what, partial(_in_base, keys, columns))
                 return found
             except (StaleBaseError, SourceGoneError) as error:
                 changed = error

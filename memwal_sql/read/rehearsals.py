@@ -61,12 +61,15 @@ class Rehearsals:
     def run(self, snapshot: Snapshot) -> None:
         """Run those of late that are fast enough. What one raises is for the next real one."""
         last = self._clock() + _SECONDS_OF_ALL
-        for kind in list(self._kinds.values()):
+        for what, kind in list(self._kinds.items()):
             begun = self._clock()
             if begun > last:
                 break
-            if kind.left_out or begun - kind.noted > _REMEMBERED_SECONDS:
-                kind.left_out = max(0, kind.left_out - 1)
+            if begun - kind.noted > _REMEMBERED_SECONDS:
+                self._kinds.pop(what, None)
+                continue
+            if kind.left_out:
+                kind.left_out -= 1
                 continue
             end = begun + _SECONDS
             with suppress(Exception):

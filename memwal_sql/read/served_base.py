@@ -77,14 +77,17 @@ class ServedBase:
             return served.base
         if rehearse is None or self._clock() - served.since > _MOST_SECONDS:
             return self.catch_up()
+        if not self._tracker.is_there(served.base.version):  # cleaned up, and its files with it
+            return self.catch_up()
         with self._lock:
             if self._served.base is not served.base:
                 return self._served.base
             self._served = served
             begin = not self._rehearsing
             self._rehearsing = True
-        if begin:
-            in_background(partial(self._follow, served.base, rehearse))
+        if begin and not in_background(partial(self._follow, served.base, rehearse)):
+            self._rehearsing = False
+            return self.catch_up()
         return served.base
 
     def catch_up(self) -> BaseTable:

@@ -72,20 +72,14 @@ class TableProvider:
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
         scan = scan_of(Query(tuple(columns), tuple(self._exact(predicates)), limit))
-        read = Read(scan.what, lambda snapshot: scan.plan(self._checked(snapshot)))
+        # It is remembered by the table, to which nothing of it may lead back.
+        name, schema = self._name, self.schema
+        read = Read(scan.what, lambda snapshot: scan.plan(_checked(snapshot, name, schema)))
         return self._table.planned(read, self._consistency, texts)
 
     def insert(self, rows: ArrowStream) -> int:
         """Upsert the rows of one INSERT statement, all of which are there."""
         return self._table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
-
-    def _checked(self, snapshot: Snapshot) -> Snapshot:
-        if not snapshot.info.schema.equals(self.schema):
-            raise ReopenError(
-                f"the columns of {self._name!r} have changed since it was registered: "
-                f"register it again to see {snapshot.info.schema.names}"
-            )
-        return snapshot
 
     def _exact(self, predicates: Sequence[Predicate]) -> Iterator[Filter]:
         for predicate in predicates:
@@ -97,6 +91,15 @@ class TableProvider:
 def answers(filters: Sequence[Predicate], schema: pa.Schema) -> list[str]:
     """Which of these filters the sources of a table apply as DataFusion would."""
     return [_answer(predicate.sql, schema) for predicate in filters]
+
+
+def _checked(snapshot: Snapshot, name: str, schema: pa.Schema) -> Snapshot:
+    if not snapshot.info.schema.equals(schema):
+        raise ReopenError(
+            f"the columns of {name!r} have changed since it was registered: "
+            f"register it again to see {snapshot.info.schema.names}"
+        )
+    return snapshot
 
 
 def _answer(sql: str | None, schema: pa.Schema) -> str:

@@ -6,13 +6,14 @@ the base has its own (specification 1, "Index Details").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import lance
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 from lance.dataset import Index
 
 from memwal_sql.errors import CorruptFileError, RetryError, UnsupportedError
@@ -20,6 +21,7 @@ from memwal_sql.storage.lance_manifest import IndexSection, read_index_section
 from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.proto_gen.lance_table_pb2 import AnyIndexDetails, IndexMetadata
 from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"
@@ -52,20 +54,23 @@ class IndexDetails:
 class FoundDetails:
     """Details as read. Caches are keyed by `etag`, that of the manifest file, or by `rows_tag`,
     which tells the rows of a version: its number can come again with others (protocol rule 16).
-    `segments` are the uuids of what the version has of all other indexes, `operation` is what made
-    it, see `IndexSection`."""
+    `segments` are the uuids of what the version has of all other indexes, `recipes` what they were
+    made by, `operation` is what made the version, see `IndexSection`."""
 
     details: IndexDetails
     etag: str
     rows_tag: str
     segments: frozenset[str] = frozenset()
+    recipes: frozenset[Hashable] = frozenset()
     operation: str | None = None
 
     def shows_rows_of(self, before: FoundDetails) -> bool:
-        """Whether readers of this version and of the one right `before` it see the same rows, and
-        look for them in the same regions: its commit moved generations into the base table, or
-        was one of indexes."""
+        """Whether readers of this version and of the one right `before` it see the same rows, look
+        for them in the same regions, and by the same metrics and analyzers: its commit moved
+        generations into the base table, or brought indexes or their details up to date."""
         if self.details.region_specs != before.details.region_specs:
+            return False
+        if self.recipes != before.recipes:
             return False
         if self.operation == "update":
             progress = before.details.merged_generations
@@ -93,8 +98,9 @@ def details_in(section: IndexSection) -> FoundDetails | None:
         if index.name == INDEX_NAME:
             try:
                 index_uuid = _uuid_of(index.uuid)
-                others = (one for one in section.indices if one is not index)
+                others = [one for one in section.indices if one is not index]
                 segments = frozenset(str(_uuid_of(one.uuid)) for one in others)
+                recipes = frozenset(map(_recipe, others))
                 details = decode_details(section.path, index.index_details.value, index_uuid)
             except UnsupportedError:
                 raise
@@ -102,8 +108,9 @@ def details_in(section: IndexSection) -> FoundDetails | None:
                 raise CorruptFileError(
                     f"{section.path} has a damaged MemWAL index: {error}"
                 ) from error
-            operation = section.operation
-            return FoundDetails(details, section.etag, section.rows_tag, segments, operation)
+            return FoundDetails(
+                details, section.etag, section.rows_tag, segments, recipes, section.operation
+            )
     return None
 
 
@@ -203,6 +210,14 @@ def _older(path: str) -> UnsupportedError:
         " is in it, `memwal upgrade` or memwal_sql.upgrade(uri) moves the table to the format of"
         " today"
     )
+
+
+def _recipe(index: IndexMetadata) -> Hashable:
+    """What tells an index from another one, whatever it covers: of its details the fields, as they
+    come in any order."""
+    details = AnyIndexDetails.FromString(index.index_details.value)
+    fields = frozenset((one.field_number, one.data) for one in UnknownFieldSet(details))
+    return index.name, tuple(index.fields), index.index_details.type_url, fields
 
 
 def _uuid_of(message: bytes) -> UUID:

@@ -129,8 +129,8 @@ class TableHandle:
                 f"gives one that can {what}"
             )
 
-    def _columns(self, columns: Sequence[str] | None) -> tuple[str, ...]:
-        names = self.schema.names
+    def _columns(self, columns: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
+        names = schema.names
         if columns is None:
             return tuple(names)
         if isinstance(columns, str):

@@ -45,7 +45,9 @@ class SearchedTable(TableHandle):
         """
         schema = self._collector.served().info.schema
         search = vector_search(schema, column, query, k, options)
-        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
+        return search_rows(
+            self, schema, search, self._columns(columns, schema), filter, consistency
+        )
 
     def full_text_search(
         self,
@@ -77,7 +79,9 @@ class SearchedTable(TableHandle):
         """
         schema = self._collector.served().info.schema
         search = full_text_search(schema, column, query, k, options)
-        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
+        return search_rows(
+            self, schema, search, self._columns(columns, schema), filter, consistency
+        )
 
     def hybrid_search(
         self,
@@ -104,4 +108,6 @@ class SearchedTable(TableHandle):
         """
         schema = self._collector.served().info.schema
         search = hybrid_search(schema, vector_column, vector, text_column, text, k, options)
-        return search_rows(self, schema, search, self._columns(columns), filter, consistency)
+        return search_rows(
+            self, schema, search, self._columns(columns, schema), filter, consistency
+        )

@@ -40,8 +40,8 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
             columns: which columns; all of them by default.
         """
         base = self._collector.served()
-        names = self._columns(columns)
         schema, primary_key = base.info.schema, base.info.primary_key
+        names = self._columns(columns, schema)
         batch = one_key(keys, schema, primary_key) or distinct(
             KeyBatch(as_key_table(keys, schema, primary_key))
         )
@@ -62,8 +62,8 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
             filter: a SQL condition as in WHERE.
             limit: at most so many rows.
         """
-        self._collector.served()  # its columns may be others than when this handle last read
-        names = self._columns(columns)
+        # The columns may be others than when this handle last read.
+        names = self._columns(columns, self._collector.served().info.schema)
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
         ):
@@ -105,7 +105,7 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
             region=region,
             after=after,
             until=until,
-            columns=self._columns(columns),
+            columns=self._columns(columns, self.schema),
         )
 
     def change_offsets(self) -> dict[str, list[int]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
+from weakref import ref
 
 import lance
 import pytest
@@ -32,7 +34,12 @@ def pending(monkeypatch: pytest.MonkeyPatch) -> Pending:
     """What waits to be done in the background; it is done by whoever calls it."""
     waiting: Pending = []
     monkeypatch.setattr(served_base, "_LEAST_ROWS", 0)
-    monkeypatch.setattr(served_base, "in_background", waiting.append)
+
+    def later(call: Callable[[], object]) -> bool:
+        waiting.append(call)
+        return True
+
+    monkeypatch.setattr(served_base, "in_background", later)
     return waiting
 
 
@@ -139,6 +146,68 @@ def test_generations_that_are_gone_are_not_missed(life: Life, how: str) -> None:
     assert base_version(reader) == lance.dataset(life.uri).version
 
 
+def test_a_version_whose_files_were_cleaned_up_is_not_read(life: Life) -> None:
+    """Its generations are listed still, and its rows in memory are not all that it needs."""
+    reader = mw.open_table(life.uri)
+    seen(reader, [1], QUERY)
+    life.write_and_merge()
+    assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
+    lance.dataset(life.uri).cleanup_old_versions(older_than=NO_TIME)
+    newest = lance.dataset(life.uri).version
+    assert base_version(reader) == newest
+    assert reader.scan(columns=["vec"]).read_all().num_rows == reader.scan().read_all().num_rows
+
+
+def test_another_metric_or_analyzer_is_that_of_the_next_query(
+    life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance_source, "is_small", lambda *_: False)
+    reader = mw.open_table(life.uri)
+    for metric in ("cosine", "l2"):
+        seen(reader, [1], QUERY)
+        life.table.create_index(
+            "vec", "IVF_FLAT", num_partitions=2, metric=metric, name="vec_idx", replace=True
+        )
+        assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
+        life.write_and_merge()
+        seen(reader, [1], QUERY)
+        rehearse(pending)
+        seen(reader, [1], QUERY)
+        before = base_version(reader)
+        assert life.table.build_indexes()
+        assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
+        assert base_version(reader) == before  # the same index, for more rows
+        rehearse(pending)
+
+
+def test_a_thread_that_outlives_the_main_one_reads_on(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python starts nothing in the background any more then."""
+    monkeypatch.setattr(served_base, "in_background", lambda call: False)
+    reader = mw.open_table(life.uri)
+    for _ in range(2):
+        seen(reader, [1], QUERY)
+        life.write_and_merge()
+        assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
+        assert base_version(reader) == lance.dataset(life.uri).version
+
+
+def test_a_handle_goes_when_nobody_has_it(life: Life) -> None:
+    """Nothing that is remembered of its queries leads back to it."""
+    gc.collect()
+    gc.disable()
+    try:
+        reader = mw.open_table(life.uri)
+        seen(reader, [1], QUERY)
+        reader.scan(filter="id = 3").read_all()
+        handle = ref(reader)
+        del reader
+        assert handle() is None
+    finally:
+        gc.enable()
+
+
 def test_a_table_made_again_at_the_same_place_is_another_one(life: Life, tmp_path: Path) -> None:
     life.write_and_merge()
     reader = mw.open_table(life.uri)
@@ -210,7 +279,9 @@ def test_which_commits_leave_what_readers_see(life: Life) -> None:
         return details().shows_rows_of(before)
 
     assert shows(life.write_and_merge)  # ends with a commit of the regions' record
-    assert shows(lambda: life.table.create_index("val", "BTREE"))
+    assert not shows(lambda: life.table.create_index("val", "BTREE"))
+    life.write_and_merge()
+    assert shows(life.table.build_indexes)
     dataset = lance.dataset(life.uri)
     merge = dataset.merge_insert("id").when_matched_update_all()
     assert not shows(lambda: merge.execute(life.rows([1]).cast(dataset.schema)))

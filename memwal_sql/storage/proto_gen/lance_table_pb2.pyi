@@ -64,6 +64,10 @@ class IndexMetadata(_message.Message):
     index_version: int
     def __init__(self, uuid: _Optional[bytes] = ..., fields: _Optional[_Iterable[int]] = ..., name: _Optional[str] = ..., dataset_version: _Optional[int] = ..., fragment_bitmap: _Optional[bytes] = ..., index_details: _Optional[_Union[_any_pb2.Any, _Mapping]] = ..., index_version: _Optional[int] = ...) -> None: ...
 
+class AnyIndexDetails(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class SchemaField(_message.Message):
     __slots__ = ("name", "id", "parent_id")
     NAME_FIELD_NUMBER: _ClassVar[int]

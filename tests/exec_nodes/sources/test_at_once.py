@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -37,6 +39,22 @@ def test_background_work_may_have_several_calls_under_way() -> None:
     while len(done) < 32 and time.monotonic() < deadline:
         time.sleep(0.001)
     assert done == [[0, 1, 2, 3]] * 32
+
+
+def test_a_thread_that_outlives_the_main_one_does_its_work_itself() -> None:
+    """Python starts no work on a pool's threads any more then."""
+    code = """
+import threading
+from exec_nodes.sources.at_once import at_once, in_background
+def work():
+    threading.main_thread().join()
+    print(at_once(lambda number: number + 1, [1, 2]), in_background(print))
+assert in_background(lambda: None)
+threading.Thread(target=work).start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[2, 3] False"
+    assert not done.stderr
 
 
 # Lance warns of every fork of a process that has used it.
