@@ -31,7 +31,7 @@ def filtered_scan(
     """
     if not isinstance(condition, str):
         raise InvalidCallError(f"filter={condition!r} must be a SQL condition, as text")
-    provider = TableProvider(_NAME, table, consistency)
+    provider = TableProvider(None, table, consistency)
     # Of columns and literals alone, it means the same each time; `now()` would not.
     lasting = lance_filter(condition, table.schema) is not None
     predicates = (_known_conjuncts if lasting else conjuncts)(condition, table.schema, answers)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from exec_nodes.sources.source import Filter
-from memwal_sql.errors import ReopenError
+from memwal_sql.errors import ReopenError, RetryError
 from memwal_sql.read.collector import check_consistency
 from memwal_sql.read.planning import Read, scan_of
 from planner.model import Query, Snapshot
@@ -47,7 +47,8 @@ class TableProvider:
     Every query is planned over a snapshot of its own, taken when DataFusion plans the scan.
     """
 
-    def __init__(self, name: str, table: SqlTable, consistency: str = "strong") -> None:
+    def __init__(self, name: str | None, table: SqlTable, consistency: str = "strong") -> None:
+        """`name` is that under which the table is registered, if it is."""
         check_consistency(consistency)
         self.schema = table.schema
         self._name = name
@@ -74,7 +75,7 @@ class TableProvider:
         scan = scan_of(Query(tuple(columns), tuple(self._exact(predicates)), limit))
         # It is remembered by the table, to which nothing of it may lead back.
         name, schema = self._name, self.schema
-        read = Read(scan.what, lambda snapshot: scan.plan(_checked(snapshot, name, schema)))
+        read = Read(scan.what, lambda snapshot: scan.plan(of_columns(snapshot, schema, name)))
         return self._table.planned(read, self._consistency, texts)
 
     def insert(self, rows: ArrowStream) -> int:
@@ -93,13 +94,19 @@ def answers(filters: Sequence[Predicate], schema: pa.Schema) -> list[str]:
     return [_answer(predicate.sql, schema) for predicate in filters]
 
 
-def _checked(snapshot: Snapshot, name: str, schema: pa.Schema) -> Snapshot:
-    if not snapshot.info.schema.equals(schema):
-        raise ReopenError(
-            f"the columns of {name!r} have changed since it was registered: "
-            f"register it again to see {snapshot.info.schema.names}"
-        )
-    return snapshot
+def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -> Snapshot:
+    """The snapshot, if it has the columns of `schema`.
+
+    Raises ReopenError where a table was registered with these as `name`, else RetryError.
+    """
+    if snapshot.info.schema.equals(schema):
+        return snapshot
+    if name is None:
+        raise RetryError("the columns of the table have just changed: run the query again")
+    raise ReopenError(
+        f"the columns of {name!r} have changed since it was registered: "
+        f"register it again to see {snapshot.info.schema.names}"
+    )
 
 
 def _answer(sql: str | None, schema: pa.Schema) -> str:

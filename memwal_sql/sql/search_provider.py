@@ -12,10 +12,10 @@ from exec_nodes.node import Node
 from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
 from exec_nodes.sources.source import Filter
-from memwal_sql.errors import RetryError, UnsupportedError
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import Read
 from memwal_sql.search.searches import Search
-from memwal_sql.sql.provider import ReadTable
+from memwal_sql.sql.provider import ReadTable, of_columns
 from planner.model import Snapshot
 from planner.predicates.lance_filter import lance_filter
 
@@ -114,9 +114,7 @@ def search_plan(
     filters = tuple(_filter(predicate, schema) for predicate in predicates)
 
     def plan(snapshot: Snapshot) -> Node:
-        if not snapshot.info.schema.equals(schema):
-            raise RetryError("the columns of the table have just changed: run the query again")
-        return search.plan(columns, filters, snapshot)
+        return search.plan(columns, filters, of_columns(snapshot, schema))
 
     what = (*search.searched, *search.added.names, columns, bool(filters))
     return table.planned(Read(what, plan), consistency, texts)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import lance
 import pyarrow as pa
@@ -133,6 +134,24 @@ def test_a_column_that_goes_between_the_call_and_its_snapshot_is_named(tmp_path:
     table = mw.create_table(tmp_path / "t", schema, primary_key="id")
     with pytest.raises(mw.RetryError, match=r"\['gone'\] are gone"):
         table.planned(scan_of(Query(("id", "gone"))))
+
+
+def test_a_filtered_scan_whose_columns_change_under_way_says_again(tmp_path: Path) -> None:
+    """It registers nothing, so there is nothing to be registered again."""
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("a", pa.int64())])
+    table = mw.create_table(tmp_path / "t", schema, primary_key="id")
+    planned = mw.Table.planned
+
+    def changed(table: mw.Table, *arguments: Any) -> Any:
+        _add(lance.dataset(table.uri))
+        return planned(table, *arguments)
+
+    with (
+        patch.object(mw.Table, "planned", changed),
+        pytest.raises(mw.RetryError, match="run the query again"),
+    ):
+        table.scan(filter="a > 1")
+    assert table.scan(filter="a > 1").schema.names == ["id", "a", "d"]
 
 
 def _logged(tmp_path: Path, *, flush: bool) -> tuple[mw.Table, mw.Table]:
