@@ -132,3 +132,34 @@ def test_a_table_of_native_code_stays_the_same_when_its_first_version_is_cleaned
     session.sql("INSERT INTO t VALUES (2, 'x')").collect()
     assert [row["id"] for row in _rows(table)] == [0, 1, 2]
     assert [row["id"] for row in _rows(mw.open_table(uri))] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("has_read", [True, False])
+def test_a_table_with_the_same_version_number_is_told_by_its_regions(
+    uri: str, has_read: bool
+) -> None:
+    """Names of versions tell nothing; but regions are gone, and there are others."""
+
+    def make(text: str) -> mw.Table:
+        table = mw.create_table(uri, SCHEMA, "id")
+        with table.writer() as writer:
+            writer.upsert({"id": [1], "a": [text]})
+            writer.flush()
+            table.merge()
+            writer.upsert({"id": [2], "a": [text]})
+        return table
+
+    make("old")
+    reader = mw.open_table(uri)
+    if has_read:
+        assert len(_rows(reader)) == 2
+    shutil.rmtree(uri)
+    assert make("new").version == reader.version
+    with as_another_process():
+        for _ in range(2):
+            with pytest.raises(mw.ReopenError):
+                _rows(reader)
+            with pytest.raises(mw.ReopenError):
+                reader.get([1])
+            with pytest.raises(mw.ReopenError):
+                _session(reader).sql("SELECT * FROM t").collect()

@@ -123,12 +123,13 @@ class SnapshotCollector:
         return self._over_base(self._newest, lambda base: self._pin(base, consistency, filters))
 
     def _over_base(self, begin: Callable[[], BaseTable], take: Callable[[BaseTable], T]) -> T:
-        """Call `take` with a base version, and with newer ones where the regions are past it."""
+        """Call `take` with a base version, and with newer ones where the regions are past it, or
+        gone: another table may be there now, which `catch_up` says."""
         base = begin()
         for _ in range(ATTEMPTS):
             try:
                 return take(base)
-            except StaleBaseError as error:
+            except (StaleBaseError, NotFoundError) as error:
                 gap = error
                 if self._pinned:
                     break
@@ -183,6 +184,8 @@ class SnapshotCollector:
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = (region_of(folder) for folder in folders)
         new = [one for one in listed if one is not None and one not in self._regions]
+        if new and not self._pinned:
+            self._tracker.verified()  # they may be those of a table that was made anew
         for manifest in self.parallel(self._first_look, new):
             if manifest is not None:
                 self._reader(manifest, base)

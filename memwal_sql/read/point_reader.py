@@ -13,6 +13,7 @@ import pyarrow as pa
 from exec_nodes.errors import SourceGoneError
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.sources.source import Source
+from memwal_sql.errors import NotFoundError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.collector import ATTEMPTS, SnapshotCollector
 from memwal_sql.read.lookup import FoundRows, Places, find_one, search
@@ -38,7 +39,7 @@ class PointReader:
                     what = ("get", tuple(columns), len(keys) == 1)
                     self._collector.rehearsals.note(what, partial(_in_base, keys, columns))
                 return found
-            except (StaleBaseError, SourceGoneError) as error:
+            except (StaleBaseError, SourceGoneError, NotFoundError) as error:
                 changed = error
                 base = self._collector.catch_up()
         self._collector.check_floors(base)
