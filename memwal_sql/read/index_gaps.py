@@ -115,7 +115,7 @@ class _Since:
         for since in (next(known, built), built):
             if read_fragment_ids(context.store, since) <= self.covered:
                 later = range(since + 1, base.version + 1)
-                merges = all(found[version].shows_rows_of(found[version - 1]) for version in later)
+                merges = all(found[version].leaves_rows_of(found[version - 1]) for version in later)
                 return progress[since] if merges else None
         return None
 

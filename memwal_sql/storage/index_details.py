@@ -66,12 +66,13 @@ class FoundDetails:
 
     def shows_rows_of(self, before: FoundDetails) -> bool:
         """Whether readers of this version and of the one right `before` it see the same rows, look
-        for them in the same regions, and by the same metrics and analyzers: its commit moved
-        generations into the base table, or brought indexes or their details up to date."""
-        if self.details.region_specs != before.details.region_specs:
-            return False
-        if self.recipes != before.recipes:
-            return False
+        for them in the same regions, and by the same metrics and analyzers."""
+        same_regions = self.details.region_specs == before.details.region_specs
+        return same_regions and self.recipes == before.recipes and self.leaves_rows_of(before)
+
+    def leaves_rows_of(self, before: FoundDetails) -> bool:
+        """Whether the commit of this version, right after the one `before`, changed no row that
+        readers see: it moved generations into the base table, or was of indexes or details."""
         if self.operation == "update":
             progress = before.details.merged_generations
             grown = self.details.merged_generations.items()

@@ -50,3 +50,15 @@ def test_a_handle_that_others_read_with_is_left_alone(tmp_path: Path) -> None:
         done.set()
         reader.join()
     assert not refused
+
+
+def test_another_index_that_was_made_meanwhile_changes_nothing(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    table.create_index("body", "FTS", name="texts")
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "body": ["text"]})
+        writer.flush()
+    table.merge()
+    assert "texts" in table.snapshot().gaps
+    table.create_index("body", "BTREE", name="bodies")
+    assert "texts" in table.snapshot().gaps
