@@ -298,3 +298,27 @@ def test_which_commits_leave_what_readers_see(life: Life) -> None:
     details_now = details().details
     other = replace(details_now, region_specs=(*details_now.region_specs, spec))
     assert not shows(lambda: commit_details(lance.dataset(life.uri), other))
+
+
+def test_the_keys_of_a_large_lookup_are_not_kept(life: Life) -> None:
+    reader = mw.open_table(life.uri)
+    assert reader.get(range(KEYS)).num_rows == KEYS
+    assert not reader._collector.rehearsals
+    assert reader.get(range(10)).num_rows == 10
+    assert reader._collector.rehearsals
+
+
+def test_a_lookup_has_the_columns_of_the_version_that_it_reads(life: Life) -> None:
+    """Another thread may take note of a newer one meanwhile."""
+    reader = mw.open_table(life.uri)
+    before = reader._collector.served()
+    lance.dataset(life.uri).alter_columns({"path": "val", "name": "other"})
+
+    def served() -> object:
+        reader._tracker.reload()
+        return before
+
+    with patch.object(reader._collector, "served", served):
+        found = reader.get([1])
+    assert found.schema.names == ["id", "val", "vec"]
+    assert reader.get([1]).schema.names == ["id", "other", "vec"]
