@@ -291,22 +291,16 @@ class LanceSource:
         """See `Source.last`."""
         if self._bloom is not None and not self.might_contain(key)[0]:
             return None
-        names = [*columns, *self._tombstone]
+        names, row = [*columns, *self._tombstone], None
         if columns and not self._is_small(names):
             with lance_errors(self.name, self.place):
-                stored = self._kept.ids.keys() >= set(names)
-                row = self._lookups.rows_of(key, names) if stored else None
-            if row is not None:
-                return self._told(row, columns) if row.num_rows else None
-        rows = self.take(key, columns)
-        if not rows.num_rows:
+                if self._kept.ids.keys() >= set(names):
+                    row = self._lookups.rows_of(key, names)
+        if row is None:
+            row = self.take(key, columns)
+        if not row.num_rows:
             return None
-        return rows.select(list(columns)), rows[TOMBSTONE][0].as_py()
-
-    def _told(self, row: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, bool]:
-        if not self._tombstone:
-            return row, False
-        return row.select(list(columns)), row[TOMBSTONE][0].as_py()
+        return row.select(list(columns)), bool(self._tombstone) and row[TOMBSTONE][0].as_py()
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """See `Source.take`: by the btree of the key columns, or among decoded columns."""

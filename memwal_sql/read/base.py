@@ -154,7 +154,8 @@ class BaseTracker:
 
     def latest(self) -> BaseTable:
         """The newest version there is."""
-        return self._probe(lambda base: self.is_there(base.version))
+        current = self._current
+        return self.reload() if self.is_replaced(current.version) else current
 
     def verified(self) -> BaseTable:
         """`latest` for writers, with as many requests: a table that was deleted and made again may
@@ -162,7 +163,10 @@ class BaseTracker:
 
         Raises ReopenError when another table is there now.
         """
-        return self._probe(self._is_the_same)
+        current = self._current
+        if self._may_have_newer(current.version) or not self._is_the_same(current):
+            return self.reload()
+        return current
 
     def reload(self) -> BaseTable:
         """Ask Lance for the latest version, whatever the probes say.
@@ -179,12 +183,11 @@ class BaseTracker:
                 self._session = BaseSession(dataset.session())
             elif dataset.version == before.version:
                 self._checked = self._clock()
+                self._path = _naming(self._context, before.version)  # perhaps it was not found
                 return before
             self._current = load_base(self._context, dataset, before.info)
             self._checked = self._clock()
             self._session.replaced()
-            if not self.is_there(self._current.version):
-                self._path = _naming(self._context, self._current.version)
             return self._current
 
     def is_there(self, version: int) -> bool:
@@ -194,21 +197,15 @@ class BaseTracker:
     def is_replaced(self, version: int) -> bool:
         """Whether there may be a newer version than one that was there, at the price of two."""
         # Lance's cleanup may have removed version + 1; then it removed this one as well.
-        return self.is_there(version + 1) or self._overdue() or not self.is_there(version)
+        return self._may_have_newer(version) or not self.is_there(version)
 
-    def _probe(self, is_there: Callable[[BaseTable], bool]) -> BaseTable:
-        current = self._current
-        if self.is_there(current.version + 1) or self._overdue():
-            return self.reload()
-        # Lance's cleanup may have removed version + 1; then it removed this one as well.
-        return current if is_there(current) else self.reload()
+    def _may_have_newer(self, version: int) -> bool:
+        # A tagged version outlives cleanup, so that the probes could miss a newer one for ever.
+        overdue = self._clock() - self._checked > _FULL_CHECK_SECONDS
+        return self.is_there(version + 1) or overdue
 
     def _is_the_same(self, base: BaseTable) -> bool:
         return read_etag(self._context.store, base.version) == base.etag
-
-    def _overdue(self) -> bool:
-        # A tagged version outlives cleanup, so that the probes could miss a newer one for ever.
-        return self._clock() - self._checked > _FULL_CHECK_SECONDS
 
 
 def _naming(context: TableContext, version: int) -> Callable[[int], str]:

@@ -89,7 +89,7 @@ class SnapshotCollector:
                 found = self._current(base, filters, strong=consistency == "strong")
             return replace(found, indexes=base.indexes.infos)
 
-        return self._over_base(self.served if served and not recorded else self._newest, collect)
+        return self._over_base(self.served if served and not recorded else self.newest, collect)
 
     def served(self) -> BaseTable:
         """The base version that queries of now begin with; its rows are those of the newest."""
@@ -105,7 +105,8 @@ class SnapshotCollector:
         found = self._current(base, (), strong=True)
         self.rehearsals.run(replace(found, indexes=base.indexes.infos))
 
-    def _newest(self) -> BaseTable:
+    def newest(self) -> BaseTable:
+        """The newest base version; of a pinned handle its own."""
         return self._tracker.current if self._pinned else self._tracker.latest()
 
     @property
@@ -120,7 +121,7 @@ class SnapshotCollector:
         Buffered rows of this process's own writers are made durable for it.
         """
         check_consistency(consistency)
-        return self._over_base(self._newest, lambda base: self._pin(base, consistency, filters))
+        return self._over_base(self.newest, lambda base: self._pin(base, consistency, filters))
 
     def _over_base(self, begin: Callable[[], BaseTable], take: Callable[[BaseTable], T]) -> T:
         """Call `take` with a base version, and with newer ones where the regions are past it, or

@@ -107,10 +107,6 @@ class TableHandle:
         self._collector.rehearsals.note_read(read)
         return plan
 
-    def _newest(self) -> BaseTable:
-        """The newest base version; of a pinned handle its own."""
-        return self._tracker.current if self._pinned else self._tracker.latest()
-
     def _base_of(self, version: int) -> BaseTable:
         """A base version that a snapshot has just been taken of."""
         base = self._tracker.current

@@ -32,13 +32,13 @@ class ShownTable(TableHandle):
 
     def indexes(self) -> pa.Table:
         """One row an index of the base table."""
-        base = self._newest()
+        base = self._collector.newest()
         return inspect.indexes(base)
 
     def overview(self) -> Overview:
         """The table's tree as numbers: regions, generations, sizes, merge and index progress; of
         a handle on a version, as they were recorded there."""
-        base = self._newest()
+        base = self._collector.newest()
         return overview(self._context, base, self._collector, pinned=self._pinned)
 
     def __rich__(self) -> Tree:
