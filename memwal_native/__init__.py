@@ -18,6 +18,7 @@ from memwal_native._native import (
     remember,
     superseded,
     take_long_turns,
+    take_turns_often,
     top_k,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "remember",
     "superseded",
     "take_long_turns",
+    "take_turns_often",
     "top_k",
 ]

@@ -111,6 +111,10 @@ def take_long_turns(niceness: int) -> None:
     """Let any other thread that wakes up interrupt this one and those that it starts from now on,
     of this niceness: Linux 6.12 and later; else nothing happens."""
 
+def take_turns_often(processors: Sequence[int]) -> None:
+    """From now on, while this process works, have Linux decide every half a millisecond who runs on
+    each of these processors; other systems do nothing. To be called before niceness is raised."""
+
 def top_k(
     postings: Sequence[Postings],
     weights: Sequence[float],

@@ -7,6 +7,7 @@ rows of others. So after a merge only what it wrote is read.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from exec_nodes.kernels.keys import one_array
 from exec_nodes.once import once_property
+from exec_nodes.sources.at_once import breathe
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.deletion_files import ReadFile
 from exec_nodes.sources.lance_scan import batch_rows, conform, scan_dataset
@@ -24,6 +26,17 @@ from exec_nodes.sources.whole_fragments import fragment_files, live_addresses, w
 
 Batches = Iterator[pa.RecordBatch]
 _MARK_BYTES = 200
+# Of all tables together, and apart from what else is kept: to read keys or an index again takes
+# longer than to fetch a row.
+COLUMNS = ByteCache(512 * 1024 * 1024)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Values of a fragment's rows, and where they are, in ascending order."""
+
+    values: pa.Array
+    addresses: RowAddresses
 
 
 class FragmentColumns:
@@ -34,16 +47,15 @@ class FragmentColumns:
         ids: of the stored columns, by name: what Lance knows them by, whatever their names.
     """
 
-    def __init__(
-        self, place: str, dataset: Any, cache: ByteCache, read: ReadFile | None = None
-    ) -> None:
+    def __init__(self, place: str, dataset: Any, read: ReadFile | None = None) -> None:
         """`read` gives the bytes of a file in the table's folder."""
         fields = dataset.lance_schema.fields()
         self.ids: Mapping[str, int] = {field.name(): field.id() for field in fields}
         self._place = place
         self._dataset = dataset
-        self._cache = cache
+        self._cache = COLUMNS
         self._file = read
+        self._told: dict[int, tuple[Hashable, Hashable]] = {}
 
     @once_property
     def fragments(self) -> Mapping[int, Any]:
@@ -78,22 +90,21 @@ class FragmentColumns:
         unless all are kept."""
         found = []
         for field in schema:
-            kept: tuple[pa.Array, RowAddresses] | None = self._cache.get(self._key(fragment, field))
+            kept = self._kept(fragment, field)
             if kept is None:
                 return None
-            column, held = kept
-            rows = held.searchsorted(addresses)
-            known = rows < len(held)
-            if not known.all() or (held[rows] != addresses).any():
+            rows = kept.addresses.searchsorted(addresses)
+            known = rows < len(kept.addresses)
+            if not known.all() or (kept.addresses[rows] != addresses).any():
                 return None  # read from a version without them
-            found.append(column.take(pa.array(rows)))
+            found.append(kept.values.take(pa.array(rows)))
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def keep(self, fragments: Iterable[Any], schema: pa.Schema) -> None:
         """Read and keep what is missing of the stored columns of `schema` of some fragments."""
         unread: dict[tuple[pa.Field, ...], list[Any]] = {}
         for fragment in fragments:
-            fields = tuple(one for one in schema if self._field_of_now(fragment, one) is None)
+            fields = tuple(one for one in schema if not self._is_kept(fragment, one))
             unread.setdefault(fields, []).append(fragment)
         for fields, some in unread.items():
             if fields:
@@ -108,6 +119,7 @@ class FragmentColumns:
         for fragment, run in groupby(found, key=lambda pair: pair[0]):
             held: list[pa.RecordBatch] = []
             for _, batch in run:
+                breathe()
                 rows = conform(batch, full)
                 yield rows
                 room -= rows.nbytes
@@ -120,7 +132,7 @@ class FragmentColumns:
                 addresses = one_array(table[ROW_ADDRESS]).to_numpy()
                 self._keep_addresses(fragment, addresses)
                 for field in schema:
-                    self._keep(fragment, field, one_array(table[field.name]), addresses)
+                    self._keep(fragment, field, _Column(one_array(table[field.name]), addresses))
 
     def read_once(
         self, field: pa.Field, fragments: Iterable[Any]
@@ -135,51 +147,89 @@ class FragmentColumns:
 
     def addresses(self, fragment: Any) -> RowAddresses:
         """As `live_addresses`, and kept."""
-        known: tuple[str | None, RowAddresses] | None = self._cache.get(
-            self._addresses_key(fragment)
-        )
-        if known is not None and known[0] == fragment.deletion_file():
-            return known[1]
-        found = live_addresses(self._dataset, fragment, self._file)
-        self._keep_addresses(fragment, found)
-        return found
+        known: RowAddresses | None = self._cache.get(self._addresses_key(fragment))
+        if known is None:
+            known = live_addresses(self._dataset, fragment, self._file)
+            self._keep_addresses(fragment, known)
+        return known
+
+    def has(self, fragment: Any, address: int) -> bool:
+        """Whether the row at an address, which is one of a fragment's, was not deleted."""
+        if not fragment.num_deletions:
+            return True
+        held = self.addresses(fragment)
+        row = held.searchsorted(np.uint64(address))
+        return bool(row < len(held) and held[row] == address)
 
     def _field_of_now(self, fragment: Any, field: pa.Field) -> pa.Array | None:
         """A column of a fragment's rows; None if it is not kept, or without rows of this version,
         as another one, which it was read from, had not all of them."""
-        kept: tuple[pa.Array, RowAddresses] | None = self._cache.get(self._key(fragment, field))
+        kept = self._kept(fragment, field)
         if kept is None:
             return None
-        column, held = kept
         addresses = self.addresses(fragment)
-        if addresses is held or np.array_equal(addresses, held):
-            return column
-        live = among(held, addresses)
+        if addresses is kept.addresses or np.array_equal(addresses, kept.addresses):
+            return kept.values
+        live = among(kept.addresses, addresses)
         if np.count_nonzero(live) < len(addresses):
             return None
-        left = column.filter(pa.array(live))
-        self._keep(fragment, field, left, addresses)
+        left = kept.values.filter(pa.array(live))
+        self._keep(fragment, field, _Column(left, addresses))
         return left
 
-    def _keep(
-        self, fragment: Any, field: pa.Field, column: pa.Array, addresses: RowAddresses
-    ) -> None:
-        self._cache.put(self._key(fragment, field), (column, addresses), column.nbytes)
+    def _is_kept(self, fragment: Any, field: pa.Field) -> bool:
+        """Whether a column is kept of all of a fragment's rows; where more than half of what is
+        kept were deleted, they are left out."""
+        kept = self._kept(fragment, field)
+        if kept is None:
+            return False
+        addresses = self.addresses(fragment)
+        if len(kept.addresses) > 2 * len(addresses):
+            return self._field_of_now(fragment, field) is not None
+        return addresses is kept.addresses or bool(among(addresses, kept.addresses).all())
+
+    def _kept(self, fragment: Any, field: pa.Field) -> _Column | None:
+        """What is kept of a column of a fragment: of its rows of now, or else of those that it had
+        in the version that was read last."""
+        key = self._key(fragment, field)
+        kept: _Column | None = self._cache.get((*key, self._deletions(fragment)))
+        if kept is not None:
+            return kept
+        last: tuple[Hashable] | None = self._cache.get(key)
+        return None if last is None else self._cache.get((*key, *last))
+
+    def _keep(self, fragment: Any, field: pa.Field, column: _Column) -> None:
+        # By deletions: while queries move on to another version, both are read.
+        key, deletions = self._key(fragment, field), self._deletions(fragment)
+        self._cache.put((*key, deletions), column, column.values.nbytes)
+        self._cache.put(key, (deletions,), _MARK_BYTES)
         self._cache.put(self._mark(field), True, _MARK_BYTES)
 
     def _keep_addresses(self, fragment: Any, found: RowAddresses) -> None:
-        key = self._addresses_key(fragment)
-        self._cache.put(key, (fragment.deletion_file(), found), found.nbytes)
+        self._cache.put(self._addresses_key(fragment), found, found.nbytes)
 
     def _addresses_key(self, fragment: Any) -> Hashable:
-        return (fragment_identity(self._place, fragment), "addresses")
+        return (self._identity(fragment), "addresses", self._deletions(fragment))
 
-    def _key(self, fragment: Any, field: pa.Field) -> Hashable:
-        identity = fragment_identity(self._place, fragment)
-        return (identity, "kept", self.ids[field.name], field.type)
+    def _key(self, fragment: Any, field: pa.Field) -> tuple[Hashable, ...]:
+        return (self._identity(fragment), "kept", self.ids[field.name], field.type)
 
     def _mark(self, field: pa.Field) -> Hashable:
         return (self._place, "kept", self.ids[field.name], field.type)
+
+    def _identity(self, fragment: Any) -> Hashable:
+        return self._tell(fragment)[0]
+
+    def _deletions(self, fragment: Any) -> Hashable:
+        return self._tell(fragment)[1]
+
+    def _tell(self, fragment: Any) -> tuple[Hashable, Hashable]:
+        """What tells a fragment, and its rows of this version; Lance makes it anew each time."""
+        told = self._told.get(fragment.fragment_id)
+        if told is None:
+            told = fragment_identity(self._place, fragment), fragment.deletion_file()
+            self._told[fragment.fragment_id] = told
+        return told
 
 
 def fragment_identity(place: str, fragment: Any) -> Hashable:

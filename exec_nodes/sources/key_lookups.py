@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from exec_nodes.sources.key_rows import (
     is_integral,
     read_keys,
 )
+from exec_nodes.sources.single_rows import SingleRows
 
 _NO_ROWS = pa.table({})
 # Looking for one key among fragments whose keys are not known takes Lance ten times as long as it
@@ -28,14 +29,16 @@ _READ_AT_ONCE = 500_000
 
 
 class KeyLookups:
-    """Finds rows of one version of a table, which has `rows` of them: by Lance's index, or once as
-    many lookups were made as pay for reading the keys, by the keys in memory.
+    """Finds rows of one version of a table: by Lance's index, or once as many lookups were made as
+    pay for reading the keys, by the keys in memory.
 
     Keys are read in the background, unless they are few: meanwhile those that are known of another
     version find most rows, and Lance looks among the others.
     """
 
-    def __init__(self, identity: Hashable, cache: ByteCache, dataset: Any, rows: int) -> None:
+    def __init__(
+        self, identity: Hashable, cache: ByteCache, dataset: Any, rows: SingleRows
+    ) -> None:
         self._identity = identity
         self._cache = cache
         self._dataset = dataset
@@ -44,38 +47,39 @@ class KeyLookups:
         self._asked = False
         self._meanwhile: KeyRows | None = None
 
-    def rows_of(self, key: KeyBatch, columns: Sequence[str]) -> pa.Table | None:
-        """The last row of the only key, or no row, with as little as possible around Lance's own
-        lookup; None if that can't tell."""
+    def rows_of(self, key: KeyBatch, schema: pa.Schema) -> pa.Table | None:
+        """The columns of `schema`, all stored, of the last row of the only key, or no row, with as
+        little as possible around Lance's own lookup; None if that can't tell."""
         if len(key.names) > 1:
             return None
         held = self._held(key)
         if held is not None:
-            row = held.take(key.values[0], columns)
+            found = (self._rows.at(at, schema) for at in held.addresses(key.values[0]))
+            row = next((row for row in found if row is not None), None)
             if row is not None or not held.unread:
                 return _NO_ROWS if row is None else row
         condition = key_condition(key)
         if condition is None:
             return None
         fragments = None if held is None else held.unread
-        scanner = self._dataset.scanner(
-            columns=list(columns), filter=condition, fragments=fragments
-        )
-        found = scanner.to_table()
-        return found if found.num_rows <= 1 else None
+        scanner = self._dataset.scanner(columns=schema.names, filter=condition, fragments=fragments)
+        rows = scanner.to_table()
+        return rows if rows.num_rows <= 1 else None
 
     def _held(self, key: KeyBatch) -> KeyRows | None:
         """The keys in memory, all of them or those of another version; None if there are none."""
+        # Asked for each time: else the cache would let go of it first, and the next version would
+        # have nothing to start from.
+        known: KnownKeys | None = self._cache.get(self._shared)
         whole: KeyRows | None = self._cache.get(self._own)
         if whole is not None or self._asked:
             return self._meanwhile if whole is None else whole
-        known: KnownKeys | None = self._cache.get(self._shared)
         self._lookups += 1
-        if known is None and self._lookups * ROWS_PER_LOOKUP < self._rows:
+        if known is None and self._lookups * ROWS_PER_LOOKUP < self._rows.count:
             return None
         if not is_integral(key.types[0]) or self._dataset.has_stable_row_ids:
             return None
-        if self._rows * BYTES_PER_ROW > self._cache.largest:
+        if self._rows.count * BYTES_PER_ROW > self._cache.largest:
             return None
         self._asked = True
         if known is not None and known.serve(self._dataset):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,6 @@ ROWS_PER_LOOKUP = 10_000
 BYTES_PER_ROW = 16
 # A lookup searches each; merging them would take longer than reading a small one.
 _MOST_RUNS = 8
-
-_OFFSET = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -74,42 +72,28 @@ def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> Know
 
 
 class KeyRows:
-    """Finds the rows of integer keys in one version of a table without stable row ids.
+    """Where integer keys are in one version of a table without stable row ids.
 
     Attributes:
+        known: the keys, maybe of other versions too.
         unread: the fragments whose keys are not known.
     """
 
     def __init__(self, dataset: Any, known: KnownKeys) -> None:
         """`known` must serve `dataset`."""
         self.known = known
-        self._dataset = dataset
-        self._fragments = {one.fragment_id: one for one in dataset.get_fragments()}
-        self.unread = [one for number, one in self._fragments.items() if number not in known.files]
+        fragments = dataset.get_fragments()
+        self.unread = [one for one in fragments if one.fragment_id not in known.files]
 
-    def take(self, key: Any, columns: Sequence[str]) -> pa.Table | None:
-        """The last row of a key; None if it is not there, or in a fragment that is not read."""
+    def addresses(self, key: Any) -> Iterator[int]:
+        """Where rows of a key are or were, the last one first; other versions may have them."""
         for run in reversed(self.known.runs):  # most rows of an old one may be gone
             keys = run.keys
             wanted = keys.dtype.type(key)
             at = int(keys.searchsorted(wanted, side="right")) - 1
             while at >= 0 and keys[at] == wanted:
-                row = self._row(int(run.addresses[at]), list(columns))
-                if row is not None:
-                    return row
+                yield int(run.addresses[at])
                 at -= 1
-        return None
-
-    def _row(self, address: int, columns: list[str]) -> pa.Table | None:
-        """The row at an address, if this version has the fragment and the row is not deleted."""
-        fragment = self._fragments.get(address >> 32)
-        if fragment is None:
-            return None
-        if not fragment.num_deletions:
-            return fragment.take([address & _OFFSET], columns=columns)
-        # By address, as a fragment counts its live rows only; deleted ones are left out.
-        found = self._dataset._take_rows(pa.array([address], pa.uint64()), columns)  # noqa: SLF001
-        return found if found.num_rows else None
 
 
 def is_integral(kind: pa.DataType) -> bool:

@@ -17,7 +17,6 @@ from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.kernels.literals import key_condition
 from exec_nodes.once import once_property
-from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
@@ -29,6 +28,7 @@ from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_data
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.row_ids import RowIds
 from exec_nodes.sources.scanned_columns import ScannedColumns
+from exec_nodes.sources.single_rows import SingleRows
 from exec_nodes.sources.source import (
     BASE_GENERATION,
     KEY_POSITION,
@@ -295,7 +295,7 @@ class LanceSource:
         if columns and not self._is_small(names):
             with lance_errors(self.name, self.place):
                 if self._kept.ids.keys() >= set(names):
-                    row = self._lookups.rows_of(key, names)
+                    row = self._lookups.rows_of(key, self._schema_of(names))
         if row is None:
             row = self.take(key, columns)
         if not row.num_rows:
@@ -333,7 +333,7 @@ class LanceSource:
             found = self._warm.take(addresses, schema)
             if found is None:
                 found = take_rows(self.dataset, schema, self.row_ids(addresses))
-                in_background(partial(self._warm.fetched, found, self.rows))
+                self._warm.fetched(found, self.rows)
             return found
 
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
@@ -369,11 +369,12 @@ class LanceSource:
 
     @once_property
     def _lookups(self) -> KeyLookups:
-        return KeyLookups(self.identity, self._cache, self.dataset, self.rows)
+        rows = SingleRows(self.dataset, self._kept, self._warm, self.rows)
+        return KeyLookups(self.identity, self._cache, self.dataset, rows)
 
     @once_property
     def _kept(self) -> FragmentColumns:
-        return FragmentColumns(self.place, self.dataset, self._cache, self._read_file)
+        return FragmentColumns(self.place, self.dataset, self._read_file)
 
     @once_property
     def _scanned(self) -> ScannedColumns:

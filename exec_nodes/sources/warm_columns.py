@@ -6,12 +6,13 @@ times what taking them from memory costs.
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.sources.at_once import is_background
+from exec_nodes.sources.at_once import in_background, is_background
 from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.lance_scan import conform, row_bytes
 from exec_nodes.sources.source import RowAddresses
@@ -44,11 +45,14 @@ class WarmColumns:
         asked = [(one, addresses[own]) for one, own in zip(touched, rows, strict=True)]
         taken = [self._columns.rows(one, own, stored) for one, own in asked]
         unread = [one for one, found in zip(touched, taken, strict=True) if found is None]
-        if unread:
+        if is_background():  # a rehearsal: later queries touch others
+            self._columns.keep(self._columns.fragments.values(), stored)
+        elif unread:
             count = sum(fragment.physical_rows for fragment in unread)
-            if count * row_bytes(stored) > _READ_AT_ONCE and not is_background():
+            if count * row_bytes(stored) > _READ_AT_ONCE:
                 return None
             self._columns.keep(unread, stored)
+        if unread:
             taken = [self._columns.rows(one, own, stored) for one, own in asked]
         pieces = [found for found in taken if found is not None]
         if not pieces or len(pieces) < len(touched):
@@ -59,11 +63,12 @@ class WarmColumns:
         return pa.Table.from_batches([conform(found, schema)])
 
     def fetched(self, found: pa.Table, count: int) -> None:
-        """Note that rows were fetched from the table, which has `count`; reads their columns whole
-        once that is worth it and they are expected to fit."""
+        """Note that rows were fetched from the table, which has `count`; reads their columns whole,
+        in the background, once that is worth it and they are expected to fit."""
         stored = self._stored(found.schema)
         if found.num_rows and stored.names and self._is_paid(found.select(stored.names), count):
-            self._columns.keep(self._columns.fragments.values(), stored)
+            fragments = self._columns.fragments.values()
+            in_background(partial(self._columns.keep, fragments, stored))
 
     def _is_paid(self, found: pa.Table, rows: int) -> bool:
         """Count what was fetched; whether it is time to read the columns, which one caller is

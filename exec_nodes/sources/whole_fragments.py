@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.kernels.keep import keep_rows
+from exec_nodes.sources.at_once import is_background
 from exec_nodes.sources.deletion_files import ReadFile, deleted_offsets
 from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 
@@ -50,7 +51,8 @@ def whole_fragments(
 
 def every_row(dataset: Any, names: Sequence[str], fragments: Sequence[Any], batch_rows: int) -> Any:
     """A scanner of the stored columns `names` of all rows of `fragments`, deleted ones too; where
-    there are any, it also gives `_rowid`, which is null for these."""
+    there are any, it also gives `_rowid`, which is null for these. In the background, one batch is
+    decoded at a time, when it is asked for: queries need the processors."""
     deleted = _have_deletions(fragments)
     return dataset.scanner(
         columns=list(names),
@@ -58,6 +60,7 @@ def every_row(dataset: Any, names: Sequence[str], fragments: Sequence[Any], batc
         batch_size=batch_rows,
         with_row_id=deleted,
         include_deleted_rows=deleted,
+        batch_readahead=1 if is_background() else None,
     )
 
 

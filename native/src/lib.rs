@@ -32,6 +32,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<leftovers::LeftoverRule>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
     module.add_function(wrap_pyfunction!(priority::take_long_turns, module)?)?;
+    module.add_function(wrap_pyfunction!(priority::take_turns_often, module)?)?;
     rows::register(module)?;
     text::register(module)?;
     vectors::register(module)?;

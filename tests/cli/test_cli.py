@@ -459,12 +459,16 @@ def test_the_command_is_a_process(table: Any) -> None:
 @pytest.mark.parametrize(("command", "gives_way"), [("merge", True), ("sql", False)])
 @pytest.mark.parametrize("chosen", [None, "1"])
 def test_jobs_give_way_to_readers(command: str, gives_way: bool, chosen: str | None) -> None:
-    """By their priority, and by half of the processors, unless somebody says how many threads."""
+    """By their priority, by half of the processors, unless somebody says how many threads, and by
+    having Linux decide often who runs: one thread a processor that is no lower than readers are."""
     script = (
         "import os, sys; from memwal_sql.cli import app\n"
+        "threads = lambda: [open(f'/proc/self/task/{t}/stat').read().split(') ') for t in"
+        " os.listdir('/proc/self/task')]\n"
         "processors = lambda: len(os.sched_getaffinity(0))\n"
         "app.app = lambda: None; nice, count = os.nice(0), processors(); app.main()\n"
-        "print(os.nice(0) > nice, count - processors(), os.environ.get('LANCE_CPU_THREADS'))"
+        "print(os.nice(0) > nice, count - processors(), os.environ.get('LANCE_CPU_THREADS'))\n"
+        "print(*[stat.split()[16] for name, stat in threads() if 'memwal-turns' in name])"
     )
     environment = {k: v for k, v in os.environ.items() if k != "LANCE_CPU_THREADS"}
     found = subprocess.run(
@@ -481,4 +485,5 @@ def test_jobs_give_way_to_readers(command: str, gives_way: bool, chosen: str | N
         str(gives_way),
         str(count - half if limits else 0),
         str(half) if limits else str(chosen),
+        *([str(os.nice(0))] * (half if limits else count) if gives_way else []),
     ]

@@ -15,8 +15,13 @@ import pytest
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.sources import key_lookups, key_rows
 from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.key_lookups import KeyLookups
 from exec_nodes.sources.key_rows import KeyRows, KnownKeys, is_integral, read_keys
+from exec_nodes.sources.single_rows import SingleRows
+from exec_nodes.sources.warm_columns import WarmColumns
+
+SCHEMA = pa.schema({"val": pa.int64()})
 
 
 def _dataset(folder: Path, keys: Any) -> Any:
@@ -24,8 +29,31 @@ def _dataset(folder: Path, keys: Any) -> Any:
     return lance.write_dataset(table, folder, max_rows_per_file=70)
 
 
-def all_keys(dataset: Any, known: KnownKeys | None = None) -> KeyRows:
-    return KeyRows(dataset, read_keys(dataset, "id", known))
+class Found:
+    """The keys of one version, and its rows, which come from Lance."""
+
+    def __init__(self, dataset: Any, known: KnownKeys | None = None) -> None:
+        self.known = read_keys(dataset, "id", known)
+        self._schema = dataset.schema
+        self._keys = KeyRows(dataset, self.known)
+        self._rows = single_rows(dataset)
+
+    def take(self, key: int, names: list[str]) -> pa.Table | None:
+        schema = pa.schema([self._schema.field(name) for name in names])
+        rows = (self._rows.at(address, schema) for address in self._keys.addresses(key))
+        return next((row for row in rows if row is not None), None)
+
+
+def value(keys: Found, key: int) -> int:
+    row = keys.take(key, ["val"])
+    assert row is not None
+    (found,) = row["val"].to_pylist()
+    return int(found)
+
+
+def single_rows(dataset: Any) -> SingleRows:
+    columns = FragmentColumns(dataset.uri, dataset)
+    return SingleRows(dataset, columns, WarmColumns(columns), dataset.count_rows())
 
 
 @pytest.mark.parametrize("ascending", [True, False])
@@ -35,7 +63,7 @@ def test_each_key_is_found_across_fragments_and_deleted_rows(
     keys = np.arange(0, 600, 3) if ascending else np.random.default_rng(1).permutation(200) * 3
     dataset = _dataset(tmp_path / "t", pa.array(keys))
     dataset.delete("id % 7 = 0")
-    places = all_keys(dataset)
+    places = Found(dataset)
     for key in range(-1, 602):
         row = places.take(key, ["val", "id"])
         expected = dataset.to_table(columns=["val", "id"], filter=f"id = {key}")
@@ -47,16 +75,16 @@ def test_each_key_is_found_across_fragments_and_deleted_rows(
 def test_dates_and_the_ends_of_the_range_are_found(tmp_path: Path) -> None:
     days = [datetime.date(1969, 12, 31), datetime.date(2024, 2, 29)]
     assert is_integral(pa.date32())
-    places = all_keys(_dataset(tmp_path / "d", pa.array(days)))
-    assert places.take(-1, ["val"]).to_pydict() == {"val": [0]}
+    places = Found(_dataset(tmp_path / "d", pa.array(days)))
+    assert value(places, -1) == 0
     ends = pa.array([2**64 - 1, 0], pa.uint64())
-    places = all_keys(_dataset(tmp_path / "u", ends))
-    assert places.take(2**64 - 1, ["val"]).to_pydict() == {"val": [0]}
+    places = Found(_dataset(tmp_path / "u", ends))
+    assert value(places, 2**64 - 1) == 0
     assert places.take(1, ["val"]) is None
 
 
 def test_an_empty_table_has_no_key(tmp_path: Path) -> None:
-    assert all_keys(_dataset(tmp_path / "e", pa.array([], pa.int64()))).take(1, ["val"]) is None
+    assert Found(_dataset(tmp_path / "e", pa.array([], pa.int64()))).take(1, ["val"]) is None
 
 
 def test_another_version_reads_only_the_keys_of_new_fragments(
@@ -66,7 +94,7 @@ def test_another_version_reads_only_the_keys_of_new_fragments(
     random = np.random.default_rng(3)
     dataset = _dataset(tmp_path / "t", pa.array(random.permutation(200)))
     versions = [dataset.checkout_version(dataset.version)]
-    held = [all_keys(dataset)]
+    held = [Found(versions[0])]
     read: list[list[int] | None] = []
     original = key_rows._read
 
@@ -82,10 +110,10 @@ def test_another_version_reads_only_the_keys_of_new_fragments(
         merge.execute(rows)
         dataset.delete(f"id % 50 = {step}")
         versions.append(dataset.checkout_version(dataset.version))
-        held.append(all_keys(versions[-1], held[-1].known))
+        held.append(Found(versions[-1], held[-1].known))
     assert read == [[3], [4], [5]]
     # What a newer version knows serves an older one, too.
-    held.append(all_keys(versions[1], held[-1].known))
+    held.append(Found(versions[1], held[-1].known))
     versions.append(versions[1])
     for version, rows_of in zip(versions, held, strict=True):
         for key in range(240):
@@ -96,19 +124,19 @@ def test_another_version_reads_only_the_keys_of_new_fragments(
             )
     dataset.optimize.compact_files()
     read.clear()
-    assert all_keys(dataset, held[-1].known).take(0, ["val"]) is None
+    assert Found(dataset, held[-1].known).take(0, ["val"]) is None
     assert read == [[6]]
 
 
 def test_many_runs_become_one(tmp_path: Path) -> None:
     dataset = _dataset(tmp_path / "t", pa.array(range(50)))
-    held = all_keys(dataset)
+    held = Found(dataset)
     lengths = []
     for step in range(key_rows._MOST_RUNS + 3):
         rows = pa.table({"id": [step, 100 + step], "val": [-step, step]})
         merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         merge.execute(rows)
-        held = all_keys(dataset, held.known)
+        held = Found(dataset, held.known)
         lengths.append(len(held.known.runs))
         for key in (0, step, 49, 100, 100 + step):
             row = held.take(key, ["val"])
@@ -121,11 +149,11 @@ def test_rows_that_a_restore_brings_back_are_found(tmp_path: Path) -> None:
     dataset = _dataset(tmp_path / "t", pa.array(range(200)))
     before = dataset.version
     dataset.delete("id % 3 = 0")
-    held = all_keys(lance.dataset(tmp_path / "t"))
+    held = Found(lance.dataset(tmp_path / "t"))
     assert held.take(6, ["val"]) is None
     lance.dataset(tmp_path / "t", version=before).restore()
-    restored = all_keys(lance.dataset(tmp_path / "t"), held.known)
-    assert [restored.take(key, ["val"])["val"].to_pylist() for key in (6, 7)] == [[6], [7]]
+    restored = Found(lance.dataset(tmp_path / "t"), held.known)
+    assert [value(restored, key) for key in (6, 7)] == [6, 7]
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["at once", "in the background"])
@@ -139,7 +167,7 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", 1_000_000)
     cache = ByteCache()
     first = _dataset(tmp_path / "t", pa.array(np.random.default_rng(3).permutation(200)))
-    before = KeyLookups("before", cache, first, 200)
+    before = KeyLookups("before", cache, first, single_rows(first))
     assert found(before, range(-1, 220)) == every(first)
     assert len(asked) == 1
     asked.pop()()
@@ -148,7 +176,7 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     merge = first.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     merge.execute(rows)
     second = lance.dataset(tmp_path / "t")
-    after = KeyLookups("after", cache, second, 201)
+    after = KeyLookups("after", cache, second, single_rows(second))
     for _ in range(2):
         assert found(after, range(-1, 220)) == every(second)
         for read in asked:
@@ -161,7 +189,7 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
 def found(lookups: KeyLookups, keys: range) -> dict[int, int]:
     values = {}
     for key in keys:
-        rows = lookups.rows_of(KeyBatch(pa.table({"id": [key]})), ["val"])
+        rows = lookups.rows_of(KeyBatch(pa.table({"id": [key]})), SCHEMA)
         assert rows is not None
         if rows.num_rows:
             values[key] = rows["val"][0].as_py()

@@ -1,0 +1,109 @@
+"""Rows taken one by one: from Lance, then from memory, and the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.sources import warm_columns
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.fragment_columns import FragmentColumns
+from exec_nodes.sources.key_lookups import KeyLookups
+from exec_nodes.sources.single_rows import SingleRows
+from exec_nodes.sources.warm_columns import WarmColumns
+
+SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
+
+
+@pytest.fixture(autouse=True)
+def at_once() -> Iterator[None]:
+    with patch.object(warm_columns, "in_background", lambda call: call()):
+        yield
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Any:
+    keys = range(100)
+    table = pa.table({"id": keys, "val": [f"v{i}" for i in keys]}, SCHEMA)
+    return lance.write_dataset(table, tmp_path / "t", max_rows_per_file=30)
+
+
+def rows_of(dataset: Any) -> SingleRows:
+    columns = FragmentColumns(dataset.uri, dataset)
+    return SingleRows(dataset, columns, WarmColumns(columns), dataset.count_rows())
+
+
+def every(rows: SingleRows) -> dict[int, tuple[int, str]]:
+    """By address, the rows of the version that wrote 100, 30 a fragment, and of one fragment that
+    is not there."""
+    found = {}
+    for key in range(120):
+        address = (key // 30 << 32) + key % 30 if key < 100 else (9 << 32) + key
+        row = rows.at(address, SCHEMA)
+        if row is not None:
+            assert row.schema == SCHEMA
+            ((key,), (val,)) = row["id"].to_pylist(), row["val"].to_pylist()
+            found[address] = (key, val)
+    return found
+
+
+def from_memory() -> Any:
+    return patch.object(SingleRows, "_fetched", side_effect=AssertionError)
+
+
+def test_rows_come_from_memory_once_one_was_fetched(dataset: Any) -> None:
+    rows = rows_of(dataset)
+    assert rows.at(3, SCHEMA) is not None
+    with from_memory():
+        found = every(rows)
+    assert list(found.values()) == [(i, f"v{i}") for i in range(100)]
+
+
+def test_rows_that_were_deleted_since_they_were_read_are_not_found(dataset: Any) -> None:
+    before = rows_of(dataset.checkout_version(1))
+    assert before.at(0, SCHEMA) is not None
+    dataset.delete("id % 3 = 0")
+    after = rows_of(lance.dataset(dataset.uri))
+    with from_memory():
+        for _ in range(2):  # both versions, in turns
+            assert [key for key, _ in every(after).values()] == [i for i in range(100) if i % 3]
+            assert [key for key, _ in every(before).values()] == list(range(100))
+
+
+def test_a_fragment_that_a_version_lacks_has_no_rows(dataset: Any) -> None:
+    assert rows_of(dataset).at(9 << 32, SCHEMA) is None
+
+
+def test_a_row_of_what_was_written_later_is_found(dataset: Any) -> None:
+    assert rows_of(dataset).at(0, SCHEMA) is not None
+    later = pa.table({"id": [100], "val": ["new"]}, SCHEMA)
+    dataset = lance.write_dataset(later, dataset.uri, mode="append")
+    row = rows_of(lance.dataset(dataset.uri)).at(4 << 32, SCHEMA)
+    assert row is not None and row.to_pylist() == [{"id": 100, "val": "new"}]
+
+
+def test_the_keys_that_the_next_version_starts_from_are_in_use_as_long_as_lookups_are(
+    dataset: Any,
+) -> None:
+    """Other entries of a full cache push out what nobody asks for, and so not these."""
+    cache = ByteCache(40_000)
+    lookups = KeyLookups("version", cache, dataset, rows_of(dataset))
+    for number in range(100):
+        key = key_of(number % 100)
+        found = lookups.rows_of(key, SCHEMA)
+        assert found is not None and found["id"].to_pylist() == [number % 100]
+        cache.put(("other", number), np.zeros(1), 5_000)
+    assert cache.get(("key rows", dataset.uri)) is not None
+    assert cache.get(("other", 0)) is None
+
+
+def key_of(value: int) -> KeyBatch:
+    return KeyBatch(pa.table({"id": [value]}))
