@@ -13,6 +13,7 @@ from memwal_sql.errors import InvalidCallError
 TOMBSTONE = "_tombstone"
 _KEY = b"lance-schema:unenforced-primary-key"
 _POSITION = b"lance-schema:unenforced-primary-key:position"
+_BLOB = b"lance-encoding:blob"
 _LANCE_PREFIXES = (b"lance-schema:", b"lance:")
 _RESERVED = frozenset(
     {TOMBSTONE, "_gen", "_source", "_distance", "_score", "_relevance_score"}
@@ -122,7 +123,10 @@ def _unstorable(kind: pa.DataType) -> str | None:
 
 
 def _unsupported(field: pa.Field) -> str | None:
-    """What Arrow or Lance has no way to hold."""
+    """What Arrow or Lance has no way to hold, or to give in a scan."""
+    is_blob = str(getattr(field.type, "extension_name", "")).startswith("lance.blob")
+    if is_blob or _BLOB in (field.metadata or {}):
+        return "scans of Lance don't give the bytes of blobs; use large_binary without that mark"
     try:
         pa.schema([field]).empty_table()  # Arrow makes none of extension types inside others
         LanceSchema.from_pyarrow(pa.schema([field]))

@@ -221,6 +221,18 @@ def test_types_that_lance_cannot_store_are_refused(uri: str, kind: pa.DataType) 
         mw.create_table(uri, schema, "id")
 
 
+def test_blobs_are_refused_as_no_scan_gives_their_bytes(uri: str) -> None:
+    mark = {"lance-encoding:blob": "true"}
+    blob = pa.field("odd", pa.large_binary(), metadata=mark)
+    schema = pa.schema([pa.field("id", pa.int64()), blob])
+    message = r"column 'odd' of type .* can't be stored: .* use large_binary"
+    with pytest.raises(mw.InvalidCallError, match=message):
+        mw.create_table(uri, schema, "id")
+    lance.write_dataset(pa.table({"id": [1], "odd": [b"x"]}, schema), uri)
+    with pytest.raises(mw.InvalidCallError, match=message):
+        mw.enable(uri, primary_key="id")
+
+
 def test_a_quote_in_the_name_of_a_key_is_refused(uri: str) -> None:
     with pytest.raises(mw.InvalidCallError, match="rename the key columns"):
         mw.create_table(uri, pa.schema({'k"b': pa.int64()}), 'k"b')

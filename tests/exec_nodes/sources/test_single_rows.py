@@ -19,6 +19,7 @@ from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.key_lookups import KeyLookups
 from exec_nodes.sources.single_rows import SingleRows
 from exec_nodes.sources.warm_columns import WarmColumns
+from tests.exec_nodes.kinds import COLUMNS
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
@@ -107,3 +108,32 @@ def test_the_keys_that_the_next_version_starts_from_are_in_use_as_long_as_lookup
 
 def key_of(value: int) -> KeyBatch:
     return KeyBatch(pa.table({"id": [value]}))
+
+
+def test_values_of_every_type_are_the_same_from_memory(tmp_path: Path) -> None:
+    texts = pa.array(["a", None, "c", "a"])
+    columns = {
+        "id": pa.array([0, 1, 2, 3]),
+        "list": pa.array([[1, None], [], None, [3]]),
+        "fixed": pa.array([[1.0, 2.0], None, [3.0, None], [0.0, 0.0]], pa.list_(pa.float32(), 2)),
+        "struct": pa.array([{"a": 1, "b": [None]}, None, {"a": None, "b": ["x"]}, {}]),
+        "dictionary": texts.dictionary_encode(),
+        "json": pa.ExtensionArray.from_storage(
+            pa.json_(pa.utf8()), pa.array(['{"a":1}', None] * 2)
+        ),
+        "none": pa.nulls(4, pa.int32()),
+        **{
+            name: values.take(pa.array([0, None, min(1, len(values) - 1), 0]))
+            for name, values in COLUMNS.items()
+        },
+    }
+    dataset = lance.write_dataset(pa.table(columns), tmp_path / "t", data_storage_version="2.2")
+    rows, schema = rows_of(dataset), dataset.schema
+    cold = [
+        rows_of(dataset)._fetched(dataset.get_fragments()[0], at, schema.names) for at in range(4)
+    ]
+    assert rows.at(0, schema) is not None
+    with from_memory():
+        warm = [rows.at(at, schema) for at in range(4)]
+    assert [row and row.to_pylist() for row in warm] == [row and row.to_pylist() for row in cold]
+    assert all(row is not None and row.schema.equals(schema) for row in warm)
