@@ -45,14 +45,13 @@ class WarmColumns:
         asked = [(one, addresses[own]) for one, own in zip(touched, rows, strict=True)]
         taken = [self._columns.rows(one, own, stored) for one, own in asked]
         unread = [one for one, found in zip(touched, taken, strict=True) if found is None]
+        wanted, most = unread, _READ_AT_ONCE
         if is_background():  # a rehearsal: later queries touch others
-            self._columns.keep(self._columns.fragments.values(), stored)
-        elif unread:
-            count = sum(fragment.physical_rows for fragment in unread)
-            if count * row_bytes(stored) > _READ_AT_ONCE:
-                return None
-            self._columns.keep(unread, stored)
-        if unread:
+            wanted = list(self._columns.fragments.values())
+            most = self._columns.largest * len(stored)
+        count = sum(fragment.physical_rows for fragment in wanted)
+        if 0 < count * row_bytes(stored) <= most:
+            self._columns.keep(wanted, stored)
             taken = [self._columns.rows(one, own, stored) for one, own in asked]
         pieces = [found for found in taken if found is not None]
         if not pieces or len(pieces) < len(touched):

@@ -136,3 +136,25 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail(
             assert 1 <= read.call_count <= 8
         taken = warm.take(np.array([address(2), address(33)], np.uint64), schema)
         assert taken is not None and taken["id"].to_pylist() == [2, 33]
+
+
+def test_a_rehearsal_reads_what_is_new_whatever_it_touches_and_leaves_deleted_rows_out(
+    dataset: lance.LanceDataset, cache: ByteCache
+) -> None:
+    found(at_version(dataset, cache), [address(1)])
+    dataset.delete("id < 20")
+    lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
+    dataset = lance.dataset(dataset.uri)
+    later, columns = at_version(dataset, cache), FragmentColumns(dataset.uri, dataset)
+    schema = pa.schema([SCHEMA.field("id"), SCHEMA.field("val")])
+    with patch.object(warm_columns, "is_background", return_value=True):
+        found(later, [address(40)])
+    with (
+        patch.object(lance_source, "take_rows", side_effect=AssertionError),
+        patch(READ, side_effect=AssertionError),
+    ):
+        assert found(later, [4 << 32, address(25)]) == [("v100", None, 100), ("v25", None, 25)]
+    whole = columns.whole(dataset.get_fragments()[0], schema)
+    assert whole is not None and whole["id"].to_pylist() == list(range(20, 30))
+    gone = columns.rows(dataset.get_fragments()[0], np.array([address(5)], np.uint64), schema)
+    assert gone is None  # two thirds were deleted, and are not held for this version
