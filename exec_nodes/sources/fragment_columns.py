@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from exec_nodes.kernels.keys import one_array
 from exec_nodes.once import once_property
-from exec_nodes.sources.at_once import breathe
+from exec_nodes.sources.at_once import breathe, is_background
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.deletion_files import ReadFile
 from exec_nodes.sources.lance_scan import batch_rows, conform, scan_dataset
@@ -26,6 +26,8 @@ from exec_nodes.sources.whole_fragments import fragment_files, live_addresses, w
 
 Batches = Iterator[pa.RecordBatch]
 _MARK_BYTES = 200
+# Batches are so many times smaller in the background.
+_PACED = 8
 # Of all tables together, and apart from what else is kept: to read keys or an index again takes
 # longer than to fetch a row.
 COLUMNS = ByteCache(512 * 1024 * 1024)
@@ -115,7 +117,9 @@ class FragmentColumns:
         """The stored columns of `schema` and `_rowaddr` of the rows of `fragments`, from the table;
         fragments are kept as long as they take no more than `room` bytes."""
         full = schema.append(ROW_ADDRESS_FIELD)
-        found = whole_fragments(self._dataset, schema.names, fragments, batch_rows(schema))
+        # In the background little at a time: a query waits for what is under way.
+        size = batch_rows(schema) // (_PACED if is_background() else 1)
+        found = whole_fragments(self._dataset, schema.names, fragments, size)
         for fragment, run in groupby(found, key=lambda pair: pair[0]):
             held: list[pa.RecordBatch] = []
             for _, batch in run:
