@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.kernels.keys import one_array
@@ -95,9 +96,8 @@ class FragmentColumns:
             kept = self._kept(fragment, field)
             if kept is None:
                 return None
-            rows = kept.addresses.searchsorted(addresses)
-            known = rows < len(kept.addresses)
-            if not known.all() or (kept.addresses[rows] != addresses).any():
+            rows = _places(kept.addresses, addresses)
+            if rows is None:
                 return None  # read from a version without them
             found.append(kept.values.take(pa.array(rows)))
         return pa.RecordBatch.from_arrays(found, schema=schema)
@@ -161,9 +161,7 @@ class FragmentColumns:
         """Whether the row at an address, which is one of a fragment's, was not deleted."""
         if not fragment.num_deletions:
             return True
-        held = self.addresses(fragment)
-        row = held.searchsorted(np.uint64(address))
-        return bool(row < len(held) and held[row] == address)
+        return _places(self.addresses(fragment), np.array([address], np.uint64)) is not None
 
     def _field_of_now(self, fragment: Any, field: pa.Field) -> pa.Array | None:
         """A column of a fragment's rows; None if it is not kept, or without rows of this version,
@@ -234,6 +232,14 @@ class FragmentColumns:
             told = fragment_identity(self._place, fragment), fragment.deletion_file()
             self._told[fragment.fragment_id] = told
         return told
+
+
+def _places(held: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:
+    """Where each of `addresses` is among those `held`, which are sorted; None unless all are."""
+    places = held.searchsorted(addresses)
+    if (places == len(held)).any() or (held[places] != addresses).any():
+        return None
+    return places
 
 
 def fragment_identity(place: str, fragment: Any) -> Hashable:

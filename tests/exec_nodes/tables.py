@@ -21,9 +21,12 @@ from exec_nodes.kernels.key_index import KeyIndex
 from exec_nodes.kernels.keys import key_values
 from exec_nodes.node import Node
 from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.single_rows import SingleRows
 from exec_nodes.sources.source import TOMBSTONE_FIELD, Filter, Source
+from exec_nodes.sources.warm_columns import WarmColumns
 from planner.model import RegionSources, Snapshot, TableInfo
 
 SCHEMA = pa.schema(
@@ -200,3 +203,9 @@ class Rows(Node):
         for number, batch in enumerate(self.batches):
             self.asked.append(number)
             yield batch
+
+
+def single_rows(dataset: lance.LanceDataset) -> SingleRows:
+    """Takes rows of a version of any table one by one."""
+    columns = FragmentColumns(dataset.uri, dataset)
+    return SingleRows(dataset, columns, WarmColumns(columns), dataset.count_rows())

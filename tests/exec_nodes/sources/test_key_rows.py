@@ -15,11 +15,9 @@ import pytest
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.sources import key_lookups, key_rows
 from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.key_lookups import KeyLookups
 from exec_nodes.sources.key_rows import KeyRows, KnownKeys, is_integral, read_keys
-from exec_nodes.sources.single_rows import SingleRows
-from exec_nodes.sources.warm_columns import WarmColumns
+from tests.exec_nodes.tables import single_rows
 
 SCHEMA = pa.schema({"val": pa.int64()})
 
@@ -49,11 +47,6 @@ def value(keys: Found, key: int) -> int:
     assert row is not None
     (found,) = row["val"].to_pylist()
     return int(found)
-
-
-def single_rows(dataset: Any) -> SingleRows:
-    columns = FragmentColumns(dataset.uri, dataset)
-    return SingleRows(dataset, columns, WarmColumns(columns), dataset.count_rows())
 
 
 @pytest.mark.parametrize("ascending", [True, False])

@@ -15,11 +15,10 @@ import pytest
 from exec_nodes.kernels.keys import KeyBatch
 from exec_nodes.sources import warm_columns
 from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.key_lookups import KeyLookups
 from exec_nodes.sources.single_rows import SingleRows
-from exec_nodes.sources.warm_columns import WarmColumns
 from tests.exec_nodes.kinds import COLUMNS
+from tests.exec_nodes.tables import single_rows
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
@@ -35,11 +34,6 @@ def dataset(tmp_path: Path) -> Any:
     keys = range(100)
     table = pa.table({"id": keys, "val": [f"v{i}" for i in keys]}, SCHEMA)
     return lance.write_dataset(table, tmp_path / "t", max_rows_per_file=30)
-
-
-def rows_of(dataset: Any) -> SingleRows:
-    columns = FragmentColumns(dataset.uri, dataset)
-    return SingleRows(dataset, columns, WarmColumns(columns), dataset.count_rows())
 
 
 def every(rows: SingleRows) -> dict[int, tuple[int, str]]:
@@ -61,7 +55,7 @@ def from_memory() -> Any:
 
 
 def test_rows_come_from_memory_once_one_was_fetched(dataset: Any) -> None:
-    rows = rows_of(dataset)
+    rows = single_rows(dataset)
     assert rows.at(3, SCHEMA) is not None
     with from_memory():
         found = every(rows)
@@ -69,10 +63,10 @@ def test_rows_come_from_memory_once_one_was_fetched(dataset: Any) -> None:
 
 
 def test_rows_that_were_deleted_since_they_were_read_are_not_found(dataset: Any) -> None:
-    before = rows_of(dataset.checkout_version(1))
+    before = single_rows(dataset.checkout_version(1))
     assert before.at(0, SCHEMA) is not None
     dataset.delete("id % 3 = 0")
-    after = rows_of(lance.dataset(dataset.uri))
+    after = single_rows(lance.dataset(dataset.uri))
     with from_memory():
         for _ in range(2):  # both versions, in turns
             assert [key for key, _ in every(after).values()] == [i for i in range(100) if i % 3]
@@ -80,14 +74,14 @@ def test_rows_that_were_deleted_since_they_were_read_are_not_found(dataset: Any)
 
 
 def test_a_fragment_that_a_version_lacks_has_no_rows(dataset: Any) -> None:
-    assert rows_of(dataset).at(9 << 32, SCHEMA) is None
+    assert single_rows(dataset).at(9 << 32, SCHEMA) is None
 
 
 def test_a_row_of_what_was_written_later_is_found(dataset: Any) -> None:
-    assert rows_of(dataset).at(0, SCHEMA) is not None
+    assert single_rows(dataset).at(0, SCHEMA) is not None
     later = pa.table({"id": [100], "val": ["new"]}, SCHEMA)
     dataset = lance.write_dataset(later, dataset.uri, mode="append")
-    row = rows_of(lance.dataset(dataset.uri)).at(4 << 32, SCHEMA)
+    row = single_rows(lance.dataset(dataset.uri)).at(4 << 32, SCHEMA)
     assert row is not None and row.to_pylist() == [{"id": 100, "val": "new"}]
 
 
@@ -96,7 +90,7 @@ def test_the_keys_that_the_next_version_starts_from_are_in_use_as_long_as_lookup
 ) -> None:
     """Other entries of a full cache push out what nobody asks for, and so not these."""
     cache = ByteCache(40_000)
-    lookups = KeyLookups("version", cache, dataset, rows_of(dataset))
+    lookups = KeyLookups("version", cache, dataset, single_rows(dataset))
     for number in range(100):
         key = key_of(number % 100)
         found = lookups.rows_of(key, SCHEMA)
@@ -128,9 +122,10 @@ def test_values_of_every_type_are_the_same_from_memory(tmp_path: Path) -> None:
         },
     }
     dataset = lance.write_dataset(pa.table(columns), tmp_path / "t", data_storage_version="2.2")
-    rows, schema = rows_of(dataset), dataset.schema
+    rows, schema = single_rows(dataset), dataset.schema
     cold = [
-        rows_of(dataset)._fetched(dataset.get_fragments()[0], at, schema.names) for at in range(4)
+        single_rows(dataset)._fetched(dataset.get_fragments()[0], at, schema.names)
+        for at in range(4)
     ]
     assert rows.at(0, schema) is not None
     with from_memory():
