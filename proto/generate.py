@@ -6,34 +6,31 @@ python proto/generate.py --check    fail when the committed modules differ
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
+import venv
 from pathlib import Path
-
-from grpc_tools import protoc
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 # Also the sources' path as protobuf registers it: a bare name could collide with another library.
 PACKAGE = "memwal_sql/storage/proto_gen"
+# With protoc 26.1, the last whose modules don't refuse every protobuf but their own major version.
+# It needs an older protobuf itself, so it gets an environment of its own.
+COMPILER = "grpcio-tools==1.64.3"
 
 
 def generate(root: Path) -> None:
     """Write one `_pb2.py` and one `_pb2.pyi` a source file into `PACKAGE` below `root`."""
     sources = sorted(f"{PACKAGE}/{path.name}" for path in HERE.glob("*.proto"))
-    include = Path(protoc.__file__).parent / "_proto"
-    status = protoc.main(
-        [
-            "protoc",
-            f"--proto_path={PACKAGE}={HERE}",
-            f"--proto_path={include}",
-            f"--python_out={root}",
-            f"--pyi_out={root}",
-            *sources,
-        ]
-    )
-    if status != 0:
-        raise SystemExit(f"protoc failed with status {status}")
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder) / "bin" / "python"
+        subprocess.run([python, "-m", "pip", "install", "--quiet", COMPILER], check=True)
+        protoc = [python, "-m", "grpc_tools.protoc", f"--proto_path={PACKAGE}={HERE}"]
+        written = [f"--python_out={root}", f"--pyi_out={root}"]
+        subprocess.run([*protoc, *written, *sources], check=True)
 
 
 def differing(root: Path) -> list[str]:
@@ -52,6 +49,7 @@ def main() -> None:
         generate(ROOT)
         return
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / PACKAGE).mkdir(parents=True)
         generate(Path(folder))
         stale = differing(Path(folder))
     if stale:

@@ -1,0 +1,5 @@
+"""The version of the package, for those who must not import all of it."""
+
+from __future__ import annotations
+
+__version__ = "0.2.0"
