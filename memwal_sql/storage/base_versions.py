@@ -32,9 +32,11 @@ class BaseVersion:
     details: IndexDetails | None
 
 
-def version_numbers(store: ObjectStore) -> list[int]:
-    """The versions that are there, ascending: one listing."""
-    numbers = (base_version_of(meta.path) for meta in store.list(BASE_VERSIONS_FOLDER))
+def version_numbers(store: ObjectStore, folder: str = "") -> list[int]:
+    """The versions that are there, ascending: one listing. `folder` is that of another table than
+    the base."""
+    listed = store.list(f"{folder}/{BASE_VERSIONS_FOLDER}" if folder else BASE_VERSIONS_FOLDER)
+    numbers = (base_version_of(meta.path) for meta in listed)
     return sorted(number for number in numbers if number is not None)
 
 

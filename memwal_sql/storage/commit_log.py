@@ -19,6 +19,8 @@ from threading import Lock
 from typing import Protocol
 
 from memwal_sql.errors import InvalidCallError, OutcomeUnknownError, StoreUnavailableError
+from memwal_sql.storage.decoding import decoding
+from memwal_sql.storage.object_store import check_path
 
 _BUSY_SECONDS = 30.0
 _BUSY_PAUSE_SECONDS = 0.005
@@ -118,7 +120,7 @@ class SqliteCommitLog:
                 "SELECT path, source, state FROM commits WHERE table_uri = ? AND path = ?",
                 (self._table, path),
             ).fetchall()
-        return _commit(rows[0]) if rows else None
+        return self._commit(rows[0]) if rows else None
 
     def swap(self, path: str, old: Commit | None, new: Commit | None) -> bool:
         """Put `new` in the place of `old`."""
@@ -152,7 +154,14 @@ class SqliteCommitLog:
                 "SELECT path, source, state FROM commits WHERE table_uri = ? AND state <> ?",
                 (self._table, CommitState.COMMITTED),
             ).fetchall()
-        return [_commit(row) for row in rows]
+        return [self._commit(row) for row in rows]
+
+    def _commit(self, row: tuple[str, str, str]) -> Commit:
+        with decoding(f"the commit log {self._file}", "a commit log"):
+            path, source, state = row
+            check_path(path)
+            check_path(source)
+            return Commit(path, source, CommitState(state))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -206,8 +215,3 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 def _columns(commit: Commit | None) -> tuple[str, ...]:
     return () if commit is None else (commit.source, commit.state.value)
-
-
-def _commit(row: tuple[str, str, str]) -> Commit:
-    path, source, state = row
-    return Commit(path, source, CommitState(state))

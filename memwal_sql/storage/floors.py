@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from memwal_sql.errors import CorruptFileError, NotFoundError, RetryError, TableReplacedError
+from memwal_sql.errors import NotFoundError, RetryError, TableReplacedError
+from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.table_record import Record, Records
 
@@ -37,7 +38,8 @@ Floors = Mapping[UUID, Floor]
 
 def read_floors(store: ObjectStore) -> Floors:
     """The floors of all regions of which something was collected."""
-    return _floors(_latest(Records(store, "collected")))
+    records = Records(store, "collected")
+    return _floors(records, _latest(records))
 
 
 def raise_floors(store: ObjectStore, wanted: Floors) -> None:
@@ -48,7 +50,7 @@ def raise_floors(store: ObjectStore, wanted: Floors) -> None:
     records = Records(store, "collected")
     latest = _latest(records)
     for _ in range(_ATTEMPTS):
-        known = _floors(latest)
+        known = _floors(records, latest)
         raised = dict(known)
         for region, floor in wanted.items():
             raised[region] = raised.get(region, Floor()).raised_by(floor)
@@ -83,13 +85,12 @@ def _latest(records: Records) -> Record | None:
             return records.latest()
 
 
-def _floors(record: Record | None) -> Floors:
+def _floors(records: Records, record: Record | None) -> Floors:
     if record is None:
         return {}
-    try:
+    with decoding(records.path(record.version), "a record of what was collected"):
         regions = record.content["regions"].items()
-        return {UUID(region): Floor(int(g), int(wal)) for region, (g, wal) in regions}
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise CorruptFileError(
-            f"version {record.version} of the record `collected` is damaged: {error!r}"
-        ) from error
+        return {
+            UUID(region): Floor(whole_number(generation), whole_number(wal))
+            for region, (generation, wal) in regions
+        }

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from exec_nodes.secrets import redacted
 from memwal_sql.storage.base_indexes import IndexRecipe
 
 _log = logging.getLogger(__name__)
@@ -29,4 +30,5 @@ def build_indexes(dataset: Any, recipes: Iterable[IndexRecipe]) -> None:
         try:
             build(info.column, info.kind, name=info.name, **recipe.arguments)
         except (ValueError, TypeError, RuntimeError) as error:
-            _log.warning("%s goes without the index %s: %s", dataset.uri, info.name, error)
+            why = redacted(str(error))
+            _log.warning("%s goes without the index %s: %s", dataset.uri, info.name, why)

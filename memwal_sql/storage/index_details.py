@@ -7,6 +7,7 @@ the base has its own (specification 1, "Index Details").
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,8 +17,10 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from lance.dataset import Index
 
-from memwal_sql.errors import CorruptFileError, RetryError, UnsupportedError
-from memwal_sql.storage.lance_manifest import IndexSection, read_index_section
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_panics
+from memwal_sql.errors import RetryError, UnsupportedError
+from memwal_sql.storage.decoding import decoding, whole_number
+from memwal_sql.storage.lance_manifest import OTHER_VERSION, IndexSection, read_index_section
 from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
@@ -97,18 +100,12 @@ def details_in(section: IndexSection) -> FoundDetails | None:
     """The same of a version whose indexes were read."""
     for index in section.indices:
         if index.name == INDEX_NAME:
-            try:
+            with decoding(section.path, "a manifest with a MemWAL index", OTHER_VERSION):
                 index_uuid = _uuid_of(index.uuid)
                 others = [one for one in section.indices if one is not index]
                 segments = frozenset(str(_uuid_of(one.uuid)) for one in others)
                 recipes = frozenset(map(_recipe, others))
-                details = decode_details(section.path, index.index_details.value, index_uuid)
-            except UnsupportedError:
-                raise
-            except (DecodeError, ValueError) as error:
-                raise CorruptFileError(
-                    f"{section.path} has a damaged MemWAL index: {error}"
-                ) from error
+            details = decode_details(section.path, index.index_details.value, index_uuid)
             return FoundDetails(
                 details, section.etag, section.rows_tag, segments, recipes, section.operation
             )
@@ -127,9 +124,10 @@ def commit_details(dataset: Any, details: IndexDetails, index_uuid: UUID | None 
     removed = [] if details.index_uuid is None else [_entry(dataset, details.index_uuid, b"")]
     operation = lance.LanceOperation.CreateIndex(new_indices=[fresh], removed_indices=removed)
     try:
-        return lance.LanceDataset.commit(
-            dataset, operation, read_version=dataset.version, max_retries=0
-        )
+        with lance_panics(BASE_NAME, dataset.uri):
+            return lance.LanceDataset.commit(
+                dataset, operation, read_version=dataset.version, max_retries=0
+            )
     except (OSError, RuntimeError) as error:
         raise RetryError(f"the MemWAL index could not be committed: {error}") from error
 
@@ -142,9 +140,10 @@ def drop_index(dataset: Any, index_uuid: UUID) -> Any:
     removed = [_entry(dataset, index_uuid, b"")]
     operation = lance.LanceOperation.CreateIndex(new_indices=[], removed_indices=removed)
     try:
-        return lance.LanceDataset.commit(
-            dataset, operation, read_version=dataset.version, max_retries=0
-        )
+        with lance_panics(BASE_NAME, dataset.uri):
+            return lance.LanceDataset.commit(
+                dataset, operation, read_version=dataset.version, max_retries=0
+            )
     except (OSError, RuntimeError) as error:
         raise RetryError(f"the MemWAL index could not be removed: {error}") from error
 
@@ -176,16 +175,16 @@ def encode_details(details: IndexDetails) -> bytes:
 
 
 def decode_details(path: str, data: bytes, index_uuid: UUID | None = None) -> IndexDetails:
-    """The details of a message; `path` names its file in errors."""
-    try:
-        message = pb.MemWalIndexDetails.FromString(data)
-    except DecodeError:
-        # Field 1 was a list of messages before it was a timestamp.
+    """The details of a message. Raises CorruptFileError naming its file, `path`."""
+    # Field 1 was a list of messages before it was a timestamp.
+    with suppress(DecodeError):
         if pb.OlderMemWalIndexDetails.FromString(data).mem_wal_list:
-            raise _older(path) from None
-        raise
-    if pb.OlderMemWalIndexDetails.FromString(data).mem_wal_list:
-        raise _older(path)
+            raise _older(path)
+    with decoding(path, "a manifest with a MemWAL index", OTHER_VERSION):
+        return _details(pb.MemWalIndexDetails.FromString(data), data, index_uuid)
+
+
+def _details(message: pb.MemWalIndexDetails, data: bytes, index_uuid: UUID | None) -> IndexDetails:
     return IndexDetails(
         region_specs=tuple(_spec(one) for one in message.region_specs),
         maintained_indexes=tuple(message.maintained_indexes),
@@ -261,7 +260,7 @@ def _spec_message(spec: StoredSpec) -> pb.RegionSpec:
 
 
 def _progress(messages: Iterable[pb.MergedGeneration]) -> dict[UUID, int]:
-    return {UUID(bytes=one.region_id.uuid): one.generation for one in messages}
+    return {UUID(bytes=one.region_id.uuid): whole_number(one.generation) for one in messages}
 
 
 def _progress_messages(progress: MergeProgress) -> list[pb.MergedGeneration]:

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.message import DecodeError
 from lance.file import LanceFileReader
 
-from exec_nodes.sources.lance_errors import is_damage, is_panic
-from memwal_sql.errors import CorruptFileError, StoreUnavailableError
+from exec_nodes.sources.lance_errors import is_damage, is_not_found, is_panic
+from memwal_sql.errors import StoreUnavailableError
+from memwal_sql.storage.decoding import damaged, decoding
 from memwal_sql.storage.proto_gen import lance_index_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_DROP = "drop the index and create it again"
 _ELEMENTS: Mapping[int, Callable[[bytes], np.ndarray[Any, Any]]] = {
     pb.Tensor.FLOAT16: lambda data: np.frombuffer(data, "<f2"),
     pb.Tensor.FLOAT32: lambda data: np.frombuffer(data, "<f4"),
@@ -81,20 +82,19 @@ class IndexFiles:
     @contextmanager
     def _reader(self, name: str) -> Iterator[Any]:
         path = f"{self._folder}/{name}"
-        try:
-            reader = LanceFileReader(path, storage_options=self._options)
-        except BaseException as error:
-            if is_panic(error) or (isinstance(error, OSError | ValueError) and is_damage(error)):
-                raise CorruptFileError(
-                    f"{path} is damaged: drop the index and create it again: {error}"
-                ) from error
-            if isinstance(error, OSError | ValueError):
-                raise StoreUnavailableError(f"{path} could not be read: {error}") from error
-            raise
-        try:
-            yield reader
-        except (KeyError, IndexError, ValueError, DecodeError) as error:
-            raise CorruptFileError(f"{path} is not as Lance writes it: {error!r}") from error
+        with decoding(path, "as Lance writes it", _DROP):
+            try:
+                yield LanceFileReader(path, storage_options=self._options)
+            except (OSError, ValueError) as error:
+                if is_damage(error):
+                    raise damaged(path, "as Lance writes it", error, _DROP) from error
+                if isinstance(error, OSError) or is_not_found(error):
+                    raise StoreUnavailableError(f"{path} could not be read: {error}") from error
+                raise
+            except BaseException as error:
+                if is_panic(error):
+                    raise damaged(path, "as Lance writes it", error, _DROP) from error
+                raise
 
 
 def _quantizer(reader: Any) -> Mapping[str, Any]:

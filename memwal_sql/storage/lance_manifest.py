@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
-from memwal_sql.errors import CorruptFileError, NotFoundError
+from memwal_sql.errors import NotFoundError
+from memwal_sql.storage.decoding import LAST_SECOND, decoding, whole_number
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.paths import base_manifest_path, base_manifest_path_v1
 from memwal_sql.storage.proto_gen import lance_table_pb2 as pb
+
+OTHER_VERSION = "go back to a version that is whole, or restore the file from a copy"
+"""What to do about a manifest that is damaged."""
 
 # The manifests of most tables fit: they are then read in one request.
 TAIL_BYTES = 256 * 1024
@@ -64,7 +66,8 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
         if manifest.HasField("transaction_section"):
             section = file.message_at(manifest.transaction_section)
             operation = pb.Transaction.FromString(section).WhichOneof("operation")
-    written = manifest.timestamp
+        written = manifest.timestamp
+        whole_number(written.seconds, 0, LAST_SECOND)
     rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])
     timestamp = written.seconds + written.nanos / 1e9
     return IndexSection(file.path, file.etag, rows_tag, indices, operation, timestamp)
@@ -77,6 +80,17 @@ def read_fragment_ids(store: ObjectStore, version: int) -> frozenset[int]:
         return frozenset(pb.Fragment.FromString(one).id for one in file.manifest().fragments)
 
 
+def read_writer(store: ObjectStore, folder: str, version: int) -> tuple[str, str]:
+    """The library that wrote a version of the table in `folder`, and the library's own version.
+
+    Raises as `read_index_section`.
+    """
+    file = _read_file(store, version, f"{folder}/")
+    with file.decoding():
+        writer = file.manifest().writer_version
+    return writer.library, writer.version
+
+
 def read_etag(store: ObjectStore, version: int) -> str | None:
     """The `etag` of a version; None where it is not there."""
     try:
@@ -85,12 +99,12 @@ def read_etag(store: ObjectStore, version: int) -> str | None:
         return None
 
 
-def _read_file(store: ObjectStore, version: int) -> _ManifestFile:
-    path = base_manifest_path(version)
+def _read_file(store: ObjectStore, version: int, folder: str = "") -> _ManifestFile:
+    path = folder + base_manifest_path(version)
     try:
         return _ManifestFile(store, path, *store.get_tail(path, TAIL_BYTES))
     except NotFoundError:
-        path = base_manifest_path_v1(version)
+        path = folder + base_manifest_path_v1(version)
         return _ManifestFile(store, path, *store.get_tail(path, TAIL_BYTES))
 
 
@@ -118,13 +132,9 @@ class _ManifestFile:
         data = self._tail + self._size.to_bytes(8, "little")
         return hashlib.blake2b(data, digest_size=16).hexdigest()
 
-    @contextmanager
-    def decoding(self) -> Iterator[None]:
+    def decoding(self) -> AbstractContextManager[None]:
         """Raise CorruptFileError for what does not decode."""
-        try:
-            yield
-        except (struct.error, ValueError, DecodeError) as error:
-            raise CorruptFileError(f"{self.path} is not a Lance manifest: {error}") from error
+        return decoding(self.path, "a Lance manifest", OTHER_VERSION)
 
     def manifest(self) -> pb.TableManifest:
         position, _, _, magic = _FOOTER.unpack(self._tail[-_FOOTER.size :])

@@ -11,13 +11,13 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from lance.file import LanceFileSession
 
 from exec_nodes.once import once_property
 from memwal_sql.errors import NotFoundError, UnsupportedError
-from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
+from memwal_sql.storage.object_store import Metas, Names, ObjectMeta, check_path, checked
 
 SCHEMES = ("memory", "shared-memory")
 _LANCE_SCHEME = "shared-memory"
@@ -33,6 +33,7 @@ class MemoryStore:
     """Objects below one root."""
 
     remote = False
+    service = None
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -50,6 +51,7 @@ class MemoryStore:
 
     def get(self, path: str) -> bytes:
         """The object's bytes."""
+        check_path(path)
         data = self._objects.get(path)
         return data if data is not None else self._get_from_lance(path)
 
@@ -64,11 +66,13 @@ class MemoryStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write or replace."""
+        check_path(path)
         with self._lock:
             self._objects[path], self._written[path] = bytes(data), time.time()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create; False when the name is taken."""
+        check_path(path)
         with self._lock:
             if path in self._objects:
                 return False
@@ -87,26 +91,28 @@ class MemoryStore:
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
+        check_path(path)
         return path in self._objects or self._lance.contains(path)
+
+    def stamp(self, path: str) -> Hashable | None:
+        """When it was written; nothing is known of what Lance has."""
+        return self._written.get(path, 0.0) if self.exists(path) else None
 
     def list(self, prefix: str) -> list[ObjectMeta]:
         """All objects below the folder `prefix`; of Lance's only the names are known."""
-        start = f"{prefix.rstrip('/')}/"
-        with self._lock:
-            found = [ObjectMeta(p, len(d), self._written[p]) for p, d in self._objects.items()]
-        ours = {meta.path for meta in found}
-        found += [ObjectMeta(path, 0) for path in self._lance.list() if path not in ours]
-        return [meta for meta in found if meta.path.startswith(start)]
+        check_path(prefix)
+        return self._below(f"{prefix}/")
 
     def list_folders(self, prefix: str) -> Names:
         """Names of the folders directly below the folder `prefix`."""
-        depth = len(prefix.rstrip("/")) + 1
-        below = (meta.path[depth:] for meta in self.list(prefix))
+        check_path(prefix)
+        start = f"{prefix}/"
+        below = (meta.path[len(start) :] for meta in self._below(start))
         return sorted({rest.partition("/")[0] for rest in below if "/" in rest})
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects."""
-        for path in paths:
+        for path in checked(paths):
             with self._lock:
                 ours = self._objects.pop(path, None)
                 self._written.pop(path, None)
@@ -124,6 +130,13 @@ class MemoryStore:
     @once_property
     def _lance(self) -> LanceFileSession:
         return LanceFileSession(lance_uri(self._uri))
+
+    def _below(self, start: str) -> Metas:
+        with self._lock:
+            found = [ObjectMeta(p, len(d), self._written[p]) for p, d in self._objects.items()]
+        ours = {meta.path for meta in found}
+        found += [ObjectMeta(path, 0) for path in self._lance.list() if path not in ours]
+        return [meta for meta in found if meta.path.startswith(start)]
 
     def _get_from_lance(self, path: str) -> bytes:
         if not self._lance.contains(path):

@@ -27,9 +27,26 @@ def pass_shard(region_id: UUID) -> UUID:
     return uuid5(region_id, "pass")
 
 
-def is_pass_shard(shard: UUID) -> bool:
-    """Whether an entry of the merge progress stands for passes: regions have UUIDs of version 4."""
-    return shard.version == _PASS_SHARD_UUID_VERSION
+def regions_in(progress: MergeProgress) -> dict[UUID, int]:
+    """The marks of regions, without those of pass shards.
+
+    A pass shard's id has version 5, as those of LanceDB's regions have. It follows from a region
+    that is marked too, or, while the region's first generation is merged, the mark is a token;
+    and nobody merges in passes into a pass shard.
+    """
+    derived = {pass_shard(shard) for shard in progress}
+    return {
+        shard: mark
+        for shard, mark in progress.items()
+        if not (
+            shard in derived
+            or (
+                shard.version == _PASS_SHARD_UUID_VERSION
+                and mark > LAST_PASS
+                and pass_shard(shard) not in progress
+            )
+        )
+    }
 
 
 def token(generation: int, number: int) -> int:
@@ -58,8 +75,7 @@ def unknown_partial(progress: MergeProgress, known: Iterable[UUID]) -> bool:
 
     A pass shard does not tell its region: the one whose first generation is merged has no mark yet.
     """
+    regions = regions_in(progress)
     whole = {pass_shard(region) for region in known}
-    for shard in progress:
-        if not is_pass_shard(shard) and partial_generation(progress, shard) is None:
-            whole.add(pass_shard(shard))
-    return any(is_pass_shard(shard) and shard not in whole for shard in progress)
+    whole |= {pass_shard(one) for one in regions if partial_generation(progress, one) is None}
+    return any(shard not in regions and shard not in whole for shard in progress)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from memwal_sql.errors import InvalidCallError
+
 Names = list[str]  # inside the classes `list` is the method
+
+_NO_NAMES = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +29,36 @@ class ObjectMeta:
 Metas = list[ObjectMeta]
 
 
+def check_path(path: str) -> None:
+    """Refuse a path that may lead out of the root or that is another spelling of one: with an empty
+    part, or one that is `.` or `..`. Every store asks, for every path and prefix.
+
+    Raises InvalidCallError.
+    """
+    # Nearly all paths pass without being divided.
+    odd = "//" in path or "/." in path or path[:1] in ("", "/", ".") or path[-1:] == "/"
+    if not (odd and _NO_NAMES.intersection(path.split("/"))) and "\0" not in path:
+        return
+    raise InvalidCallError(
+        f"{path!r} is no path in a table: none of its parts may be empty, '.' or '..', nor have NUL"
+    )
+
+
+def checked(paths: Iterable[str]) -> list[str]:
+    """All `paths`, once `check_path` has passed each of them."""
+    wanted = list(paths)
+    for path in wanted:
+        check_path(path)
+    return wanted
+
+
 class ObjectStore(Protocol):
     """Objects below a table's root.
 
-    Paths are relative, with `/` between their parts. Missing objects are `NotFoundError`, a store
-    that can't be used (full, read-only, no permission) is `StoreUnavailableError`, and a write
-    of which nobody knows whether it landed is `OutcomeUnknownError`.
+    Paths are relative, with `/` between their parts, and pass `check_path`. Missing objects are
+    `NotFoundError`, a store that can't be used (full, read-only, no permission) is
+    `StoreUnavailableError`, and a write of which nobody knows whether it landed is
+    `OutcomeUnknownError`.
     """
 
     @property
@@ -41,6 +69,12 @@ class ObjectStore(Protocol):
     @property
     def remote(self) -> bool:
         """Whether requests take so long that many should be under way at once."""
+        ...
+
+    @property
+    def service(self) -> str | None:
+        """Whose word a put-if-absent rests on, as the place of the table and the address of the
+        server, to be tried before it is trusted; None where it is no matter of trust."""
         ...
 
     def get(self, path: str) -> bytes:
@@ -65,8 +99,8 @@ class ObjectStore(Protocol):
         ...
 
     def sync(self, folder: str) -> None:
-        """Make durable what was written below a folder, or one object; most stores are so by
-        nature."""
+        """Make durable what was written below a folder, or one object; "" is the whole table, and
+        that it has its place. Most stores are so by nature."""
         ...
 
     def move(self, source: str, target: str) -> None:
@@ -76,6 +110,11 @@ class ObjectStore(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
+        ...
+
+    def stamp(self, path: str) -> Hashable | None:
+        """What tells the object from another one that was at its path before or comes later, as
+        far as the store knows; None where none is there. It costs what `exists` does."""
         ...
 
     def list(self, prefix: str) -> list[ObjectMeta]:

@@ -13,9 +13,8 @@ from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf.message import DecodeError
 
-from memwal_sql.errors import CorruptFileError
+from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.index_details import INDEX_NAME
 from memwal_sql.storage.lance_manifest import read_index_section
 from memwal_sql.storage.object_store import ObjectStore
@@ -95,11 +94,9 @@ def read_older_index(store: ObjectStore, dataset: Any) -> OlderIndex | None:
 def decode_older(message: bytes, path: str) -> list[OlderMemWal]:
     """The MemWALs of a message, by region and ascending generation; none where it is of another
     format. Raises `CorruptFileError` naming `path`."""
-    try:
+    with decoding(path, "a list of MemWALs"):
         listed = pb.MemWalList.FromString(message).mem_wal_list
         found = [_mem_wal(one) for one in listed]
-    except (DecodeError, ValueError) as error:
-        raise CorruptFileError(f"{path} has a damaged list of MemWALs: {error}") from error
     return sorted(found, key=lambda one: (one.region, one.generation))
 
 
@@ -124,6 +121,9 @@ def _runs(segment: pb.EntryIds) -> tuple[tuple[int, int], ...]:
     if kind == "range":
         start, end = segment.range.start, segment.range.end
         return ((start, end - 1),) if end > start else ()
+    if kind == "range_with_holes":
+        holed = segment.range_with_holes
+        return _without(holed.start, holed.end, np.unique(_decoded(holed.holes)))
     ids = np.unique(_ids(segment, kind))
     if not len(ids):
         return ()
@@ -133,22 +133,24 @@ def _runs(segment: pb.EntryIds) -> tuple[tuple[int, int], ...]:
     return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
+def _without(start: int, end: int, holes: Ids) -> tuple[tuple[int, int], ...]:
+    """The runs from `start` up to `end`, exclusive, without holes; few bytes may say any range."""
+    inside = [hole for hole in holes.tolist() if start <= hole < end]
+    firsts, lasts = [start, *(hole + 1 for hole in inside)], [*(h - 1 for h in inside), end - 1]
+    return tuple((a, b) for a, b in zip(firsts, lasts, strict=True) if a <= b)
+
+
 def _ids(segment: pb.EntryIds, kind: str) -> Ids:
-    if kind == "range_with_holes":
-        holed = segment.range_with_holes
-        return np.setdiff1d(_range(holed.start, holed.end), _decoded(holed.holes))
     if kind == "range_with_bitmap":
         mapped = segment.range_with_bitmap
-        ids = _range(mapped.start, mapped.end)
         bits = np.unpackbits(np.frombuffer(mapped.bitmap, np.uint8), bitorder="little")
-        if len(bits) < len(ids):
-            raise ValueError(f"a bitmap of {len(bits)} bits for {len(ids)} entries")
+        if len(bits) < mapped.end - mapped.start:
+            raise ValueError(
+                f"a bitmap of {len(bits)} bits for the entries {mapped.start} to {mapped.end}"
+            )
+        ids = np.arange(mapped.start, max(mapped.start, mapped.end), dtype=np.uint64)
         return ids[bits[: len(ids)].astype(np.bool_)]
     return _decoded(segment.sorted_array if kind == "sorted_array" else segment.array)
-
-
-def _range(start: int, end: int) -> Ids:
-    return np.arange(start, max(start, end), dtype=np.uint64)
 
 
 def _decoded(array: pb.EncodedIds) -> Ids:

@@ -15,6 +15,8 @@ from memwal_sql.storage.names import parse_reversed_name, reversed_name
 MEM_WAL_FOLDER = "_mem_wal"
 RECORD_FOLDER = "_memwal_sql"
 BASE_VERSIONS_FOLDER = "_versions"
+BASE_FOLDERS = ("data", "_deletions", "_indices", "_transactions", BASE_VERSIONS_FOLDER)
+"""What Lance writes of the base table, the versions last."""
 MANIFEST_SUFFIX = ".binpb"
 WAL_SUFFIX = ".arrow"
 
@@ -23,6 +25,7 @@ _V2_DIGITS = 20
 # Every read probes for the next versions: their paths are kept, as each takes 2 microseconds.
 _KEPT = 4096
 
+_VERSION_NAME = re.compile(r"[0-9]{1,20}")  # not the digits of other scripts
 _GENERATION_NAME = re.compile(r"[0-9a-f]{8}_gen_([1-9][0-9]{0,19})")
 
 
@@ -103,7 +106,7 @@ def base_manifest_path_v1(version: int) -> str:
 def base_version_of(path: str) -> int | None:
     """The version of the base table whose manifest has this path; None for other files."""
     name = path.rpartition("/")[2].removesuffix(".manifest")
-    if not path.endswith(".manifest") or not name.isdecimal():
+    if not path.endswith(".manifest") or not _VERSION_NAME.fullmatch(name):
         return None
     number = int(name)
     return _MAX_VERSION - number if len(name) == _V2_DIGITS else number

@@ -16,8 +16,6 @@ from enum import IntEnum
 from typing import Any
 from uuid import UUID
 
-from google.protobuf.message import DecodeError
-
 from memwal_sql.errors import (
     CorruptFileError,
     ManifestConflictError,
@@ -27,6 +25,7 @@ from memwal_sql.errors import (
     StoreUnavailableError,
 )
 from memwal_sql.storage import paths
+from memwal_sql.storage.decoding import decoding, json_object, whole_number
 from memwal_sql.storage.manifest_seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
@@ -34,7 +33,10 @@ from memwal_sql.storage.region_values import Types, decode_values, encode_value
 from memwal_sql.storage.settle import settle_put
 from planner.regions.values import RegionValue
 
+MOST_GENERATIONS = 2**40
+"""With the number of a pass beside it a generation fits into 64 bits (`merge_token`)."""
 _SUFFIX = paths.MANIFEST_SUFFIX
+_MOST_HINT_BYTES = 256
 
 
 class RegionStatus(IntEnum):
@@ -89,7 +91,7 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
     """The protobuf message, with the unknown fields of `manifest.message`.
 
     Region values never change, so those of the message are kept; `value_types` are needed to
-    create a region.
+    write them down.
     """
     message = pb.RegionManifest.FromString(manifest.message)
     known = {(one.generation, one.path): one for one in message.flushed_generations}
@@ -117,7 +119,7 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
             one.physical_rows = generation.rows
         if generation.bloom_checksum is not None:
             one.bloom_checksum = generation.bloom_checksum
-    if not manifest.message:
+    if not message.region_values:
         message.region_values.extend(
             encode_value(field_id, value, value_types.get(field_id))
             for field_id, value in (manifest.region_values or {}).items()
@@ -128,38 +130,34 @@ def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
 def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifest:
     """The manifest of a file. Raises `CorruptFileError` naming it."""
     sealed, data = unseal_manifest(path, data)
-    try:
+    with decoding(path, "a region manifest"):
         message = pb.RegionManifest.FromString(data)
-        region_id = UUID(bytes=message.region_id.uuid)
-        status = RegionStatus(int(message.status))
         entries = {entry.field_id: entry for entry in message.region_values}
-        values = decode_values(entries, value_types)
-    except (DecodeError, ValueError) as error:
-        raise CorruptFileError(f"{path} is not a region manifest: {error}") from error
-    if message.version != paths.numbered(path, _SUFFIX):
-        raise CorruptFileError(f"{path} says that it is version {message.version}")
-    if message.nonce and not sealed:
-        raise CorruptFileError(f"{path} lost its checksum")
-    return RegionManifest(
-        region_id=region_id,
-        version=message.version,
-        writer_epoch=message.writer_epoch,
-        replay_after_wal_entry_position=message.replay_after_wal_entry_position,
-        wal_entry_position_last_seen=message.wal_entry_position_last_seen,
-        current_generation=message.current_generation,
-        flushed_generations=tuple(
-            sorted(
-                (_flushed(path, one) for one in message.flushed_generations),
-                key=lambda one: one.generation,
-            )
-        ),
-        region_spec_id=message.region_spec_id,
-        region_values=values or None,
-        status=status,
-        published={one.query_id: one.batch_id for one in message.published},
-        nonce=message.nonce,
-        message=data,
-    )
+        manifest = RegionManifest(
+            region_id=UUID(bytes=message.region_id.uuid),
+            version=whole_number(message.version, 1),
+            writer_epoch=whole_number(message.writer_epoch),
+            replay_after_wal_entry_position=whole_number(message.replay_after_wal_entry_position),
+            wal_entry_position_last_seen=whole_number(message.wal_entry_position_last_seen),
+            current_generation=whole_number(message.current_generation, 0, MOST_GENERATIONS),
+            flushed_generations=tuple(
+                sorted(
+                    (_flushed(one) for one in message.flushed_generations),
+                    key=lambda one: one.generation,
+                )
+            ),
+            region_spec_id=message.region_spec_id,
+            region_values=decode_values(entries, value_types) or None,
+            status=RegionStatus(int(message.status)),
+            published={one.query_id: whole_number(one.batch_id, -1) for one in message.published},
+            nonce=message.nonce,
+            message=data,
+        )
+        if manifest.version != paths.numbered(path, _SUFFIX):
+            raise ValueError(f"it says that it is version {manifest.version}")
+        if manifest.nonce and not sealed:
+            raise ValueError("it lost its checksum")
+    return manifest
 
 
 class RegionManifests:
@@ -225,9 +223,10 @@ class RegionManifests:
             versions = self._versions()
         except StoreUnavailableError as error:
             raise _written_but(path, error) from error
-        if versions[-1] > 1 and 2 not in versions:
-            # Version 1 was free because it had been collected.
-            self._withdraw(path)
+        if versions[-1] > 1:
+            # Others were as quick, or version 1 was free because it had been collected.
+            if 2 not in versions:
+                self._withdraw(path)
             return self._latest_listed()
         self._write_hint(1)
         return replace(first, message=data)
@@ -287,10 +286,14 @@ class RegionManifests:
         return self.read(versions[-1])
 
     def _read_hint(self) -> int | None:
+        """What the hint says; None where that is no version: a hint decides nothing, so whatever is
+        wrong with it stops nobody."""
+        path = paths.version_hint_path(self._region_id)
         try:
-            hint = json.loads(self._store.get(paths.version_hint_path(self._region_id)))
-            return int(hint["version"])
-        except (NotFoundError, ValueError, KeyError, TypeError):
+            data = self._store.get_range(path, 0, _MOST_HINT_BYTES)
+            with decoding(path, "a version hint"):
+                return whole_number(json_object(data)["version"], 1)
+        except MemWalError:
             return None
 
     def _write_hint(self, version: int) -> None:
@@ -299,17 +302,23 @@ class RegionManifests:
             self._store.put(paths.version_hint_path(self._region_id), data)
 
 
-def _flushed(path: str, message: pb.FlushedGeneration) -> FlushedGeneration:
-    if paths.parse_generation_name(message.path) != message.generation:
-        raise CorruptFileError(
-            f"{path} names {message.path!r} as the folder of generation {message.generation}"
-        )
-    return FlushedGeneration(
+def flushed_generation(generation: int, path: str, **known: int | None) -> FlushedGeneration:
+    """A generation as it is stored, whose folder has a name that can only be its own.
+
+    Raises ValueError or TypeError.
+    """
+    if paths.parse_generation_name(path) != whole_number(generation, 1, MOST_GENERATIONS):
+        raise ValueError(f"it names {path!r} as the folder of generation {generation}")
+    return FlushedGeneration(generation, path, **known)
+
+
+def _flushed(message: pb.FlushedGeneration) -> FlushedGeneration:
+    return flushed_generation(
         message.generation,
         message.path,
-        message.in_memory_bytes if message.HasField("in_memory_bytes") else None,
-        message.physical_rows if message.HasField("physical_rows") else None,
-        message.bloom_checksum if message.HasField("bloom_checksum") else None,
+        bytes=message.in_memory_bytes if message.HasField("in_memory_bytes") else None,
+        rows=message.physical_rows if message.HasField("physical_rows") else None,
+        bloom_checksum=message.bloom_checksum if message.HasField("bloom_checksum") else None,
     )
 
 

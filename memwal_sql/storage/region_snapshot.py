@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
-from memwal_sql.errors import CorruptFileError
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest
+from exec_nodes.sources.lance_errors import bytes_of_lance
+from memwal_sql.storage.decoding import decoding, whole_number
+from memwal_sql.storage.region_manifest import RegionManifest, flushed_generation
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue, arrow_values, region_values, type_of
 
@@ -85,14 +87,17 @@ def encode_regions(regions: Sequence[RegionManifest], specs: Sequence[RegionSpec
 
 
 def decode_regions(
-    data: bytes, specs: Sequence[RegionSpec], path: str = "the MemWAL index's region snapshot"
+    data: bytes,
+    specs: Sequence[RegionSpec],
+    path: str = "the MemWAL index's region snapshot",
+    remedy: str = "table.snapshot_regions() makes it anew",
 ) -> list[RegionManifest]:
-    """The regions of a file, in its order; `path` names it in errors.
+    """The regions of a file, in its order; `path` names it in errors, and `remedy` what to do.
 
     They lack what a snapshot does not hold: status and sizes of generations. A region has values
     when its spec is among `specs`. Raises `CorruptFileError`.
     """
-    try:
+    with decoding(path, "a region snapshot", remedy):
         # Lance's reader panics on a file that is too short.
         if len(data) < _LEAST_BYTES or not data.endswith(_MAGIC):
             raise ValueError("it does not end with LANC")
@@ -104,27 +109,29 @@ def decode_regions(
             for field_id, data_type in _types(specs).items()
             if _FIELD_PREFIX + field_id in table.column_names
         }
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise CorruptFileError(f"{path} is not a region snapshot: {error}") from error
-    fields = {spec.spec_id: spec.field_ids for spec in specs if not spec.is_manual}
-    return [
-        RegionManifest(
-            region_id=UUID(bytes=row["region_id"]),
-            **{name: row[name] for name in _NUMBERS},
-            flushed_generations=tuple(
-                FlushedGeneration(one["generation"], one["path"])
-                for one in row["flushed_generations"]
-            ),
-            region_values=(
-                _values_of(fields.get(row["region_spec_id"]), values, i)
-                if row[_HAS_VALUES]
-                else None
-            ),
-        )
-        for i, row in enumerate(
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        )
-    ]
+        fields = {spec.spec_id: spec.field_ids for spec in specs if not spec.is_manual}
+        return [
+            RegionManifest(
+                region_id=UUID(bytes=row["region_id"]),
+                **_numbers(row),
+                flushed_generations=tuple(
+                    flushed_generation(one["generation"], one["path"])
+                    for one in row["flushed_generations"]
+                ),
+                region_values=(
+                    _values_of(fields.get(row["region_spec_id"]), values, i)
+                    if row[_HAS_VALUES]
+                    else None
+                ),
+            )
+            for i, row in enumerate(
+                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            )
+        ]
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: whole_number(row[name]) for name in _NUMBERS}
 
 
 def _values_of(
@@ -158,4 +165,5 @@ def _read(data: bytes) -> pa.Table:
         path = os.path.join(folder, "index.lance")
         with open(path, "wb") as file:
             file.write(data)
-        return LanceFileReader(path).read_all().to_table()
+        with bytes_of_lance():
+            return LanceFileReader(path).read_all().to_table()

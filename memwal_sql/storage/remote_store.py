@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import obstore
 from obstore import exceptions
 from obstore.store import ObjectStore as Handle
 from obstore.store import from_url
 
+from exec_nodes.secrets import keep_secret
+from exec_nodes.sources.lance_errors import is_panic
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,
@@ -21,14 +23,20 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
     StoreUnavailableError,
 )
-from memwal_sql.storage.object_store import Metas, Names, ObjectMeta
-from memwal_sql.storage.storage_options import SplitOptions, redacted
+from memwal_sql.storage.object_store import Metas, Names, ObjectMeta, check_path, checked
+from memwal_sql.storage.storage_options import SplitOptions, likely_name, redacted
+from memwal_sql.storage.store_errors import no_put_if_absent, store_error
 
 _Result = TypeVar("_Result")
 
 _PARALLEL_COPIES = 16
 
+# What obstore raises; the last where a store was told not to put if absent.
+_FAILURES = (exceptions.BaseError, OSError, NotImplementedError)
+_GONE = (exceptions.NotFoundError, FileNotFoundError)
 _REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+_NO_BUCKET = "NoSuchBucket"
+_NOT_IMPLEMENTED = re.compile(r"status code: 501|NotImplemented")
 
 
 class RemoteStore:
@@ -40,12 +48,17 @@ class RemoteStore:
         self._uri = uri.rstrip("/")
         self._options = options
         self._handle: tuple[int, Handle] = (os.getpid(), self._open())
+        keep_secret(options.secrets)  # those that clients use from now on
 
     @property
     def uri(self) -> str:
-        """The root, without user, password and query."""
-        parts = urlsplit(self._uri)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        """The root; `canonical_uri` has seen that no credentials are in it."""
+        return self._uri
+
+    @property
+    def service(self) -> str:
+        """The root and the server's address."""
+        return f"{self._uri} at {self._options.endpoint or 'the default endpoint'}"
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.uri!r})"
@@ -71,21 +84,28 @@ class RemoteStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write or replace."""
+        check_path(path)
         try:
             obstore.put(self._store(), path, data, use_multipart=False)
-        except (exceptions.BaseError, OSError) as error:
+        except _FAILURES as error:
             raise self._failed(path, error) from None
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create; False when the store says that it exists."""
+        check_path(path)
         try:
             obstore.put(self._store(), path, data, mode="create", use_multipart=False)
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             return False
-        except _REFUSALS as error:
-            raise self._failed(path, error) from None
-        except (exceptions.BaseError, OSError) as error:
-            raise OutcomeUnknownError(self._describe(path, error)) from None
+        except NotImplementedError as error:
+            raise no_put_if_absent(self.uri, str(error).partition("\n")[0]) from None
+        except _FAILURES as error:
+            failed = self._failed(path, error)
+            if isinstance(error, _REFUSALS) or not isinstance(failed, StoreUnavailableError):
+                raise failed from None
+            if _NOT_IMPLEMENTED.search(str(error)):
+                raise no_put_if_absent(self.uri, str(failed)) from None
+            raise OutcomeUnknownError(str(failed)) from None
         return True
 
     def sync(self, folder: str) -> None:
@@ -93,6 +113,7 @@ class RemoteStore:
 
     def move(self, source: str, target: str) -> None:
         """Copy every object inside the store, then delete the old ones."""
+        check_path(target)
         found = [meta.path for meta in self.list(source)]
         if not found:
             raise NotFoundError(f"{self.uri}/{source} is not there")
@@ -100,7 +121,7 @@ class RemoteStore:
         def copy(path: str) -> None:
             try:
                 obstore.copy(self._store(), path, target + path.removeprefix(source))
-            except (exceptions.BaseError, OSError) as error:
+            except _FAILURES as error:
                 raise self._failed(path, error) from None
 
         with ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
@@ -109,11 +130,15 @@ class RemoteStore:
 
     def exists(self, path: str) -> bool:
         """Whether the object is there: one HEAD request."""
+        return self.stamp(path) is not None
+
+    def stamp(self, path: str) -> Hashable | None:
+        """The store's tag, time and size: one HEAD request."""
         try:
-            self._read(path, lambda: obstore.head(self._store(), path))
+            meta = self._read(path, lambda: obstore.head(self._store(), path))
         except NotFoundError:
-            return False
-        return True
+            return None
+        return meta["e_tag"], meta["last_modified"], meta["size"]
 
     def list(self, prefix: str) -> list[ObjectMeta]:
         """All objects below the folder `prefix`."""
@@ -139,24 +164,24 @@ class RemoteStore:
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects one after the other, so that an order is kept."""
-        for path in paths:
+        for path in checked(paths):
             try:
                 obstore.delete(self._store(), path)
-            except (exceptions.NotFoundError, FileNotFoundError):
-                continue
-            except (exceptions.BaseError, OSError) as error:
+            except _GONE as error:
+                self._check_bucket(path, error)
+            except _FAILURES as error:
                 raise self._failed(path, error) from None
 
     def delete_in_bulk(self, paths: Iterable[str]) -> None:
         """Delete objects a thousand or so a request, where the store has such requests."""
-        wanted = list(paths)
+        wanted = checked(paths)
         if not wanted:
             return
         try:
             obstore.delete(self._store(), wanted)
-        except (exceptions.NotFoundError, FileNotFoundError):
+        except _GONE:
             self.delete(wanted)  # a store that deletes one by one stopped at one that had gone
-        except (exceptions.BaseError, OSError) as error:
+        except _FAILURES as error:
             raise self._failed(wanted[0], error) from None
 
     def leftovers(self, prefix: str) -> Metas:
@@ -164,11 +189,13 @@ class RemoteStore:
         return []
 
     def _read(self, path: str, read: Callable[[], _Result]) -> _Result:
+        check_path(path)
         try:
             return read()
-        except (exceptions.NotFoundError, FileNotFoundError):
+        except _GONE as error:
+            self._check_bucket(path, error)
             raise NotFoundError(f"{self.uri}/{path} is not there") from None
-        except (exceptions.BaseError, OSError) as error:
+        except _FAILURES as error:
             raise self._failed(path, error) from None
 
     def _store(self) -> Handle:
@@ -191,26 +218,35 @@ class RemoteStore:
         try:
             return from_url(self._uri, **arguments)
         except exceptions.UnknownConfigurationKeyError as error:
-            named = [key for key in self._options.config if f"'{key}'" in str(error)]
+            raise InvalidCallError(self._unknown_option(str(error))) from None
+        except Exception as error:
+            raise InvalidCallError(f"can't open {self.uri}: {self._said(error)}") from None
+        except BaseException as error:
+            if not is_panic(error):
+                raise
             raise InvalidCallError(
-                f"storage option {', '.join(map(repr, named)) or '?'} is not known for {self.uri};"
-                " see the storage options of Lance"
+                f"can't open {self.uri}: obstore can't read one of the storage options "
+                f"{sorted([*self._options.config, *self._options.client])}: {self._said(error)}"
             ) from None
-        except (exceptions.BaseError, ValueError, TypeError) as error:
-            raise InvalidCallError(
-                f"can't open {self.uri}: {self._redacted(_first_line(error))}"
-            ) from None
+
+    def _unknown_option(self, text: str) -> str:
+        named = [key for key in self._options.config if f"'{key}'" in text]
+        likely = {likely_name(key) for key in named} - {None}
+        hint = f"did you mean {', '.join(map(repr, likely))}? " if likely else ""
+        return (
+            f"storage option {', '.join(map(repr, named)) or '?'} is not known for {self.uri}; "
+            f"{hint}see the storage options of Lance: https://lance.org/guide/object_store/"
+        )
 
     def _failed(self, path: str, error: BaseException) -> MemWalError:
-        return StoreUnavailableError(self._describe(path, error))
+        return store_error(f"{self.uri}/{path}", str(error), self._said(error))
 
-    def _describe(self, path: str, error: BaseException) -> str:
-        remedy = "; check the credentials and rights" if isinstance(error, _REFUSALS) else ""
-        return f"{self.uri}/{path}: {self._redacted(_first_line(error))}{remedy}"
+    def _check_bucket(self, path: str, error: BaseException) -> None:
+        """Raise InvalidCallError where it is not the object that is missing, but the bucket."""
+        if _NO_BUCKET in str(error):
+            raise self._failed(path, error) from None
 
-    def _redacted(self, text: str) -> str:
-        return redacted(text, {**self._options.config, **self._options.client})
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    def _said(self, error: BaseException) -> str:
+        """The first line of what obstore says; what follows is its own innards."""
+        text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return redacted(text, self._options.secrets)

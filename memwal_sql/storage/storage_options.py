@@ -1,11 +1,14 @@
 """`storage_options`: one dictionary for Lance and for us, divided as obstore takes it.
 
-Messages name keys, never values: a value may be a secret.
+Lance takes every option of object_store in any case, with and without the name of the cloud in
+front of it. obstore has the client's settings in a dictionary of their own, and panics where one
+stands among the others. Messages name keys, never values: a value may be a secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memwal_sql.errors import InvalidCallError
@@ -13,9 +16,12 @@ from memwal_sql.errors import InvalidCallError
 COMMIT_LOG = "memwal_commit_log"
 """Our own option: what decides who created an object, for stores without put-if-absent."""
 
+# By the scheme of a URI, what may stand in front of an option's name.
+PREFIXES = {"s3": "aws_", "gs": "google_", "az": "azure_", "abfss": "azure_"}
+
 _SHORTEST_SECRET = 4
 # object_store's client settings, which Lance takes among the others.
-_CLIENT_KEYS = frozenset(
+CLIENT_KEYS = frozenset(
     {
         "allow_http",
         "allow_invalid_certificates",
@@ -25,6 +31,7 @@ _CLIENT_KEYS = frozenset(
         "http2_keep_alive_interval",
         "http2_keep_alive_timeout",
         "http2_keep_alive_while_idle",
+        "http2_max_frame_size",
         "http2_only",
         "pool_idle_timeout",
         "pool_max_idle_per_host",
@@ -41,58 +48,179 @@ _ALIASES = {"request_timeout": "timeout"}
 _RETRY_KEYS = frozenset({"client_max_retries", "client_retry_timeout"})
 # Lance's own: they say how Lance reads, and mean nothing to other clients.
 _LANCE_KEYS = frozenset({"download_retry_count", "expires_at_millis", "refresh_offset_millis"})
+_LANCE_PREFIX = "lance_"
+# The endpoint of S3 alone, which goes before that of all services; obstore knows the latter only.
+_S3_ENDPOINT = "aws_endpoint_url_s3"
+_ENDPOINTS = frozenset({"aws_endpoint", "aws_endpoint_url", "endpoint", "endpoint_url"})
+_ADDRESSES = _ENDPOINTS | {
+    "azure_endpoint",
+    "azure_storage_endpoint",
+    "base_url",
+    "google_base_url",
+}
+# What says where and how, and not who: these values help in messages.
+_NO_SECRETS = (CLIENT_KEYS - {"proxy_url"}) | {
+    "account_name",
+    "bucket",
+    "bucket_name",
+    "checksum_algorithm",
+    "conditional_put",
+    "container_name",
+    "copy_if_not_exists",
+    "default_region",
+    "disable_tagging",
+    "endpoint",
+    "endpoint_url",
+    "endpoint_url_s3",
+    "region",
+    "request_payer",
+    "s3_express",
+    "server_side_encryption",
+    "skip_signature",
+    "storage_account_name",
+    "storage_use_emulator",
+    "unsigned_payload",
+    "use_azure_cli",
+    "use_emulator",
+    "use_fabric_endpoint",
+    "virtual_hosted_style_request",
+}
+# What is told to who has misspelt one, or has another library's name for it.
+_COMMON = (
+    "aws_access_key_id",
+    "aws_endpoint",
+    "aws_region",
+    "aws_secret_access_key",
+    "aws_session_token",
+    "aws_virtual_hosted_style_request",
+    "azure_client_id",
+    "azure_client_secret",
+    "azure_storage_account_key",
+    "azure_storage_account_name",
+    "azure_storage_sas_token",
+    "azure_tenant_id",
+    "google_application_credentials",
+    "google_service_account",
+    "google_service_account_key",
+    *sorted(CLIENT_KEYS | _RETRY_KEYS),
+)
+_OTHER_NAMES = (("s3_", "aws_"), ("gcs_", "google_"), ("adls_", "azure_storage_"))
 
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """Options by their receiver. Retries are counts and seconds. Never shown."""
+    """Options by their receiver, with the keys that obstore takes. Retries are counts and seconds.
+    Never shown; `secrets` are the values that no text may repeat, `endpoint` is the server's
+    address where one is given."""
 
     config: Mapping[str, str] = field(repr=False)
     client: Mapping[str, str] = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    endpoint: str = ""
     max_retries: int | None = None
     retry_timeout_seconds: int | None = None
 
 
-def split_options(options: Mapping[str, str]) -> SplitOptions:
-    """Divide Lance's `storage_options`; what is left as `config` the store itself must know."""
+def checked_options(options: Mapping[str, str] | None) -> dict[str, str]:
+    """A copy of what a caller gives. Raises InvalidCallError where keys or values are no texts."""
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidCallError(
+            f"storage_options must be a dictionary of texts, not {type(options).__name__}"
+        )
+    for key, value in (options or {}).items():
+        if not isinstance(key, str):
+            raise InvalidCallError(f"a storage option has the name {key!r}: names are texts")
+        if not isinstance(value, str):
+            raise InvalidCallError(
+                f"storage option {key!r} must be a text, not {type(value).__name__}: "
+                'write "true", "30s", "5"'
+            )
+    return dict(options or {})
+
+
+def split_options(options: Mapping[str, str], scheme: str) -> SplitOptions:
+    """Divide Lance's `storage_options` for a URI with this scheme; what is left as `config` the
+    store itself must know. Raises InvalidCallError where one option is given in two spellings."""
     config: dict[str, str] = {}
     client: dict[str, str] = {}
     retries: dict[str, int] = {}
+    spelt: dict[str, str] = {}
+    s3_endpoint = ""
     for given, value in options.items():
-        key = _ALIASES.get(given.lower(), given.lower())
-        if key in _CLIENT_KEYS:
-            client[key] = str(value)
+        key = given.lower()
+        bare = key.removeprefix(PREFIXES[scheme])
+        bare = _ALIASES.get(bare, bare)
+        one = bare if bare in CLIENT_KEYS else key
+        if (other := spelt.setdefault(one, given)) != given and options[other] != value:
+            raise InvalidCallError(
+                f"storage options {other!r} and {given!r} are two spellings of one: give one value"
+            )
+        if one in CLIENT_KEYS:
+            client[one] = value
         elif key in _RETRY_KEYS:
             retries[key] = _whole_number(given, value)
-        elif key not in _LANCE_KEYS:
-            config[key] = str(value)
+        elif key == _S3_ENDPOINT and scheme == "s3":
+            s3_endpoint = value
+        elif key not in _LANCE_KEYS and not key.startswith(_LANCE_PREFIX):
+            config[key] = value
+    if s3_endpoint:
+        config = {key: value for key, value in config.items() if key not in _ENDPOINTS}
+        config["aws_endpoint"] = s3_endpoint
     return SplitOptions(
         config,
         client,
+        secret_values(options, scheme),
+        next((value for key, value in config.items() if key in _ADDRESSES), ""),
         retries.get("client_max_retries"),
         retries.get("client_retry_timeout"),
     )
 
 
-def no_options(uri: str, options: Mapping[str, str] | None) -> None:
+def no_options(uri: str, options: Mapping[str, str]) -> None:
     """Refuse options that mean nothing for a local or in-memory table."""
-    for key in options or {}:
-        if _ALIASES.get(key.lower(), key.lower()) not in _CLIENT_KEYS | _RETRY_KEYS | _LANCE_KEYS:
+    for given in options:
+        key = given.lower()
+        known = CLIENT_KEYS | _RETRY_KEYS | _LANCE_KEYS
+        if _ALIASES.get(key, key) not in known and not key.startswith(_LANCE_PREFIX):
             raise InvalidCallError(
-                f"storage option {key!r} means nothing for {uri!r}, no cloud store; drop it"
+                f"storage option {given!r} means nothing for {uri!r}, no cloud store; drop it"
             )
 
 
-def _whole_number(key: str, value: str) -> int:
-    text = str(value).removesuffix("s")
-    if not text.isdecimal():
-        raise InvalidCallError(f"storage option {key!r} must be a whole number")
-    return int(text)
+def likely_name(key: str) -> str | None:
+    """The option that was meant by an unknown name, if one looks alike: `s3.endpoint` of pyiceberg
+    is `aws_endpoint`."""
+    text = key.lower().replace("-", "_").replace(".", "_")
+    for theirs, ours in _OTHER_NAMES:
+        if text.startswith(theirs):
+            text = ours + text.removeprefix(theirs)
+    return next(iter(difflib.get_close_matches(text, _COMMON, 1, 0.8)), None)
 
 
-def redacted(text: str, options: Mapping[str, str]) -> str:
-    """`text` with the values of `options` blanked out, as some of them are credentials."""
-    for value in sorted(options.values(), key=len, reverse=True):
+def secret_values(options: Mapping[str, str], scheme: str) -> tuple[str, ...]:
+    """The values that may be credentials."""
+    return tuple(
+        value
+        for key, value in options.items()
+        if key.lower() not in _RETRY_KEYS | _LANCE_KEYS and not _is_public(key, value, scheme)
+    )
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """`text` with secrets blanked out, also short ones."""
+    for value in sorted(secrets, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET:
             text = text.replace(value, "***")
     return text
+
+
+def _is_public(key: str, value: str, scheme: str) -> bool:
+    bare = key.lower().removeprefix(PREFIXES.get(scheme, ""))
+    return _ALIASES.get(bare, bare) in _NO_SECRETS and not {"@", "?"} & set(value)
+
+
+def _whole_number(key: str, value: str) -> int:
+    text = value.removesuffix("s")
+    if not text.isdecimal() or not text.isascii():
+        raise InvalidCallError(f"storage option {key!r} must be a whole number")
+    return int(text)

@@ -8,18 +8,28 @@ was replaced (rule 22).
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 from memwal_sql.errors import (
-    CorruptFileError,
     InvalidCallError,
+    NotFoundError,
     ReopenError,
     TableReplacedError,
-    UnknownFormatError,
+)
+from memwal_sql.storage.decoding import decoding, json_object, number_of
+from memwal_sql.storage.format_versions import (
+    Needs,
+    check_needs,
+    check_record_version,
+    needs_of,
+    stamp,
+    stamp_of_table,
 )
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
@@ -27,7 +37,6 @@ from memwal_sql.storage.settle import settle_put
 from memwal_sql.storage.storage_options import COMMIT_LOG
 from memwal_sql.storage.two_phase import TwoPhaseStore
 
-FORMAT_VERSION = 1
 INCARNATION_KEY = b"memwal_sql:incarnation"
 UPGRADE_KEY = "upgrade"
 """Of a table record: the older index's message in base64, while an upgrade is under way."""
@@ -35,6 +44,7 @@ UPGRADE_KEY = "upgrade"
 _TWO_PHASE_KEY = "two_phase"
 _DIGITS = 20
 _SUFFIX = ".json"
+_NAME = re.compile(rf"[0-9]{{{_DIGITS}}}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +57,20 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """Which table the regions of this folder belong to."""
+    """Which table the regions of this folder belong to, and what it needs; `number` is that of the
+    record that says so."""
 
     format_version: int
     incarnation: UUID
+    number: int = 0
+    needs: Needs = field(default_factory=Needs)
 
 
 class Records:
     """The versions of one named record, such as `table` or `maintenance`."""
 
     def __init__(self, store: ObjectStore, name: str) -> None:
+        self.name = name
         self._store = store
         self._folder = f"{RECORD_FOLDER}/{name}"
 
@@ -76,8 +90,8 @@ class Records:
     def versions(self) -> list[int]:
         """The versions that are there, ascending."""
         names = (meta.path.rpartition("/")[2] for meta in self._store.list(self._folder))
-        numbers = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
-        return sorted(int(number) for number in numbers if number.isdecimal())
+        numbers = (number_of(name.removesuffix(_SUFFIX)) for name in names if _NAME.fullmatch(name))
+        return sorted(number for number in numbers if number is not None)
 
     def read(self, version: int) -> Record:
         """One version."""
@@ -86,17 +100,16 @@ class Records:
     def put(self, version: int, content: Mapping[str, Any]) -> Record | None:
         """Create a version. None when it was created, else what somebody else had created.
 
-        A version below those that were deleted is never won (protocol rule 8). Raises
-        `OutcomeUnknownError` when what happened could not be found out.
+        A version among those that were deleted is never won (protocol rule 8): where there are
+        newer ones, the one before it must be there. Raises `OutcomeUnknownError` when what happened
+        could not be found out.
         """
-        data = json.dumps(
-            {**content, "format_version": FORMAT_VERSION, "nonce": uuid4().hex}, indent=1
-        ).encode()
+        data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
         found = settle_put(self._store, self.path(version), data)
         if found is not None:
             return self._decode(version, found)
         there = self.versions()
-        if there and there[-1] > version and version + 1 not in there:
+        if there and there[-1] > version and version - 1 not in there:
             self._store.delete([self.path(version)])
             return self.read(there[-1])
         return None
@@ -107,47 +120,61 @@ class Records:
 
     def _decode(self, version: int, data: bytes) -> Record:
         path = self.path(version)
-        try:
-            content = json.loads(data)
-            format_version = int(content["format_version"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(f"{path} is not a record: {error!r}") from error
-        if format_version != FORMAT_VERSION:
-            raise UnknownFormatError(
-                f"{path} has format version {format_version}; this version of memwal_sql knows"
-                f" {FORMAT_VERSION}: install a newer one"
-            )
+        with decoding(path, "a record"):
+            content = json_object(data)
+            check_record_version(path, content)
         return Record(version, content)
 
 
 def read_record(store: ObjectStore) -> TableRecord | None:
     """The record of the table; None where only native code has been.
 
-    Raises `InvalidCallError` for a table whose upgrade was not finished: it lacks rows.
+    Raises `InvalidCallError` for a table whose upgrade was not finished: it lacks rows, and
+    `UnknownFormatError` for one that this package is too old to read.
+    """
+    record = Records(store, "table").latest()
+    return None if record is None else _table_record(store, record)
+
+
+def check_current(store: ObjectStore, known: TableRecord | None, *, writes: bool) -> None:
+    """Raise `UnknownFormatError` if the table has come to need a newer package than this one since
+    its record was `known`, and `ReopenError` to who writes if it is another table.
+
+    One request while the record is the same. Tables of native code may get one at any time.
     """
     records = Records(store, "table")
-    record = records.latest()
-    if record is None:
-        return None
+    latest = known
+    with contextlib.suppress(NotFoundError):
+        while True:
+            number = 1 if latest is None else latest.number + 1
+            latest = _table_record(store, records.read(number))
+    if latest is None:
+        return
+    check_needs(store.uri, latest.needs, writes=writes)
+    if writes and known is not None and latest.incarnation != known.incarnation:
+        raise made_again(store.uri)
+
+
+def _table_record(store: ObjectStore, record: Record) -> TableRecord:
+    records = Records(store, "table")
     if UPGRADE_KEY in record.content:
         raise InvalidCallError(
             f"the upgrade of {store.uri} from the older format was not finished: run it again, "
             "with `memwal upgrade` or memwal_sql.upgrade(uri)"
         )
     _check_commit_log(store, record)
-    try:
+    with decoding(records.path(record.version), "the record of a table"):
         incarnation = UUID(record.content["incarnation"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFileError(
-            f"{records.path(record.version)} names no incarnation: {error!r}"
-        ) from error
-    return TableRecord(record.content["format_version"], incarnation)
+        needs = needs_of(record.content)
+    check_needs(store.uri, needs, writes=False)
+    return TableRecord(record.content["format_version"], incarnation, record.version, needs)
 
 
 def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
     """What the record `table` of a table in `store` says."""
     two_phase = isinstance(store, TwoPhaseStore)
-    return {"incarnation": str(incarnation), **({_TWO_PHASE_KEY: True} if two_phase else {})}
+    content = {"incarnation": str(incarnation), **stamp_of_table()}
+    return {**content, **({_TWO_PHASE_KEY: True} if two_phase else {})}
 
 
 def write_record(store: ObjectStore, incarnation: UUID) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from threading import Lock
 from uuid import uuid4
@@ -39,6 +39,8 @@ class TwoPhaseStore:
     Every writer of the table has to use the same log. Nothing but `put`, `get`, `list` and
     `delete` is asked of `inner`.
     """
+
+    service = None
 
     def __init__(self, inner: ObjectStore, log: CommitLog) -> None:
         self._inner = inner
@@ -100,6 +102,10 @@ class TwoPhaseStore:
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
         return self._inner.exists(path)
+
+    def stamp(self, path: str) -> Hashable | None:
+        """As the store below tells objects apart."""
+        return self._inner.stamp(path)
 
     def list(self, prefix: str) -> list[ObjectMeta]:
         """All objects below the folder `prefix`, without those on their way to their names."""

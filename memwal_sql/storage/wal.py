@@ -13,9 +13,11 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.kernels.matched_fields import FIELD_ID_KEY
 from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of
-from memwal_sql.errors import NotFoundError, RepairError
+from memwal_sql.errors import NotFoundError, RepairError, UnknownFormatError
 from memwal_sql.storage import paths
+from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.settle import settle_put
 from memwal_sql.storage.wal_entry import WalEntry, decode_entry, encode_entry, encode_fence
@@ -40,6 +42,10 @@ class AppendOutcome:
     def landed(self) -> bool:
         """Whether the entry is durable at its position."""
         return self.found is None
+
+
+# Begins the names of columns that Lance adds to entries, such as `__wal_row_id` (lance 9150).
+_PHYSICAL = "__wal_"
 
 
 class Wal:
@@ -80,22 +86,24 @@ class Wal:
     def read(self, position: int) -> WalEntry | None:
         """The entry at a position; None when there is none.
 
-        Raises `TornEntryError` and `CorruptFileError` (protocol rule 9), and RepairError as
-        `ByFieldId` does.
+        Raises `TornEntryError` and `CorruptFileError` (protocol rule 9), RepairError as `ByFieldId`
+        does, and UnknownFormatError where the rows have columns that no table has had.
         """
         try:
             data = self._store.get(self.path(position))
         except NotFoundError:
             return None
-        entry = decode_entry(position, data, self.path(position))
+        path = self.path(position)
+        entry = decode_entry(position, data, path)
         stored = None if entry.batch is None else entry.batch.schema
         if stored is None or self._columns is None or stored.equals(self._columns, True):
             return entry
-        try:
-            by_id = self._by_id_from(stored, self._columns)
-        except RepairError as error:
-            raise RepairError(f"{self.path(position)}: {error}") from error
-        return replace(entry, batch=batch_under_names_of(entry.batch, by_id))
+        with decoding(path, "a WAL entry of this table"):
+            try:
+                by_id = self._by_id_from(stored, self._columns)
+            except RepairError as error:
+                raise type(error)(f"{path}: {error}") from error
+            return replace(entry, batch=batch_under_names_of(entry.batch, by_id))
 
     def entries(self, first: int) -> Iterator[WalEntry]:
         """The entries from position `first` up to the first position without one."""
@@ -118,5 +126,25 @@ class Wal:
         """How entries of a schema are read; most have that of the entry before."""
         by_id = self._by_id
         if by_id is None or not by_id.stored.equals(stored, check_metadata=True):
+            _check_known(stored, columns)
             self._by_id = by_id = ByFieldId(stored, columns)
         return by_id
+
+
+def _check_known(stored: pa.Schema, columns: pa.Schema) -> None:
+    """Refuse columns that no table has had: what they mean for the rows is not known here.
+
+    A column that was dropped since has its field id.
+    """
+    strange = [
+        field.name
+        for field in stored
+        if field.name not in columns.names
+        and (field.name.startswith(_PHYSICAL) or FIELD_ID_KEY not in (field.metadata or {}))
+    ]
+    if strange:
+        raise UnknownFormatError(
+            f"its rows have the columns {strange}, which the table does not have and this version "
+            "of memwal_sql does not know: install a newer one, or flush them with the program that "
+            "wrote them"
+        )

@@ -1,15 +1,17 @@
 """The bytes of a WAL entry: an Arrow IPC stream, as native code reads and writes it.
 
 Schema metadata: `writer_epoch`, and `generation` in entries with rows or `fence_sentinel` in
-fences, whose schema is empty (protocol rule 2). Native code refuses rows whose schema has other
-metadata, so what is ours is in the metadata of the batch message: the seal with nonce and
-checksum, and the id of a staged batch. A fence has no batch and carries its seal in the schema.
+fences, whose schema is empty (protocol rule 2). Lance before version 14, which LanceDB 0.40 has,
+leaves the generation out: a replay puts such rows into the MemTable that it is filling. Native code
+refuses rows whose schema has other metadata, so what is ours is in the metadata of the batch
+message: the seal with nonce and checksum, and the id of a staged batch. A fence has no batch and
+carries its seal in the schema.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,8 @@ import pyarrow as pa
 
 from exec_nodes.sources.by_field_id import numbered
 from memwal_sql.errors import CorruptFileError
+from memwal_sql.storage.arrow_stream import read_stream
+from memwal_sql.storage.decoding import decoding, number_of
 from memwal_sql.storage.entry_seal import SEAL_KEY, blank_seal, check_seal, seal
 
 TOMBSTONE = "_tombstone"
@@ -34,9 +38,9 @@ _FORMAT = pa.ipc.IpcWriteOptions()
 
 @dataclass(frozen=True, slots=True)
 class WalEntry:
-    """A decoded entry. `generation` and `batch` are None for a fence, `nonce` where native code
-    wrote it. `skipped` are the positions of torn entries that a fence declares as never
-    acknowledged (protocol rule 9)."""
+    """A decoded entry. `batch` is None for a fence, `generation` also for rows of Lance before
+    version 14, `nonce` where native code wrote it. `skipped` are the positions of torn entries that
+    a fence declares as never acknowledged (protocol rule 9)."""
 
     position: int
     writer_epoch: int
@@ -49,7 +53,7 @@ class WalEntry:
     @property
     def is_fence(self) -> bool:
         """Whether the entry only marks a claim."""
-        return self.generation is None
+        return self.batch is None
 
 
 def entry_schema(schema: pa.Schema, lance_schema: Any) -> pa.Schema:
@@ -111,46 +115,42 @@ def encode_fence(
 
 
 def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
-    """The entry of a file; its columns point into `data`.
+    """The entry of a file; its columns point into `data`, and all their values are sound.
 
     Raises `TornEntryError` when the file only lacks its end, `CorruptFileError` for any other
     damage, both naming `path`.
     """
     nonce = check_seal(data, path)
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-            metadata: dict[bytes, bytes] = dict(reader.schema.metadata or {})
-            read = list(_batches(reader))
-        schema = reader.schema.remove_metadata()
-        epoch = int(metadata[_EPOCH])
-        generation = int(metadata[_GENERATION]) if _GENERATION in metadata else None
-        skipped = tuple(map(int, filter(None, metadata.get(_SKIPPED, b"").split(b","))))
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise CorruptFileError(f"{path} is not a WAL entry: {error}") from error
-    if generation is None and (_FENCE not in metadata or len(schema)):
-        raise CorruptFileError(f"{path} has neither a generation nor is it a fence")
-    batches = [batch for batch, _ in read]
-    batch_ids = [ours[_BATCH_ID].decode() for _, ours in read if _BATCH_ID in ours]
-    return WalEntry(
-        position=position,
-        writer_epoch=epoch,
-        generation=generation,
-        batch=None if generation is None else _one_batch(schema, batches),
-        nonce=nonce,
-        batch_id=batch_ids[0] if batch_ids else None,
-        skipped=skipped,
-    )
+    with decoding(path, "a WAL entry"):
+        stored, batches = read_stream(data)
+        metadata: dict[bytes, bytes] = dict(stored.metadata or {})
+        epoch = _number(metadata[_EPOCH])
+        generation = _number(metadata[_GENERATION]) if _GENERATION in metadata else None
+        skipped = tuple(map(_number, filter(None, metadata.get(_SKIPPED, b"").split(b","))))
+        schema = stored.remove_metadata()
+        is_fence = generation is None and not len(schema)
+        if is_fence and _FENCE not in metadata:
+            raise ValueError("it has neither rows nor is it a fence")
+        if not is_fence and _FENCE in metadata:
+            raise ValueError("it is a fence with columns")
+        batch_ids = [ours[_BATCH_ID].decode() for _, ours in batches if _BATCH_ID in ours]
+        rows = [batch for batch, _ in batches]
+        return WalEntry(
+            position=position,
+            writer_epoch=epoch,
+            generation=generation,
+            batch=None if is_fence else _one_batch(schema, rows),
+            nonce=nonce,
+            batch_id=batch_ids[0] if batch_ids else None,
+            skipped=skipped,
+        )
 
 
-def _batches(
-    reader: pa.RecordBatchStreamReader,
-) -> Iterator[tuple[pa.RecordBatch, Mapping[bytes, bytes]]]:
-    while True:
-        try:
-            batch, metadata = reader.read_next_batch_with_custom_metadata()
-        except StopIteration:
-            return
-        yield batch, dict(metadata or {})
+def _number(text: bytes) -> int:
+    number = number_of(text.decode())
+    if number is None:
+        raise ValueError(f"{text!r} is no number that a table comes to")
+    return number
 
 
 def _one_batch(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -13,22 +13,27 @@ TEMPORARY_PREFIX = ".tmp-"
 _NAMELESS = getattr(os, "O_TMPFILE", None) if os.path.isdir("/proc/self/fd") else None
 # What file systems and kernels without nameless files answer.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+# What file systems without hard links answer to a link: who made a file there may link it too.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def create_whole(folder: int, path: str, data: bytes) -> bool:
-    """Write a file, sync it and give it the name `path`; False when the name is taken.
+class NoHardLinksError(OSError):
+    """The file system can't give a file its name only if the name is free."""
 
-    `folder` is the open folder of `path`, and is not synced. Where the file system can, the file
-    has no name before it is whole: that is faster, and a crash leaves nothing behind.
+
+def create_whole(folder: int, name: str, data: bytes) -> bool:
+    """Write a file, sync it and give it a name in an open folder; False when the name is taken.
+
+    The folder is not synced. Where the file system can, the file has no name before it is whole:
+    that is faster, and a crash leaves nothing behind. Raises NoHardLinksError and other OSErrors.
     """
     file = _open_nameless(folder)
     if file is None:
-        return _create_renamed(path, data)
+        return _create_renamed(folder, name, data)
     try:
         write_all(file, data)
         os.fsync(file)
-        # A folder given for the source, too, is what makes the system follow the link in /proc.
-        os.link(f"/proc/self/fd/{file}", path, src_dir_fd=folder, dst_dir_fd=folder)
+        _link(f"/proc/self/fd/{file}", name, folder)
     except FileExistsError:
         return False
     finally:
@@ -43,9 +48,9 @@ def write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def temporary_name(path: str) -> str:
-    """A name beside `path` that no object has."""
-    return f"{os.path.dirname(path)}/{TEMPORARY_PREFIX}{uuid4().hex}"
+def temporary_name() -> str:
+    """A name that no object has."""
+    return f"{TEMPORARY_PREFIX}{uuid4().hex}"
 
 
 def _open_nameless(folder: int) -> int | None:
@@ -59,19 +64,30 @@ def _open_nameless(folder: int) -> int | None:
         raise
 
 
-def _create_renamed(path: str, data: bytes) -> bool:
-    temporary = temporary_name(path)
+def _link(source: str, name: str, folder: int) -> None:
+    # A folder given for the source, too, is what makes the system follow a link in /proc.
     try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        os.link(source, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise NoHardLinksError(*error.args) from error
+        raise
+
+
+def _create_renamed(folder: int, name: str, data: bytes) -> bool:
+    temporary = temporary_name()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        file = os.open(temporary, flags, 0o666, dir_fd=folder)
         try:
             write_all(file, data)
             os.fsync(file)
         finally:
             os.close(file)
-        os.link(temporary, path)
+        _link(temporary, name, folder)
     except FileExistsError:
         return False
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=folder)
     return True

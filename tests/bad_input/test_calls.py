@@ -49,12 +49,24 @@ BAD_UPSERTS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("extra", "small"),
     ),
     "a null key": (
-        lambda: pa.table({"id": pa.array([5, None], pa.int64()), "must": [1.0, 2.0]}),
+        lambda: make_rows(5, 6).set_column(0, "id", pa.array([5, None], pa.int64())),
         ("'id'", "row 1", "null"),
     ),
     "a null in a required column": (
-        lambda: pa.table({"id": [5, 6], "must": [1.0, None]}),
+        lambda: make_rows(5, 6).set_column(3, "must", pa.array([1.0, None])),
         ("'must'", "row 1", "null"),
+    ),
+    "columns left out": (
+        lambda: make_rows(5).select(["id", "must"]),
+        ("['small', 'text']", "every column", 'missing="null"'),
+    ),
+    "rows of which some lack a column": (
+        lambda: [*make_rows(5).to_pylist(), {"id": 6, "small": 1, "must": 0.5}],
+        ("row 1 lacks", "['text']", 'missing="null"'),
+    ),
+    "batches of other columns": (
+        lambda: [make_rows(5), make_rows(6).drop_columns(["text"])],
+        ("batch 1", "['id', 'small', 'must']"),
     ),
     "a column twice": (
         lambda: pa.table(
@@ -101,6 +113,9 @@ def test_bad_rows_are_refused_whole(table: Any, uri: str, case: str, durable: bo
         ([2**70], (str(2**70), "id")),
         ({"id": 1}, ("'id'", "1", "list")),
         (True, ("True", "id")),
+        ([{"other": 1}], ("{'other': 1}", "['id']")),
+        ([{"id": 1}, {"id": None}], ("'id'", "null")),
+        ([pa.table({"id": [1]}), pa.table({"id": ["one"]})], ("batch 1", "string", "int64")),
     ],
     ids=[
         "no key column",
@@ -113,6 +128,9 @@ def test_bad_rows_are_refused_whole(table: Any, uri: str, case: str, durable: bo
         "too large",
         "no list",
         "bool",
+        "dicts without the key",
+        "dicts with a null",
+        "batches of other types",
     ],
 )
 def test_bad_keys_are_refused_by_delete_and_get(
@@ -149,7 +167,13 @@ def test_the_last_of_duplicate_keys_in_a_batch_wins(table: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "empty", [lambda: SCHEMA.empty_table(), list, lambda: {"id": [], "must": []}]
+    "empty",
+    [
+        SCHEMA.empty_table,
+        list,
+        dict,
+        lambda: {"id": [], "small": [], "text": [], "must": []},
+    ],
 )
 def test_empty_batches_do_nothing(table: Any, uri: str, empty: Callable[[], Any]) -> None:
     with table.writer() as writer:

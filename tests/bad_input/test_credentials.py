@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.storage.store import canonical_uri
 from tests.bad_input.rows import SCHEMA
 
 SECRET = "wJalrXUtnFEMI-SECRET-bPxRfiCYEXAMPLEKEY"
@@ -71,3 +74,52 @@ def test_credentials_are_in_no_repr_and_no_plan(table: Any, uri: str) -> None:
         for sql in ("EXPLAIN SELECT * FROM t", "EXPLAIN SELECT * FROM t WHERE id = 1")
     ]
     assert SECRET not in "\n".join(said)
+
+
+CALLS = {
+    "open_table": lambda uri: mw.open_table(uri),
+    "create_table": lambda uri: mw.create_table(uri, SCHEMA, primary_key="id"),
+    "enable": lambda uri: mw.enable(uri, primary_key="id"),
+    "upgrade": lambda uri: mw.upgrade(uri),
+    "older_mem_wals": lambda uri: mw.older_mem_wals(uri),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"s3://AKIDSECRET:{SECRET}@bucket/t",
+        f"s3://AKIDSECRET:wJalr/XUt/{SECRET}@bucket/t",
+        f"s3://{SECRET}@bucket/t",
+        f"S3://k:{SECRET}?x#y@bucket/t",
+        f"gs://user:{SECRET}@bucket/t",
+        f"az://account:{SECRET}@container/t",
+        f"abfss://container:{SECRET}@account.dfs.core.windows.net/t",
+        f"abfss://container@other:{SECRET}@account.dfs.core.windows.net/t",
+        f"http://user:{SECRET}@127.0.0.1:9/t",
+        f"hf://user:{SECRET}@datasets/t",
+        f"memory://user:{SECRET}@name",
+        f"file://user:{SECRET}@host/t",
+        f"s3://bucket/t?X-Amz-Signature={SECRET}",
+        f"az://container/t?sv=1&sig={SECRET}",
+        f"s3://bucket/t#{SECRET}",
+        f"s3://user:{SECRET}\n@bucket/t",
+    ],
+)
+def test_credentials_in_a_uri_are_refused_and_not_repeated(uri: str, call: str) -> None:
+    with pytest.raises(mw.InvalidCallError, match=r"@|\? or #") as caught:
+        CALLS[call](uri)
+    said = _everything_said(caught.value) + "".join(traceback.format_exception(caught.value))
+    assert SECRET not in said.replace(uri, "") and "AKIDSECRET" not in said
+
+
+@pytest.mark.parametrize("place", ["a@b", "a:b@c/d", "a://b:c@d"])
+def test_a_folder_may_have_any_name(tmp_path: Path, place: str) -> None:
+    table = mw.create_table(f"{tmp_path}/{place}", SCHEMA, primary_key="id")
+    assert mw.open_table(table.uri).uri == os.path.realpath(f"{tmp_path}/{place}")
+
+
+def test_the_container_of_azure_is_no_user() -> None:
+    uri = "abfss://container@account.dfs.core.windows.net/a@b/t"
+    assert canonical_uri(uri) == uri

@@ -30,14 +30,14 @@ def test_text_that_is_not_utf8_is_refused(table: Any, uri: str, durable: bool) -
         for data in (
             rows,
             batch,
-            rows.select(["id", "text", "must"]),
+            rows.select(["must", "id", "small", "text"]),
             rows.set_column(
                 2,
                 "text",
                 pa.array(LATIN.cast(pa.binary()), pa.large_binary()).view(pa.large_string()),
             ),
             rows.set_column(2, "text", LATIN.dictionary_encode()),
-            {"id": [1, 2], "text": LATIN, "must": [0.5, 0.5]},
+            {"id": [1, 2], "small": [1, 1], "text": LATIN, "must": [0.5, 0.5]},
             rows.to_pandas(types_mapper=pd.ArrowDtype),
         ):
             with refused(uri, *SAID):

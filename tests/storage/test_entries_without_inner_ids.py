@@ -67,7 +67,7 @@ def test_renamed_fields_are_an_error_until_they_are_named_back(
         lambda: table.scan().read_all(),
         lambda: table.get([1]),
         lambda: table.changes().read_all(),
-        lambda: table.writer().upsert([{"id": 2}]),
+        lambda: table.writer().upsert([{"id": 2}], missing="null"),
     ):
         with pytest.raises(mw.RepairError, match=told):
             call()
@@ -76,7 +76,7 @@ def test_renamed_fields_are_an_error_until_they_are_named_back(
 
     lance.dataset(table.uri).alter_columns(back)
     with mw.open_table(table.uri).writer() as writer:
-        writer.upsert([{"id": 2}])
+        writer.upsert([{"id": 2}], missing="null")
         writer.flush()
     lance.dataset(table.uri).alter_columns(rename)
     (row,) = mw.open_table(table.uri).get([1]).to_pylist()

@@ -77,6 +77,13 @@ def test_a_list_is_decoded_by_region_and_generation() -> None:
         (pb.EntryIds(sorted_array=_u32(10, 0, 1, 70_000)), ((10, 11), (70_010, 70_010))),
         (pb.EntryIds(array=_u64(9, 2**40, 8)), ((8, 9), (2**40, 2**40))),
         (pb.EntryIds(array=pb.EncodedIds()), ()),
+        # A few bytes that say that they are for more entries than fit into any memory.
+        (
+            pb.EntryIds(
+                range_with_holes=pb.IdRangeWithHoles(start=0, end=2**62, holes=_u64(7, 2**70 >> 9))
+            ),
+            ((0, 6), (8, 2**61 - 1), (2**61 + 1, 2**62 - 1)),
+        ),
     ],
 )
 def test_every_encoding_of_entry_ids(
@@ -93,12 +100,14 @@ def test_details_of_today_are_no_older_list() -> None:
 
 def test_a_damaged_list_names_its_file() -> None:
     short = pb.EntryIds(range_with_bitmap=pb.IdRangeWithBitmap(start=0, end=99, bitmap=b"\x01"))
+    huge = pb.EntryIds(range_with_bitmap=pb.IdRangeWithBitmap(start=0, end=2**62, bitmap=b"\x01"))
     for damaged in (
         message([mem_wal("r", 1, "OPEN", b"\xff\xff")]),
         message([mem_wal("r", 1, "OPEN", short.SerializeToString())]),
+        message([mem_wal("r", 1, "OPEN", huge.SerializeToString())]),
         b"\x0a\xff",
     ):
-        with pytest.raises(CorruptFileError, match=r"_versions/1\.manifest has a damaged list"):
+        with pytest.raises(CorruptFileError, match=r"_versions/1\.manifest is not a list"):
             decode_older(damaged, "_versions/1.manifest")
 
 

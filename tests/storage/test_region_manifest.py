@@ -187,20 +187,26 @@ def test_two_creators_make_one_region(store: ObjectStore) -> None:
     assert RegionManifests(store, REGION).create(RegionManifest(REGION, region_spec_id=1)) == later
 
 
-def test_a_version_in_collected_territory_is_never_won(store: ObjectStore) -> None:
+@pytest.mark.parametrize("collected", range(1, 5))
+@pytest.mark.parametrize("slept_at", range(1, 4))
+def test_a_version_in_collected_territory_is_never_won(
+    store: ObjectStore, slept_at: int, collected: int
+) -> None:
     """Protocol rule 8: the winner checks the version before its own and removes its object."""
     manifests = RegionManifests(store, REGION)
-    stale = manifests.create(RegionManifest(REGION))
-    latest = stale
+    made = [manifests.create(RegionManifest(REGION))]
     for epoch in range(1, 5):
-        latest = manifests.commit(latest, writer_epoch=epoch)
-    store.delete([paths.manifest_path(REGION, version) for version in (1, 2, 3)])
+        made.append(manifests.commit(made[-1], writer_epoch=epoch))
+    store.delete([paths.manifest_path(REGION, version + 1) for version in range(collected)])
+    before = {meta.path: store.get(meta.path) for meta in store.list(paths.MEM_WAL_FOLDER)}
     with pytest.raises(ManifestConflictError) as caught:
-        manifests.commit(stale, writer_epoch=1)
-    assert caught.value.latest == latest
-    assert not store.exists(paths.manifest_path(REGION, 2))
-    assert manifests.create(RegionManifest(REGION)) == latest
-    assert not store.exists(paths.manifest_path(REGION, 1))
+        manifests.commit(made[slept_at - 1], writer_epoch=77)
+    assert caught.value.latest == made[-1]
+    assert {meta.path: store.get(meta.path) for meta in store.list(paths.MEM_WAL_FOLDER)} == before
+    assert manifests.create(RegionManifest(REGION)) == made[-1]
+    assert RegionManifests(store, REGION).latest() == made[-1]
+    # Beside version 2 one can't tell: it is left to the collector.
+    assert store.exists(paths.manifest_path(REGION, 1)) == (collected == 1)
 
 
 def test_a_reader_is_not_misled_by_a_version_in_collected_territory(store: ObjectStore) -> None:

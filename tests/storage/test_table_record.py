@@ -23,6 +23,7 @@ from memwal_sql.storage.table_record import (
 )
 from tests.faults import Fault, FaultyStore, Kind
 from tests.storage.native import KEY
+from tests.write.hooked_store import Call, HookedStore
 
 
 @pytest.fixture
@@ -49,6 +50,40 @@ def test_versions_are_created_once(store: ObjectStore) -> None:
     assert records.put(2, {"epoch": 2}) is None
     latest = records.latest()
     assert latest is not None and (latest.version, latest.content["epoch"]) == (2, 2)
+
+
+@pytest.mark.parametrize("kind", [None, Kind.LOST_REPLY, Kind.FALSE_EXISTS, Kind.TIMEOUT])
+@pytest.mark.parametrize("kept", [1, 2, 3])
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_number_among_those_that_were_deleted_is_never_won(
+    store: ObjectStore, number: int, kept: int, kind: Kind | None, no_pauses: None
+) -> None:
+    """Protocol rule 8: who slept past it would otherwise believe what nobody reads any more. The
+    highest one that was deleted is right below one that is there."""
+    records, last = Records(store, "collected"), 4 + kept
+    for version in range(1, last + 1):
+        assert records.put(version, {"n": version}) is None
+    records.delete(range(1, 5))
+    faulty = FaultyStore(store, [] if kind is None else [Fault("put_if_absent", kind)])
+    found = Records(faulty, "collected").put(number, {"n": 20})
+    faulty.check()
+    assert found is not None and (found.version, found.content["n"]) == (last, last)
+    assert records.versions() == list(range(5, last + 1))
+    assert records.put(last + 1, {"n": last + 1}) is None
+
+
+def test_a_number_is_won_also_by_who_is_overtaken_at_once(store: ObjectStore) -> None:
+    records = Records(store, "collected")
+    assert records.put(1, {"n": 1}) is None
+
+    def overtaken(operation: str, path: str, call: Call) -> Any:
+        found = call()
+        if operation == "put_if_absent":
+            assert records.put(3, {"n": 3}) is None
+        return found
+
+    assert Records(HookedStore(store, overtaken), "collected").put(2, {"n": 2}) is None
+    assert records.versions() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("kind", [Kind.LOST_REPLY, Kind.FALSE_EXISTS, Kind.TIMEOUT])

@@ -25,6 +25,7 @@ from memwal_sql.storage.settle import settle_put
 from memwal_sql.storage.two_phase import TwoPhaseStore
 from tests.faults import Fault, FaultyStore, Kind
 from tests.model.racing import race
+from tests.model.waiting import reached
 from tests.storage.stepping import PATH, StepError, Stepping, die_at
 
 
@@ -237,7 +238,7 @@ def test_anybody_finishes_what_a_paused_writer_began(log: SqliteCommitLog) -> No
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(slow.put_if_absent(PATH, b"one")))
     thread.start()
-    assert fault.paused.wait(10)
+    reached(fault.paused)
     other = TwoPhaseStore(memory, log)
     assert not other.put_if_absent(PATH, b"two")
     assert other.get(PATH) == b"one"
@@ -261,7 +262,7 @@ def test_a_copy_that_comes_after_the_delete_takes_itself_back(log: SqliteCommitL
 
     thread = threading.Thread(target=put)
     thread.start()
-    assert fault.paused.wait(10)
+    reached(fault.paused)
     TwoPhaseStore(memory, log).delete([PATH])
     fault.resume.set()
     thread.join()
@@ -300,7 +301,7 @@ def test_two_deletes_at_once_leave_nothing(log: SqliteCommitLog) -> None:
     slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
     thread = threading.Thread(target=lambda: slow.delete([PATH]))
     thread.start()
-    assert fault.paused.wait(10)
+    reached(fault.paused)
     TwoPhaseStore(memory, log).delete([PATH])
     assert not memory.exists(PATH)
     fault.resume.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -45,10 +46,11 @@ def store() -> ObjectStore:
     return open_store(f"memory://{uuid4().hex}")
 
 
-def native_entry() -> bytes:
-    """An entry as native code writes it: without seal."""
+def native_entry(generation: int | None = 1) -> bytes:
+    """An entry as native code writes it: without seal, and before Lance 14 without generation."""
     sink = pa.BufferOutputStream()
-    schema = SCHEMA.with_metadata({b"writer_epoch": b"1", b"generation": b"1"})
+    named = {} if generation is None else {b"generation": b"%d" % generation}
+    schema = SCHEMA.with_metadata({b"writer_epoch": b"1", **named})
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(batch(2))
         writer.write_batch(batch(1))
@@ -81,6 +83,30 @@ def test_native_entries_without_a_checksum_are_read() -> None:
     entry = decode_entry(1, native_entry(), "p")
     assert entry.nonce is None and entry.batch is not None
     assert entry.batch["id"].to_pylist() == [0, 1, 0]
+
+
+def test_native_entries_without_a_generation_are_rows() -> None:
+    entry = decode_entry(1, native_entry(None), "p")
+    assert entry.generation is None and not entry.is_fence
+    assert entry.batch is not None and entry.batch["id"].to_pylist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "metadata"),
+    [
+        ([], {}),
+        (COLUMNS, {b"fence_sentinel": b"true"}),
+        (COLUMNS, {b"fence_sentinel": b"true", b"generation": b"1"}),
+    ],
+    ids=["nothing", "a fence with columns", "a fence with columns and generation"],
+)
+def test_what_is_neither_rows_nor_a_fence_is_damage(fields: Any, metadata: Any) -> None:
+    sink = pa.BufferOutputStream()
+    schema = pa.schema(fields, {b"writer_epoch": b"1", **metadata})
+    with pa.ipc.new_stream(sink, schema):
+        pass
+    with pytest.raises(CorruptFileError, match="fence"):
+        decode_entry(1, sink.getvalue().to_pybytes(), "p")
 
 
 def test_dictionary_columns_are_kept() -> None:

@@ -1,30 +1,37 @@
-import datetime
-
 from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TableManifest(_message.Message):
-    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "transaction_section")
+    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "writer_version", "transaction_section")
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     INDEX_SECTION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    WRITER_VERSION_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_SECTION_FIELD_NUMBER: _ClassVar[int]
     fields: _containers.RepeatedScalarFieldContainer[bytes]
     fragments: _containers.RepeatedScalarFieldContainer[bytes]
     version: int
     index_section: int
     timestamp: _timestamp_pb2.Timestamp
+    writer_version: WriterVersion
     transaction_section: int
-    def __init__(self, fields: _Optional[_Iterable[bytes]] = ..., fragments: _Optional[_Iterable[bytes]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+    def __init__(self, fields: _Optional[_Iterable[bytes]] = ..., fragments: _Optional[_Iterable[bytes]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., writer_version: _Optional[_Union[WriterVersion, _Mapping]] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+
+class WriterVersion(_message.Message):
+    __slots__ = ("library", "version")
+    LIBRARY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    library: str
+    version: str
+    def __init__(self, library: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Fragment(_message.Message):
     __slots__ = ("id",)

@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -66,7 +65,7 @@ class RegionValue(_message.Message):
     value: bytes
     is_null: bool
     type_name: str
-    def __init__(self, field_id: _Optional[str] = ..., value: _Optional[bytes] = ..., is_null: _Optional[bool] = ..., type_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, field_id: _Optional[str] = ..., value: _Optional[bytes] = ..., is_null: bool = ..., type_name: _Optional[str] = ...) -> None: ...
 
 class FlushedGeneration(_message.Message):
     __slots__ = ("generation", "path", "in_memory_bytes", "physical_rows", "primary_key_bytes", "bloom_checksum")
@@ -111,7 +110,7 @@ class MemWalIndexDetails(_message.Message):
     index_catchup: _containers.RepeatedCompositeFieldContainer[IndexCatchupProgress]
     writer_config_defaults: _containers.ScalarMap[str, str]
     maintain_all_indexes: bool
-    def __init__(self, snapshot_ts_millis: _Optional[int] = ..., num_regions: _Optional[int] = ..., inline_snapshots: _Optional[bytes] = ..., region_specs: _Optional[_Iterable[_Union[RegionSpec, _Mapping]]] = ..., maintained_indexes: _Optional[_Iterable[str]] = ..., merged_generations: _Optional[_Iterable[_Union[MergedGeneration, _Mapping]]] = ..., index_catchup: _Optional[_Iterable[_Union[IndexCatchupProgress, _Mapping]]] = ..., writer_config_defaults: _Optional[_Mapping[str, str]] = ..., maintain_all_indexes: _Optional[bool] = ...) -> None: ...
+    def __init__(self, snapshot_ts_millis: _Optional[int] = ..., num_regions: _Optional[int] = ..., inline_snapshots: _Optional[bytes] = ..., region_specs: _Optional[_Iterable[_Union[RegionSpec, _Mapping]]] = ..., maintained_indexes: _Optional[_Iterable[str]] = ..., merged_generations: _Optional[_Iterable[_Union[MergedGeneration, _Mapping]]] = ..., index_catchup: _Optional[_Iterable[_Union[IndexCatchupProgress, _Mapping]]] = ..., writer_config_defaults: _Optional[_Mapping[str, str]] = ..., maintain_all_indexes: bool = ...) -> None: ...
 
 class OlderMemWalIndexDetails(_message.Message):
     __slots__ = ("mem_wal_list",)
