@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.labels import guard_label
 from exec_nodes.sources.source import Source
 from exec_nodes.unary_node import UnaryNode
 
@@ -24,8 +25,8 @@ class BloomFilterGuardExec(UnaryNode):
     key: KeyBatch
 
     def label(self) -> str:
-        """`BloomFilterGuardExec: bf[region_a][gen=2]`."""
-        return f"BloomFilterGuardExec: {bloom_name(self.source)}"
+        """`BloomFilterGuardExec: bf[region_a][gen=1]`, or `keys[region_a][gen=2]` of a MemTable."""
+        return f"BloomFilterGuardExec: {guard_label(self.source)}"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         if not self.source.might_contain(self.key).any():
@@ -33,8 +34,3 @@ class BloomFilterGuardExec(UnaryNode):
             return
         self.metrics.add(bloom_hits=1)
         yield from self.child.execute(partition)
-
-
-def bloom_name(source: Source) -> str:
-    """How plans name a source's bloom filter."""
-    return f"bf[region_{source.region}][gen={source.generation}]"

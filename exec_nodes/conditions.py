@@ -9,7 +9,7 @@ from exec_nodes.sources.source import Filter
 
 def conditions(filters: Sequence[Filter]) -> str:
     """`val > 5, id < 9`: as in the specification, without DataFusion's outer parentheses."""
-    return ", ".join(_bare(condition.sql) for condition in filters)
+    return ", ".join(_bare(condition.text) for condition in filters)
 
 
 def _bare(text: str) -> str:

@@ -10,9 +10,16 @@ A kind says what the caller does next, so that `except` clauses read like decisi
 
 from __future__ import annotations
 
+from exec_nodes.secrets import redact_handled, redacted
+
 
 class MemWalError(Exception):
     """Root of the tree: `except MemWalError` catches all that this project raises."""
+
+    def __init__(self, *args: object) -> None:
+        """Secrets are blanked out of texts, and of the error that is being handled."""
+        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in args))
+        redact_handled()
 
 
 class RetryError(MemWalError):
@@ -29,6 +36,11 @@ class InvalidCallError(MemWalError, ValueError):
 
 class UnsupportedError(InvalidCallError):
     """The call asks for what this version does not do."""
+
+
+class PlainTextWarning(UserWarning):
+    """A full-text query looks as if it had operators, and is taken for words; the warning names the
+    form that has them."""
 
 
 class RepairError(MemWalError):

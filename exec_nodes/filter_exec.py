@@ -38,7 +38,6 @@ class FilterExec(UnaryNode):
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         for batch in self.child.execute(partition):
             for condition in self.filters:
-                names = batch.schema.names if condition.columns is None else condition.columns
-                batch = batch.filter(condition.evaluate(batch.select(list(names))))
+                batch = batch.filter(condition.evaluate(batch.select(list(condition.columns))))
             if batch.num_rows:
                 yield batch.select(self.output.names)

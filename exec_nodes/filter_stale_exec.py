@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.bloom_filter_guard_exec import bloom_name
 from exec_nodes.kernels.arrays import Mask
 from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.labels import guard_labels
 from exec_nodes.node import Statistics
 from exec_nodes.search_rows import QUERY
 from exec_nodes.sources.masks import Masks
@@ -52,9 +52,9 @@ class FilterStaleExec(UnaryNode):
         return Statistics(self.child.statistics.num_rows, False)
 
     def label(self) -> str:
-        """`FilterStaleExec: bloom_filters=[bf[region_a][gen=2], bf[region_a][gen=1]]`."""
-        newer = (source for region in self.masks.stale.regions for source in region)
-        return f"FilterStaleExec: bloom_filters=[{', '.join(map(bloom_name, newer))}]"
+        """`FilterStaleExec: asked=[keys[region_a][gen=2], bf[region_a][gen=1]]`: the newer sources
+        that may be asked about candidates; the others have been matched before."""
+        return f"FilterStaleExec: asked=[{guard_labels(self.masks.asked)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         for part in range(self.child.partitions):

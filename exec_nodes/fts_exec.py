@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from exec_nodes.conditions import conditions
+from exec_nodes.labels import source_label
 from exec_nodes.node import Node, Statistics
 from exec_nodes.search_rows import SCORE_ROWS
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Filter, Source
+from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.parameters import Handover
 from exec_nodes.text.query import TextExpression, columns_of
 from exec_nodes.text.rank import rank
+from exec_nodes.text.source_texts import SOURCE_TEXTS
 
 
 @dataclass(frozen=True)
@@ -26,8 +31,8 @@ class FTSExec(Node):
     same wherever a row is stored, and filters only choose among the rows. Yields `_rowaddr`,
     `_source` and `_score` (float32), the best first.
 
-    `indexes` are for the label: by column (in the order of their names) the index that the source
-    may have; None if its texts are tokenized for the search.
+    `indexes` and `analyzers` are for the label: by column (in the order of their names) the index
+    that the source may have; None if its texts are tokenized for the search.
     """
 
     source: Source
@@ -36,6 +41,7 @@ class FTSExec(Node):
     k: int
     filters: tuple[Filter, ...]
     indexes: tuple[str | None, ...]
+    analyzers: Mapping[str, Analyzer]
     handover: Handover = field(repr=False, compare=False)
 
     @property
@@ -54,14 +60,26 @@ class FTSExec(Node):
         return Statistics(self.k, False)
 
     def label(self) -> str:
-        """`FTSExec: base_table[gen=-1], column=body, query=..., index=body_idx, filter=[...]`."""
-        columns = "|".join(sorted(columns_of(self.query)))
-        indexes = "|".join(index or "tokenized" for index in self.indexes)
+        """`FTSExec: base_table[gen=-1], version=7, column=body, query=..., k=10, index=body_idx,
+        filter=[...]`; `index=in_memory` of a MemTable whose writer has tokenized all its texts, and
+        `index=tokenized` where the search tokenizes some that are not known."""
+        names = sorted(columns_of(self.query))
+        columns = "|".join(names)
+        indexes = "|".join(map(self._index, names, self.indexes))
         filters = conditions(self.filters)
         return (
-            f"FTSExec: {self.source.name}, column={columns}, query={self.query}, k={self.k}, "
-            f"index={indexes}, filter=[{filters}]"
+            f"FTSExec: {source_label(self.source)}, column={columns}, query={self.query}, "
+            f"k={self.k}, index={indexes}, filter=[{filters}]"
         )
+
+    def _index(self, column: str, name: str | None) -> str:
+        source, analyzer = self.source, self.analyzers[column]
+        if isinstance(source, MemTableSource):
+            return "in_memory" if source.tokenized(column, analyzer) else "tokenized"
+        if name is None or not isinstance(source, LanceSource):
+            return "tokenized"
+        known = not source.is_open or SOURCE_TEXTS.indexed(source, column, analyzer)
+        return name if known else "tokenized"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         parameters = self.handover.take()

@@ -16,6 +16,7 @@ from exec_nodes.text.parameters import BM25Parameters, Handover
 from exec_nodes.text.query import TextExpression
 from exec_nodes.text.resolve import Corpus, resolve
 from exec_nodes.text.source_texts import SOURCE_TEXTS, SourceTexts
+from exec_nodes.text.taken import taken_for
 from exec_nodes.unary_node import UnaryNode
 
 
@@ -39,8 +40,11 @@ class GlobalBM25Exec(UnaryNode):
     texts: SourceTexts = field(default=SOURCE_TEXTS, repr=False, compare=False)
 
     def label(self) -> str:
-        """`GlobalBM25Exec: column=body, k1=1.2, b=0.75`."""
-        return f"GlobalBM25Exec: column={'|'.join(self.analyzers)}, k1={K1}, b={B}"
+        """`GlobalBM25Exec: column=body, tokens=["fox", "dog"], k1=1.2, b=0.75`."""
+        tokens = taken_for(self.query, self.analyzers)
+        return (
+            f"GlobalBM25Exec: column={'|'.join(self.analyzers)}, tokens=[{tokens}], k1={K1}, b={B}"
+        )
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         self.handover.give(self._parameters)

@@ -10,12 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.conditions import conditions
+from exec_nodes.labels import source_label
 from exec_nodes.node import Node, Statistics
 from exec_nodes.search_rows import BATCH_DISTANCE_ROWS, DISTANCE_ROWS
 from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.masks import Masks
 from exec_nodes.sources.source import Filter, Source
 from exec_nodes.vectors.candidates import Candidates
+from exec_nodes.vectors.held import all_held
 from exec_nodes.vectors.query import NearestQuery
 from exec_nodes.vectors.search import SourceSearch
 
@@ -37,6 +40,7 @@ class KNNExec(Node):
 
     `index` is the base table's index on the column; None where distances are taken from all
     vectors. The index is not asked either where all vectors are in memory, or few rows match.
+    Counts searched_in_memory, searched_by_index and searched_by_reading.
     """
 
     source: Source
@@ -62,15 +66,25 @@ class KNNExec(Node):
         return Statistics(self.query.k * len(self.query.vectors), False)
 
     def label(self) -> str:
-        """`KNNExec: base_table[gen=-1], column=v, k=10, metric=l2, index=brute_force, filter=[]`,
-        or `index=v_idx(IVF_PQ)`."""
-        query, index = self.query, "brute_force"
-        if self.index is not None:
-            index = f"{self.index.name}({self.index.kind})"
+        """`KNNExec: base_table[gen=-1], version=7, column=v, k=10, metric=l2, index=brute_force,
+        filter=[]`, or `index=v_idx(IVF_PQ)`; `index=in_memory` where there is one, and all vectors
+        are in memory by now."""
+        query = self.query
         return (
-            f"KNNExec: {self.source.name}, column={query.column}, k={query.k}, "
-            f"metric={query.metric}, index={index}, filter=[{conditions(self.filters)}]"
+            f"KNNExec: {source_label(self.source)}, column={query.column}, k={query.k}, "
+            f"metric={query.metric}, index={self._shown_index()}, "
+            f"filter=[{conditions(self.filters)}]"
         )
+
+    def _shown_index(self) -> str:
+        """Of a source that is not open yet, the index that it may have."""
+        source, index = self.source, self.index
+        if index is None or not isinstance(source, LanceSource):
+            return "brute_force"
+        if source.is_open and not source.has_index(index.name):
+            return "brute_force"
+        held = source.is_open and all_held(source, self.query.column)
+        return "in_memory" if held else f"{index.name}({index.kind})"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         search = SourceSearch(self.source, self.query, self.filters, self.index)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from exec_nodes.counting import count_for
+
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
@@ -40,7 +42,8 @@ class Metrics:
 
     Common names: output_rows, output_batches, output_bytes (as DataFusion counts them: memory that
     batches share counts for each), elapsed_compute_ns (the node's own time, its children's
-    excluded). A node adds names of its own, such as bloom_hits.
+    excluded). A node adds names of its own, such as bloom_hits, and what Lance reads for it is
+    counted as `counting.lance_reads` says.
     """
 
     def __init__(self) -> None:
@@ -126,12 +129,13 @@ class Node(ABC):
         """
         stream, counts = self._run(partition), self.metrics.stream()
         while True:
-            outer = _nested.ns
+            outer, counted = _nested.ns, count_for(self.metrics)
             _nested.ns = 0
             start = time.perf_counter_ns()
             try:
                 batch = next(stream, None)
             finally:
+                count_for(counted)
                 spent = time.perf_counter_ns() - start
                 counts.ns += spent - _nested.ns
                 _nested.ns = outer + spent

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from exec_nodes.conditions import conditions
 from exec_nodes.kernels.keys import key_column
+from exec_nodes.labels import source_label
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.base_match import BaseMatch
 from exec_nodes.sources.source import (
@@ -62,8 +63,8 @@ class ScanExec(Node):
         return Statistics(self.source.rows, exact)
 
     def label(self) -> str:
-        """`ScanExec: base_table[gen=-1], filter=[val > 5]`."""
-        return f"ScanExec: {self.source.name}, filter=[{conditions(self.filters)}]"
+        """`ScanExec: base_table[gen=-1], version=7, filter=[val > 5]`."""
+        return f"ScanExec: {source_label(self.source)}, filter=[{conditions(self.filters)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         learner = self.stale.learner() if self.source is self.stale.base else None

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.kernels.alignment import aligned
 from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.labels import source_label
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.source import TOMBSTONE_FIELD, Source
 
@@ -44,7 +45,7 @@ class TakeLastExec(Node):
 
     def label(self) -> str:
         """`TakeLastExec: region_a[gen=2], filter=[id = 42]`."""
-        return f"TakeLastExec: {self.source.name}, filter=[{self.condition}]"
+        return f"TakeLastExec: {source_label(self.source)}, filter=[{self.condition}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         found = self.source.last(self.key, self.output.names)

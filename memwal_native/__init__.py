@@ -1,5 +1,7 @@
 """The native library: mounts Python plans in DataFusion. Its source is `native/`."""
 
+import atexit
+
 from memwal_native._native import (
     DATAFUSION_MAJOR,
     ArrowStream,
@@ -9,18 +11,26 @@ from memwal_native._native import (
     Predicate,
     TokenMap,
     VectorCodes,
+    calls_functions,
     compress,
     distances,
     find_marked,
     flag_live,
+    ignored_clauses,
     mark,
     recall,
     remember,
+    shut_down,
     superseded,
     take_long_turns,
     take_turns_often,
     top_k,
 )
+
+# A query that runs in another thread ends with an error at the next batch; this is the most that
+# the exit of the interpreter waits for it.
+_PATIENCE_SECONDS = 5.0
+atexit.register(shut_down, _PATIENCE_SECONDS)
 
 __all__ = [
     "DATAFUSION_MAJOR",
@@ -31,13 +41,16 @@ __all__ = [
     "Predicate",
     "TokenMap",
     "VectorCodes",
+    "calls_functions",
     "compress",
     "distances",
     "find_marked",
     "flag_live",
+    "ignored_clauses",
     "mark",
     "recall",
     "remember",
+    "shut_down",
     "superseded",
     "take_long_turns",
     "take_turns_often",

@@ -1,6 +1,7 @@
 """The native library: mounts Python plans in DataFusion. Built from native/."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +38,22 @@ class Predicate:
 
     @property
     def sql(self) -> str | None:
-        """As SQL text; None where SQL has no words for it."""
+        """As SQL text, to be shown; None where SQL has no words for it."""
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns it reads, sorted."""
+
+    def tree(self, nodes: object) -> Any:
+        """What it says, built of the classes in `nodes`, which are called with their fields:
+        `And(arguments)`, `Or(arguments)`, `Not(argument)`, `Truth(argument, value)`,
+        `Constant(value)`, `Compare(operand, op, literal)`, `Distinct(operand, literal)`,
+        `In(operand, type, values)`, `IsNull(operand)`, `Like(operand, pattern, any_case)`,
+        `Operand(column, casts)`, `Literal(type, value)`, `Other(columns)`.
+
+        Types are `pyarrow.DataType`s. Values are None, bool, int, str or bytes: temporal ones count
+        the units of their type, decimals are unscaled, floats the shortest texts of the doubles.
+        """
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """One boolean a row, null for unknown; columns are found by name."""
@@ -86,6 +98,14 @@ class TokenMap:
 
     def items(self) -> list[tuple[str, int]]:
         """Every token with its number, ordered by the token's bytes."""
+
+def calls_functions(condition: str) -> bool:
+    """Whether a condition in SQL calls functions, so that it may mean something else each time it
+    is asked, as `now()` does; also where it can't be read."""
+
+def ignored_clauses(sql: str) -> list[str]:
+    """The clauses of a statement, in DataFusion's default dialect, that DataFusion parses and then
+    leaves out of its plan. None of one that it can't parse."""
 
 def flag_live(addresses: _Uint64s, stale: _Uint64s, flags: _Bytes) -> int:
     """Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the
@@ -209,3 +229,7 @@ def remember(error: BaseException) -> None:
 
 def recall(message: str) -> BaseException | None:
     """The newest exception whose text is part of `message`, of the last 32."""
+
+def shut_down(seconds: float) -> bool:
+    """Let no thread of this library call into Python any more, and wait until none does, at most
+    so many seconds; whether none does. For the exit of the interpreter."""

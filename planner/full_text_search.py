@@ -16,7 +16,7 @@ from exec_nodes.search_rows import SCORE
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.masks import Masks
-from exec_nodes.sources.source import Filter, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.sources.stale import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.analyzer import Analyzer
@@ -25,6 +25,7 @@ from exec_nodes.text.query import TextExpression, columns_of
 from exec_nodes.union_exec import UnionExec
 from planner.index_gap import bridged
 from planner.model import Snapshot
+from planner.predicates.condition import Condition
 from planner.search_sources import searched
 
 
@@ -41,7 +42,7 @@ class TextQuery:
     query: TextExpression
     k: int
     columns: tuple[str, ...]
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[Condition, ...] = ()
 
 
 def plan_full_text_search(
@@ -62,6 +63,10 @@ def plan_full_text_search(
     regions = tuple(region.sources for region in snapshot.regions)
     stale = PlanStale(snapshot.base, regions, stale_sets, tuple(columns), snapshot.masks)
     handover = Handover()
+    analyzers = {
+        column: Analyzer.of({} if index is None else index.parameters)
+        for column, index in indexes.items()
+    }
     read, pruned = searched(snapshot, query.filters)
     scans = tuple(
         FTSExec(
@@ -71,17 +76,14 @@ def plan_full_text_search(
             query.k,
             query.filters,
             tuple(_name(indexes[column], source, snapshot) for column in columns),
+            analyzers,
             handover,
         )
         for ordinal, source in enumerate(stale.sources)
         if ordinal in read
     )
-    analyzers = {
-        column: Analyzer.of({} if index is None else index.parameters)
-        for column, index in indexes.items()
-    }
     ranked = GlobalBM25Exec(UnionExec(scans, 1), query.query, analyzers, stale, handover)
-    live = FilterStaleExec(ranked, Masks(stale), snapshot.info.primary_key)
+    live = FilterStaleExec(ranked, Masks(stale, matched=True), snapshot.info.primary_key)
     best = GlobalLimitExec(SortExec(live, SCORE, descending=True), query.k)
     output = pa.schema([snapshot.info.schema.field(name) for name in query.columns])
     node = TakeExec(best, stale.sources, output)

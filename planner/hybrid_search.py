@@ -9,11 +9,11 @@ from exec_nodes.errors import InvalidCallError
 from exec_nodes.fuse_exec import RELEVANCE, FuseExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.sort_exec import SortExec
-from exec_nodes.sources.source import Filter
 from exec_nodes.take_exec import TakeExec
 from planner.full_text_search import TextQuery, plan_full_text_search, text_indexes
 from planner.index_gap import bridged
 from planner.model import Snapshot
+from planner.predicates.condition import Condition
 from planner.vector_search import VectorQuery, plan_vector_search, vector_index
 
 RRF_CONSTANT = 60.0
@@ -38,7 +38,7 @@ class HybridQuery:
     text: TextQuery
     k: int
     columns: tuple[str, ...]
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[Condition, ...] = ()
     candidates: int | None = None
     vector_weight: float = 1.0
     text_weight: float = 1.0

@@ -10,7 +10,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.sources.index_info import IndexInfo
-from exec_nodes.sources.source import Filter, Source
+from exec_nodes.sources.source import Source
+from planner.predicates.condition import Condition
 
 if TYPE_CHECKING:
     from planner.regions.spec import RegionSpec
@@ -29,6 +30,10 @@ class TableInfo:
     schema: pa.Schema
     primary_key: tuple[str, ...]
     region_specs: tuple[RegionSpec, ...] = ()
+
+    def spec(self, spec_id: int) -> RegionSpec | None:
+        """The region spec with this id, if the table has it."""
+        return next((spec for spec in self.region_specs if spec.spec_id == spec_id), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class Query:
     """A scan: the columns to return (may be none: count), conjunctive filters, a row limit."""
 
     columns: tuple[str, ...]
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[Condition, ...] = ()
     limit: int | None = None
 
 

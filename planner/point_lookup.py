@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
 from planner.model import Query, RegionSources, Snapshot
 
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+
 
 def plan_point_lookup(
     query: Query, snapshot: Snapshot, keys: pa.Table, residual: Sequence[Filter]
@@ -30,7 +33,7 @@ def plan_point_lookup(
     """
     schema = snapshot.info.schema
     output = pa.schema([schema.field(name) for name in query.columns])
-    inputs = [n for f in residual for n in (schema.names if f.columns is None else f.columns)]
+    inputs = [name for condition in residual for name in condition.columns]
     fetched = pa.schema([schema.field(n) for n in dict.fromkeys([*query.columns, *inputs])])
     found = [_one_key(KeyBatch(keys.slice(i, 1)), snapshot, fetched) for i in range(len(keys))]
     node = found[0] if len(found) == 1 else UnionExec(tuple(found), 1)
@@ -73,5 +76,9 @@ def _condition(key: KeyBatch) -> str:
     parts = []
     for name, column in zip(key.names, key.table.columns, strict=True):
         values = literals(column)
-        parts.append(f"{name} = {column[0] if values is None else values[0]}")
+        parts.append(f"{_shown(name)} = {column[0] if values is None else values[0]}")
     return " AND ".join(parts)
+
+
+def _shown(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'

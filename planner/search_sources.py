@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exec_nodes.sources.source import Filter
 from planner.model import Snapshot
+from planner.predicates.condition import Condition
 from planner.regions.pruning import prune
 
 
-def searched(snapshot: Snapshot, filters: Sequence[Filter]) -> tuple[frozenset[int], int]:
+def searched(snapshot: Snapshot, filters: Sequence[Condition]) -> tuple[frozenset[int], int]:
     """Ordinals of the sources that may hold rows that meet the filters, and how many regions they
     rule out, those that the snapshot has left out included.
 
@@ -17,8 +17,8 @@ def searched(snapshot: Snapshot, filters: Sequence[Filter]) -> tuple[frozenset[i
     on all live rows, whatever the filters say (Specification 2, "Region Pruning").
     """
     info = snapshot.info
-    texts = [condition.sql for condition in filters]
-    kept = prune(texts, snapshot.regions, info.region_specs, info.schema)
+    predicates = [condition.predicate for condition in filters]
+    kept = prune(predicates, snapshot.regions, info.region_specs, info.schema)
     ordinal = 0 if snapshot.base is None else 1
     found = set(range(ordinal))
     for region in snapshot.regions:

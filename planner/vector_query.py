@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.search_rows import QUERY_INDEX_FIELD
-from exec_nodes.sources.source import Filter
 from exec_nodes.vectors.metrics import FLOAT_METRICS, Matrix, Metric
 from exec_nodes.vectors.nearest import Bounds
 from exec_nodes.vectors.query import NearestQuery
+from planner.predicates.condition import Condition
 
 _ELEMENTS = {
     pa.float16(): np.float16,
@@ -51,7 +51,7 @@ class VectorQuery:
     vectors: npt.NDArray[Any]
     k: int
     columns: tuple[str, ...]
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[Condition, ...] = ()
     metric: str | None = None
     nprobes: int | None = None
     refine_factor: int | None = None

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.kernels.exact_cast import exact_cast, exact_values
+from exec_nodes.kernels.given_rows import given_rows, read_once
 from exec_nodes.kernels.key_hash import (
     Hashes,
     hash_columns,
@@ -179,16 +180,14 @@ class KeyBatch:
 def as_key_table(keys: Any, schema: pa.Schema, primary_key: Sequence[str]) -> pa.Table:
     """A user's keys as a table of the key columns, in key order and in their exact types.
 
-    Takes values, tuples for a composite key (one of either, or any iterable of them), Arrow
-    tables, batches, readers, arrays, and whatever exports Arrow or is a pandas or numpy object.
-    More columns than the key's are ignored.
+    Takes values, tuples for a composite key (one of either, or any iterable of them), arrays of
+    Arrow, numpy or pandas, and rows in any form of `given_rows`, of which only the key columns
+    are looked at.
 
     Raises InvalidCallError naming the value: nulls, missing columns, wrong types, lossy casts.
     """
     wanted = pa.schema([schema.field(name).with_nullable(False) for name in primary_key])
-    table = _arrow_table(keys, wanted)
-    if table is None:
-        table = _python_table(keys, wanted)
+    table = _table_of(keys, wanted)
     names = list(keys) if isinstance(keys, Mapping) else table.column_names
     wrong = [name for name in primary_key if names.count(name) != 1]
     if wrong:
@@ -210,11 +209,8 @@ def _bytes_of(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary())
 
 
-def _arrow_table(keys: Any, wanted: pa.Schema) -> pa.Table | None:
-    if isinstance(keys, pa.Table):
-        return keys
-    if isinstance(keys, pa.RecordBatch):
-        return pa.Table.from_batches([keys])
+def _table_of(keys: Any, wanted: pa.Schema) -> pa.Table:
+    keys = read_once(keys)
     if isinstance(keys, np.ndarray):
         keys = _array(keys)
     if isinstance(keys, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(keys.type):
@@ -223,17 +219,20 @@ def _arrow_table(keys: Any, wanted: pa.Schema) -> pa.Table | None:
                 f"one array can't hold the composite key {wanted.names}: give a table of them"
             )
         return pa.table({wanted.names[0]: keys})
-    if hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "__arrow_c_array__"):
-        return _exported(keys, wanted)
-    return None
-
-
-def _exported(keys: Any, wanted: pa.Schema) -> pa.Table:
     try:
-        return pa.table(keys)
-    except (pa.ArrowException, TypeError, ValueError):
+        rows = given_rows(keys)
+    except InvalidCallError:
+        if not hasattr(keys, "__arrow_c_stream__") and not hasattr(keys, "__arrow_c_array__"):
+            raise
         # A series or an array instead of a table, such as pandas or polars export.
         return pa.table({wanted.names[0]: _array(keys)})
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, Mapping):
+        return _of_columns({name: rows[name] for name in wanted.names if name in rows}, wanted)
+    if rows:
+        return _of_rows(rows, wanted)
+    return _of_values(keys, wanted)
 
 
 def _array(keys: Any) -> KeyColumn:
@@ -245,11 +244,17 @@ def _array(keys: Any) -> KeyColumn:
         ) from error
 
 
-def _python_table(keys: Any, wanted: pa.Schema) -> pa.Table:
-    if isinstance(keys, Mapping):
-        return _of_columns({name: keys[name] for name in wanted.names if name in keys}, wanted)
-    single = isinstance(keys, str | bytes) or not isinstance(keys, Iterable)
+def _of_rows(rows: Sequence[Mapping[str, Any]], wanted: pa.Schema) -> pa.Table:
+    for row in rows:
+        lacking = [name for name in wanted.names if name not in row]
+        if lacking:
+            raise InvalidCallError(f"the key {row!r} lacks the primary key columns {lacking}")
+    return _of_columns({name: [row[name] for row in rows] for name in wanted.names}, wanted)
+
+
+def _of_values(keys: Any, wanted: pa.Schema) -> pa.Table:
     composite = len(wanted) > 1
+    single = isinstance(keys, str | bytes) or not isinstance(keys, Iterable)
     if single or (composite and isinstance(keys, tuple) and not _all_tuples(keys)):
         keys = [keys]
     rows = list(keys)

@@ -158,14 +158,14 @@ def _bit(place: int) -> int:
 
 
 def _key_filter(keys: KeyBatch) -> tuple[Filter, ...]:
-    sql = key_condition(keys)
-    if sql is None:
+    condition = key_condition(keys)
+    if condition is None:
         return ()
 
     def evaluate(batch: pa.RecordBatch) -> pa.BooleanArray:
         return pc.is_in(key_column(batch.columns), value_set=one_array(keys.column))
 
-    return (Filter(sql, evaluate, tuple(keys.names)),)
+    return (Filter(condition, evaluate, tuple(keys.names), condition),)
 
 
 def _piece(

@@ -23,7 +23,11 @@ from exec_nodes.sources.deletion_files import ReadFile
 from exec_nodes.sources.lance_scan import batch_rows, conform, scan_dataset
 from exec_nodes.sources.live_rows import among
 from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
-from exec_nodes.sources.whole_fragments import fragment_files, live_addresses, whole_fragments
+from exec_nodes.sources.whole_fragments import (
+    fragment_identity,
+    live_addresses,
+    whole_fragments,
+)
 
 Batches = Iterator[pa.RecordBatch]
 _MARK_BYTES = 200
@@ -240,8 +244,3 @@ def _places(held: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64
     if (places == len(held)).any() or (held[places] != addresses).any():
         return None
     return places
-
-
-def fragment_identity(place: str, fragment: Any) -> Hashable:
-    """Tells the rows of a fragment of the table at `place`, whatever was deleted of them."""
-    return (place, fragment.fragment_id, fragment_files(fragment))

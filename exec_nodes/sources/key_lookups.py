@@ -82,7 +82,7 @@ class KeyLookups:
         if self._rows.count * BYTES_PER_ROW > self._cache.largest:
             return None
         self._asked = True
-        if known is not None and known.serve(self._dataset):
+        if known is not None and known.serve(self._dataset, key.names[0]):
             rows = KeyRows(self._dataset, known)
             unread = sum(fragment.physical_rows for fragment in rows.unread)
             if unread <= _READ_AT_ONCE and not known.is_worn(self._dataset):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from exec_nodes.kernels.keys import one_array, plain
 from exec_nodes.sources.lance_scan import MAX_BATCH_ROWS
 from exec_nodes.sources.source import RowAddresses
-from exec_nodes.sources.whole_fragments import all_addresses, every_row, fragment_files
+from exec_nodes.sources.whole_fragments import all_addresses, every_row, fragment_identity
 
 # A lookup by btree takes 0.25 ms more than one by address (1,000,000 rows, 2 cores), reading and
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.
@@ -33,10 +33,13 @@ class KeyRun:
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """The keys of some fragments, in runs that were read one after the other. Fragments are told by
-    the files that they had, which never change."""
+    """The keys of some fragments, in runs that were read one after the other.
 
-    files: Mapping[int, Hashable]
+    Attributes:
+        told: what tells the column and a fragment's values, by the fragment's number.
+    """
+
+    told: Mapping[int, Hashable]
     runs: Sequence[KeyRun]
 
     def __len__(self) -> int:
@@ -47,10 +50,10 @@ class KnownKeys:
         """Bytes held."""
         return sum(int(run.keys.nbytes + run.addresses.nbytes) for run in self.runs)
 
-    def serve(self, dataset: Any) -> bool:
+    def serve(self, dataset: Any, column: str) -> bool:
         """Whether the fragments that a version has are these and new ones."""
-        files = {one.fragment_id: fragment_files(one) for one in dataset.get_fragments()}
-        return all(self.files.get(number, own) == own for number, own in files.items())
+        told = _told(dataset, column)
+        return all(self.told.get(number, own) == own for number, own in told.items())
 
     def is_worn(self, dataset: Any) -> bool:
         """Whether it is time to read all keys of a version anew."""
@@ -62,13 +65,12 @@ def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> Know
     """The keys of `column`, for whose type `is_integral` holds; what is `known` of another version
     is not read again, as far as it serves this one: after a merge, the rows that it wrote are
     read. Keys of deleted rows lead to no row."""
-    fragments = {one.fragment_id: one for one in dataset.get_fragments()}
-    files = {number: fragment_files(one) for number, one in fragments.items()}
-    if known is None or not known.serve(dataset) or known.is_worn(dataset):
-        return KnownKeys(files, [_read(dataset, column, None)])
-    unread = [one for number, one in fragments.items() if number not in known.files]
+    told = _told(dataset, column)
+    if known is None or not known.serve(dataset, column) or known.is_worn(dataset):
+        return KnownKeys(told, [_read(dataset, column, None)])
+    unread = [one for one in dataset.get_fragments() if one.fragment_id not in known.told]
     runs = [*known.runs, _read(dataset, column, unread)] if unread else known.runs
-    return KnownKeys({**known.files, **files}, runs)
+    return KnownKeys({**known.told, **told}, runs)
 
 
 class KeyRows:
@@ -83,7 +85,7 @@ class KeyRows:
         """`known` must serve `dataset`."""
         self.known = known
         fragments = dataset.get_fragments()
-        self.unread = [one for one in fragments if one.fragment_id not in known.files]
+        self.unread = [one for one in fragments if one.fragment_id not in known.told]
 
     def addresses(self, key: Any) -> Iterator[int]:
         """Where rows of a key are or were, the last one first; other versions may have them."""
@@ -99,6 +101,12 @@ class KeyRows:
 def is_integral(kind: pa.DataType) -> bool:
     """Whether `plain` turns a column of this type into integers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
+
+
+def _told(dataset: Any, column: str) -> dict[int, Hashable]:
+    (field,) = (one.id() for one in dataset.lance_schema.fields() if one.name() == column)
+    fragments = dataset.get_fragments()
+    return {one.fragment_id: (field, fragment_identity(dataset.uri, one)) for one in fragments}
 
 
 def _read(dataset: Any, column: str, fragments: Sequence[Any] | None) -> KeyRun:

@@ -17,13 +17,16 @@ BASE_NAME = "base_table[gen=-1]"
 _FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
 # Most errors of Lance end with the place in its source where they were found.
 _OF_LANCE = re.compile(r"\.rs:\d+|^External error: |^Schema error: ")
+_CORRUPT = "Encountered corrupt file"
 _OF_THE_CALL = "/scanner.rs:"  # where scans are planned, before anything is read
-_OF_THE_STORE = re.compile(r"Generic \w+ error|\(os error \d+\)|lacked", re.IGNORECASE)
+_OF_THE_STORE = re.compile(
+    r"Generic [\w/]+ error|\(os error \d+\)|lacked|Failed to get \w+ credentials", re.IGNORECASE
+)
 # The store answers, but the file is shorter than Lance was told.
 _TOO_SHORT = ("failed to fill whole buffer", "Invalid range", "Range Not Satisfiable")
 
 
-def is_not_found(error: OSError | ValueError) -> bool:
+def is_not_found(error: Exception) -> bool:
     """Whether Lance means that something is not there."""
     return "not found" in str(error).lower()
 
@@ -33,12 +36,24 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def is_damage(error: OSError | ValueError) -> bool:
+def is_damage(error: Exception) -> bool:
     """Whether Lance has read a file that is not whole, or not what it must be."""
     text = str(error)
     if is_not_found(error) or not _OF_LANCE.search(text) or _OF_THE_CALL in text:
         return False
     return any(one in text for one in _TOO_SHORT) or not _OF_THE_STORE.search(text)
+
+
+@contextmanager
+def bytes_of_lance() -> Iterator[None]:
+    """Turn whatever Lance makes of a file that is in memory, or nobody else's, into ValueError: no
+    store can have failed."""
+    try:
+        yield
+    except BaseException as error:
+        if is_panic(error) or isinstance(error, OSError | RuntimeError):
+            raise ValueError(str(error)) from error
+        raise
 
 
 @contextmanager
@@ -59,6 +74,22 @@ def lance_errors(name: str, place: str) -> Iterator[None]:
             raise damaged(name, place, error) from error
         if _OF_LANCE.search(str(error)) and _OF_THE_STORE.search(str(error)):
             raise StoreUnavailableError(f"{place} could not be read: {error}") from error
+        raise
+    except BaseException as error:
+        if is_panic(error) or (isinstance(error, RuntimeError) and _CORRUPT in str(error)):
+            raise damaged(name, place, error) from error
+        raise
+
+
+@contextmanager
+def lance_panics(name: str, place: str) -> Iterator[None]:
+    """Turn a panic of Lance, which is no `Exception`, into CorruptFileError: for callers that tell
+    its errors apart themselves."""
+    try:
+        yield
+    except BaseException as error:
+        if is_panic(error):
+            raise damaged(name, place, error) from error
         raise
 
 

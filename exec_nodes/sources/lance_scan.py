@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.counting import lance_reads
 from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter, RowAddresses
 from exec_nodes.sources.whole_fragments import counted_addresses, whole_fragments
 
@@ -35,12 +36,11 @@ def scan_dataset(
     `fragments` restricts the scan; None means all.
     """
     stored = set(dataset.schema.names)
-    inputs = {f: f.columns if f.columns is not None else table_schema.names for f in filters}
-    inside = [f for f in filters if f.pushable and stored.issuperset(inputs[f])]
+    inside = [f for f in filters if f.lance is not None and stored.issuperset(f.columns)]
     outside = [f for f in filters if f not in inside]
     output = schema.append(ROW_ADDRESS_FIELD)
     for condition in outside:
-        for name in inputs[condition]:
+        for name in condition.columns:
             if schema.get_field_index(name) < 0:
                 schema = schema.append(table_schema.field(name))
     names = [name for name in schema.names if name in stored]
@@ -49,7 +49,7 @@ def scan_dataset(
     for batch in _scanned(dataset, names, inside, most, fragments, size):
         batch = conform(batch, full)
         for condition in outside:
-            batch = batch.filter(condition.evaluate(batch.select(list(inputs[condition]))))
+            batch = batch.filter(condition.evaluate(batch.select(list(condition.columns))))
         if batch.num_rows:
             yield batch.select(output.names) if outside else batch
 
@@ -69,11 +69,12 @@ def _scanned(
         return
     scanner = dataset.scanner(
         columns=names,
-        filter=" AND ".join(f"({f.for_lance})" for f in filters) or None,
+        filter=" AND ".join(f"({f.lance})" for f in filters) or None,
         limit=limit,
         fragments=fragments,
         batch_size=size,
         with_row_address=True,
+        scan_stats_callback=lance_reads(),
     )
     yield from scanner.to_batches()
 

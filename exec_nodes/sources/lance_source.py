@@ -21,7 +21,7 @@ from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
 from exec_nodes.sources.deletion_files import ReadFile
-from exec_nodes.sources.fragment_columns import FragmentColumns, fragment_identity
+from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.key_lookups import KeyLookups
 from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
 from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_dataset, take_rows
@@ -43,6 +43,7 @@ from exec_nodes.sources.source import (
 )
 from exec_nodes.sources.stored_generation import open_generation
 from exec_nodes.sources.warm_columns import WarmColumns
+from exec_nodes.sources.whole_fragments import fragment_identity
 
 
 class TableShape(Protocol):
@@ -76,8 +77,10 @@ class LanceSource:
         fragments: frozenset[int] | None = None,
         whole: LanceSource | None = None,
         read_file: ReadFile | None = None,
+        version: int | None = None,
     ) -> None:
         self.identity = identity
+        self.version = version
         self.region = region
         self.generation = generation
         self.place = place
@@ -115,6 +118,7 @@ class LanceSource:
             cache=cache,
             open_dataset=lambda: dataset,
             read_file=read_file,
+            version=dataset.version,
         )
 
     @classmethod
@@ -171,6 +175,7 @@ class LanceSource:
             fragments=fragments,
             whole=self,
             read_file=self._read_file,
+            version=self.version,
         )
 
     @property
@@ -195,6 +200,20 @@ class LanceSource:
                 if self._dataset is None:
                     self._dataset = self._open()
         return self._dataset
+
+    def has_index(self, name: str) -> bool:
+        """Whether its own files have an index: a generation may be older than one."""
+        return name in self._index_names
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the dataset is open."""
+        return self._dataset is not None
+
+    @once_property
+    def _index_names(self) -> frozenset[str]:
+        with lance_errors(self.name, self.place):
+            return frozenset(index.name for index in self.dataset.describe_indices())
 
     @once_property
     def index_segments(self) -> frozenset[str]:
@@ -250,9 +269,7 @@ class LanceSource:
         part: int = 0,
     ) -> Iterator[pa.RecordBatch]:
         """See `Source.scan`."""
-        every = self._info.schema.names
-        inputs = [n for f in filters for n in (every if f.columns is None else f.columns)]
-        names = list(dict.fromkeys([*columns, *inputs]))
+        names = list(dict.fromkeys([*columns, *(n for f in filters for n in f.columns)]))
         with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)

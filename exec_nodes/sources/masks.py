@@ -39,10 +39,12 @@ class Masks:
     """The masks of one plan's sources, by their ordinals.
 
     What is masked and what is left to ask is decided once, together: every stale row of a source
-    is in `of`, or its key is in one of `left`.
+    is in `of`, or its key is in one of `left`. A plan that has all keys `matched` anyway leaves
+    nothing to ask.
     """
 
     stale: PlanStale
+    matched: bool = False
 
     def of(self, ordinal: int) -> RowAddresses:
         """Sorted addresses of stale rows of a source. Tombstones and rows that a later one of the
@@ -53,6 +55,16 @@ class Masks:
         """The newer sources that may hold keys of a source's other rows, newest first."""
         return self._masks[ordinal].left
 
+    @property
+    def asked(self) -> tuple[Source, ...]:
+        """The sources that may be left to ask, by region and newest first."""
+        base = self.stale.base
+        if self.matched:
+            return ()
+        large = base is not None and base.ready and base.rows > _MATCHED_AT_ONCE
+        regions = (region if large else _split(region)[0] for region in self.stale.regions)
+        return tuple(source for region in regions for source in region)
+
     def exact(self, ordinal: int) -> RowAddresses:
         """Sorted addresses of all stale rows of a source; may read and match keys."""
         return self.stale.compute()[ordinal]
@@ -60,6 +72,8 @@ class Masks:
     @once_property
     def _masks(self) -> list[_Mask]:
         self.stale.open()
+        if self.matched:
+            return [_Mask(rows, ()) for rows in self.stale.compute()]
         found = [] if self.stale.base is None else [self._of_base(self.stale.base)]
         for region in self.stale.regions:
             found += self._of_region(region)

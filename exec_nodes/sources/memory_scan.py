@@ -9,7 +9,6 @@ import pyarrow as pa
 from exec_nodes.sources.source import (
     ROW_ADDRESS,
     ROW_ADDRESS_FIELD,
-    TOMBSTONE,
     Filter,
     RowAddresses,
 )
@@ -31,7 +30,8 @@ def scan_table(
     to `BATCH_ROWS`. With a limit, the stream may end after that many rows.
     """
     output = [*columns, ROW_ADDRESS]
-    needed = _needed(table, columns, filters)
+    inputs = (name for condition in filters for name in condition.columns)
+    needed = list(dict.fromkeys([*columns, *inputs]))
     # Not append_column: a table of no columns has forgotten how many rows it has.
     rows = pa.Table.from_arrays(
         [*(table[name] for name in needed), pa.array(addresses)],
@@ -43,18 +43,7 @@ def scan_table(
             if left <= 0:
                 return
             for condition in filters:
-                batch = batch.filter(condition.evaluate(batch.select(_inputs(table, condition))))
+                batch = batch.filter(condition.evaluate(batch.select(list(condition.columns))))
             if batch.num_rows:
                 left -= batch.num_rows
                 yield batch.select(output)
-
-
-def _needed(table: pa.Table, columns: Sequence[str], filters: Sequence[Filter]) -> list[str]:
-    inputs = [name for condition in filters for name in _inputs(table, condition)]
-    return list(dict.fromkeys([*columns, *inputs]))
-
-
-def _inputs(table: pa.Table, condition: Filter) -> list[str]:
-    if condition.columns is None:
-        return [name for name in table.column_names if name != TOMBSTONE]
-    return list(condition.columns)

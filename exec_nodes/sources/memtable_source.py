@@ -133,6 +133,10 @@ class MemTableSource:
 
         return self._texts.view(column, analyzer, self.rows, texts)
 
+    def tokenized(self, column: str, analyzer: Analyzer) -> bool:
+        """Whether `text` has nothing to do any more."""
+        return self._texts.rows(column, analyzer) >= self.rows
+
     @once_property
     def _ends(self) -> npt.NDArray[np.int64]:
         return np.cumsum([batch.num_rows for batch in self._batches], dtype=np.int64)

@@ -36,24 +36,18 @@ class Filter:
     """One conjunct of a WHERE clause.
 
     Attributes:
-        sql: the condition as DataFusion wrote it.
-        evaluate: the same condition over a batch in memory; null counts as false. The batch has
-            exactly `columns`, in that order.
-        columns: the columns the condition reads; None means every column of the table's schema.
-        lance: the same condition in the dialect of Lance's own filter, where that differs.
-        pushable: False if Lance can't evaluate it: then `evaluate` is run on batches.
+        text: the condition as plans show it, and nothing more.
+        evaluate: the condition over a batch in memory; null counts as false. The batch has exactly
+            `columns`, in that order.
+        columns: the columns the condition reads.
+        lance: the condition in the dialect of Lance's own filter; None if Lance can't evaluate it:
+            then `evaluate` is run on batches.
     """
 
-    sql: str
+    text: str
     evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...]
     lance: str | None = None
-    pushable: bool = True
-
-    @property
-    def for_lance(self) -> str:
-        """The condition for sources that Lance scans."""
-        return self.sql if self.lance is None else self.lance
 
 
 class SourceKeys:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.counting import lance_reads
 from exec_nodes.kernels.keep import keep_rows
 from exec_nodes.sources.at_once import is_background
 from exec_nodes.sources.deletion_files import ReadFile, deleted_offsets
@@ -23,11 +24,28 @@ _ROW_ID = "_rowid"
 FRAGMENT_BITS = 32
 
 
-def fragment_files(fragment: Any) -> Hashable:
-    """The files that hold a fragment's values, which never change, whatever is deleted of its rows;
-    overlays, which replace some values, among them."""
-    overlays = (overlay.data_file for overlay in fragment.metadata.overlays)
-    return tuple(file.path for file in (*fragment.data_files(), *overlays))
+def fragment_identity(place: str, fragment: Any) -> Hashable:
+    """Tells the values of a fragment of the table at `place`, in every version, whatever was
+    deleted of its rows. What is kept of a column goes by this and by the column's field id.
+
+    Files are never written anew under their names, but another file may hold a column from some
+    version on, and an overlay replace values of some rows.
+    """
+    metadata = fragment.metadata
+    files = tuple(map(_file, metadata.files))
+    overlays = tuple((_file(one.data_file), one.committed_version) for one in metadata.overlays)
+    return (place, metadata.id, files, overlays)
+
+
+def overlaid_fields(fragment: Any) -> frozenset[int]:
+    """The ids of the fields of which an overlay replaces values. Indexes go on covering the
+    fragment, with the values from before."""
+    return frozenset(id_ for one in fragment.metadata.overlays for id_ in one.data_file.fields)
+
+
+def _file(file: Any) -> Hashable:
+    """A file and which of its columns hold which fields."""
+    return file.path, file.base_id, tuple(file.fields), tuple(file.column_indices)
 
 
 def whole_fragments(
@@ -61,6 +79,7 @@ def every_row(dataset: Any, names: Sequence[str], fragments: Sequence[Any], batc
         with_row_id=deleted,
         include_deleted_rows=deleted,
         batch_readahead=1 if is_background() else None,
+        scan_stats_callback=lance_reads(),
     )
 
 

@@ -39,6 +39,8 @@ _CODE = "code"
 _SPLIT_AT_BLANKS = ("simple", "whitespace")
 # A call of Lance's costs as much as the tokens of a short text: so many characters at once.
 _CHARACTERS = 1 << 16
+# Of longer queries the tokens are not kept.
+_KEPT_TEXT = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class Analyzer:
     def positions(self, text: str) -> list[tuple[str, int]]:
         """As `tokens`, each with its position, see `TextIndex.positions`."""
         return [(token.text, token.position) for token in self._tokenize(text)]
+
+    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
+        """As `positions`, of a query's text: it is asked for again by each part of a search."""
+        return (_query_words if len(text) <= _KEPT_TEXT else Analyzer.positions)(self, text)
 
     def tokens_of(self, texts: pa.Array) -> tuple[list[str], Lengths]:
         """The tokens of all texts, one text after the other, and how many each of them has.
@@ -118,6 +124,11 @@ class Analyzer:
         settings["custom_stop_words"] = None if words is None else list(words)
         found: list[Any] = tokenize(text, **settings)
         return found
+
+
+@lru_cache(maxsize=256)
+def _query_words(analyzer: Analyzer, text: str) -> Sequence[tuple[str, int]]:
+    return tuple(analyzer.positions(text))
 
 
 @lru_cache(maxsize=64)

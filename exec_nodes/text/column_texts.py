@@ -18,6 +18,12 @@ class ColumnTexts:
         self._texts: dict[tuple[str, Analyzer], GrowingText] = {}
         self._lock = Lock()
 
+    def rows(self, column: str, analyzer: Analyzer) -> int:
+        """How many of the first rows are tokenized."""
+        with self._lock:
+            text = self._texts.get((column, analyzer))
+        return 0 if text is None else text.rows
+
     def view(
         self, column: str, analyzer: Analyzer, rows: int, texts: Callable[[int], Iterable[pa.Array]]
     ) -> TextView:

@@ -51,12 +51,13 @@ class TextIndex(Protocol):
     def vocabularies(self) -> Sequence[Vocabulary]:
         """Every token that some document holds, and perhaps others."""
 
-    def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text as the column's analyzer gives them, in order, repetitions kept."""
-
     def positions(self, text: str) -> list[tuple[str, int]]:
-        """As `tokenize`, each token with its position; stop words take one, and tokens of one
-        position are spellings of one word."""
+        """The tokens of a text as the column's analyzer gives them, in order, repetitions kept,
+        each with its position; stop words take one, and tokens of one position are spellings of
+        one word."""
+
+    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
+        """The same of a query's text, kept."""
 
     def texts(self, documents: Documents) -> pa.Array:
         """The texts of some documents, in the order asked; read from the source."""

@@ -42,7 +42,7 @@ def json_form(query: FullTextQuery, columns: Collection[str]) -> dict[str, Any]:
     if isinstance(query, CombinedFieldsQuery):
         raise UnsupportedError(
             "The weights in a lance.query.CombinedFieldsQuery can't be read; give the JSON form "
-            '{"combined_fields": {"query": ..., "columns": [...], "boost": [...]}}.'
+            '{"combined_fields": {"query": ..., "columns": [...], "boosts": [...]}}.'
         )
     table = _empty_table(tuple(sorted(columns)))
     try:
@@ -149,7 +149,7 @@ def _form(value: dict[str, Any]) -> dict[str, Any]:
     if kind == "Phrase":
         return {"phrase": _leaf(body)}
     if kind == "MultiMatch":
-        return {"multi_match": _multi_match([_leaf(query) for query in body["match_queries"]])}
+        return {"multi_match": {"match_queries": [_leaf(one) for one in body["match_queries"]]}}
     if kind == "Boost":
         parts = {part: _form(body[part]) for part in ("positive", "negative")}
         return {"boost": {**parts, "negative_boost": body["negative_boost"]}}
@@ -160,20 +160,5 @@ def _form(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leaf(body: dict[str, Any]) -> dict[str, Any]:
-    leaf = dict(body)
-    granularity = leaf.pop("document_granularity")
-    if granularity not in (None, "Row"):
-        raise UnsupportedError(
-            f"document_granularity={granularity!r} of a full-text query is not supported: rows are "
-            f"searched as a whole; leave it out."
-        )
-    return leaf
-
-
-def _multi_match(leaves: list[dict[str, Any]]) -> dict[str, Any]:
-    """One query for all columns, which differ in their boosts only."""
-    (text,) = {leaf["terms"] for leaf in leaves}
-    (operator,) = {leaf["operator"] for leaf in leaves}
-    columns = [leaf["column"] for leaf in leaves]
-    boosts = [leaf["boost"] for leaf in leaves]
-    return {"query": text, "columns": columns, "boost": boosts, "operator": operator}
+    granularity = body["document_granularity"]
+    return {**body, "document_granularity": "row" if granularity == "Row" else granularity}

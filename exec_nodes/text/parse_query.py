@@ -1,28 +1,32 @@
 """Full-text queries as callers write them: a text, a JSON object, a `lance.query` object or a tree.
 
-The JSON form is an object with one key, spelled as Lance spells it:
+The JSON form is an object with one key, in the words of `lance.query`:
 
-    {"match": {"terms": "write ahead log", "operator": "AND", "boost": 2, "fuzziness": 1,
+    {"match": {"query": "write ahead log", "operator": "AND", "boost": 2, "fuzziness": 1,
                "max_expansions": 50, "prefix_length": 0, "minimum_should_match": 2}}
-    {"phrase": {"terms": "write ahead log", "slop": 1}}
-    {"multi_match": {"query": "log", "columns": ["title", "body"], "boost": [2, 1]}}
-    {"combined_fields": {"query": "log", "columns": ["title", "body"], "boost": [2, 1]}}
+    {"phrase": {"query": "write ahead log", "slop": 1}}
+    {"multi_match": {"query": "log", "columns": ["title", "body"], "boosts": [2, 1]}}
+    {"combined_fields": {"query": "log", "columns": ["title", "body"], "boosts": [2, 1]}}
     {"boost": {"positive": {...}, "negative": {...}, "negative_boost": 0.5}}
     {"boolean": {"must": [...], "should": [...], "must_not": [...], "minimum_should_match": 1}}
 
-`match` and `phrase` take a `column` too; without one they are about the column of the call. A
-`fuzziness` of "auto" (or null) goes by the length of each token.
+or in those of Lance's own JSON, where they differ: `terms` for `query`, `boost` for `boosts`,
+`match_phrase` for `phrase`, and in a `multi_match` the list `match_queries` of what stands in a
+`match`. `match` and `phrase` take a `column` too; without one it is the column of the call. A
+`fuzziness` of "auto" (or null) goes by the length of each token; without one words are taken as
+they are, as by `lance.query` (Lance's JSON says "auto" then).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from lance.query import FullTextQuery
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.errors import InvalidCallError, UnsupportedError
 from exec_nodes.text.lance_query import json_form
 from exec_nodes.text.query import (
     Boolean,
@@ -35,6 +39,7 @@ from exec_nodes.text.query import (
     TextExpression,
     columns_of,
 )
+from exec_nodes.text.taken import warn_of_syntax
 
 _DEEPEST: Final = 100
 _TOO_DEEP: Final = (
@@ -51,7 +56,8 @@ def parse_query(
     """The tree of a query.
 
     Args:
-        query: a text, which is a match of any of its tokens; a string that begins with `{`, which
+        query: a text, which is a match of any of its tokens, and never an operator: what looks like
+            one is warned of; a string that begins with `{`, which
             is the JSON form; the same as a mapping; an object of `lance.query`; or a tree.
         column: what the parts of the query are about that name no column.
         columns: the table's text columns.
@@ -75,7 +81,8 @@ def _parse(
     query: object, column: str | None, columns: Collection[str], options: Mapping[str, object]
 ) -> TextExpression:
     if isinstance(query, str) and not query.lstrip().startswith("{"):
-        return _from_json({"match": {"terms": query, **options}}, column)
+        warn_of_syntax(query)
+        return _from_json({"match": {"query": query, **options}}, column)
     if options:
         raise InvalidCallError(
             f"{sorted(options)!r} can be given with a text only; put them into the parts of the "
@@ -101,7 +108,7 @@ def _loaded(text: str) -> object:
     except ValueError as error:
         raise InvalidCallError(
             f"The full-text query begins with a brace but is no JSON ({error}): {text[:80]!r}. To "
-            f'search for such a text, put it into {{"match": {{"terms": ...}}}}.'
+            f'search for such a text, put it into {{"match": {{"query": ...}}}}.'
         ) from error
 
 
@@ -153,12 +160,32 @@ class _Body:
                 f"{', '.join(self._asked)}."
             )
 
-    def text(self, key: str) -> str:
-        """A required string."""
-        value = self.take(key)
+    def either(self, key: str, other: str, default: object = ...) -> Any:
+        """The value of a key, or of the other word for it."""
+        self._asked += [key, other]
+        if key in self._left and other in self._left:
+            raise InvalidCallError(
+                f"A {self._kind} query has {key!r} and {other!r}, which are the same: give one."
+            )
+        if key not in self._left and other not in self._left and default is ...:
+            raise InvalidCallError(f"A {self._kind} query needs {key!r}; it has {self._names()}.")
+        return self._left.pop(key, self._left.pop(other, default))
+
+    def text(self) -> str:
+        """The required text."""
+        value = self.either("query", "terms")
         if not isinstance(value, str):
-            raise InvalidCallError(f"{key} of a {self._kind} query is {value!r}; give a string.")
+            raise InvalidCallError(f"query of a {self._kind} query is {value!r}; give a string.")
         return value
+
+    def whole_rows(self) -> None:
+        """Raises where elements of lists are to be searched one by one."""
+        value = self.take("document_granularity", None)
+        if value is not None and value != "row":
+            raise UnsupportedError(
+                f"document_granularity={value!r} of a {self._kind} query is not supported: rows "
+                f"are searched as a whole; leave it out."
+            )
 
     def column(self) -> str:
         """The column it names, else that of the call."""
@@ -190,16 +217,28 @@ class _Body:
             )
         return tuple(value)
 
-    def factors(self, key: str) -> tuple[float, ...] | None:
+    def boosts(self) -> tuple[float, ...] | None:
         """A list of numbers, which the tree checks; None if it is not there."""
-        value = self.take(key, None)
+        value = self.either("boosts", "boost", None)
         if value is None:
             return None
         if not _is_list(value) or not all(isinstance(one, int | float) for one in value):
             raise InvalidCallError(
-                f"{key} of a {self._kind} query is {value!r}; give a list of numbers."
+                f"boosts of a {self._kind} query are {value!r}; give a list of numbers."
             )
         return tuple(value)
+
+    def bodies(self, key: str) -> tuple[_Body, ...] | None:
+        """A list of what stands in a `match`; None if it is not there."""
+        value = self.take(key, None)
+        if value is None:
+            return None
+        if not _is_list(value) or not value or not all(isinstance(one, Mapping) for one in value):
+            raise InvalidCallError(
+                f"{key} of a {self._kind} query is {value!r}; give a list of objects with 'query' "
+                f"and 'column'."
+            )
+        return tuple(_Body("match", one, self._column, self._depth) for one in value)
 
     def part(self, key: str) -> TextExpression:
         """A required query."""
@@ -224,8 +263,9 @@ def _is_list(value: object) -> bool:
 
 def _match(body: _Body) -> Match:
     fuzziness = body.take("fuzziness", 0)
+    body.whole_rows()
     return Match(
-        body.text("terms"),
+        body.text(),
         body.column(),
         body.operator(),
         body.take("boost", 1.0),
@@ -237,19 +277,38 @@ def _match(body: _Body) -> Match:
 
 
 def _phrase(body: _Body) -> Phrase:
-    return Phrase(body.text("terms"), body.column(), body.take("slop", 0))
+    body.whole_rows()
+    return Phrase(body.text(), body.column(), body.take("slop", 0))
 
 
 def _multi_match(body: _Body) -> MultiMatch:
-    return MultiMatch(
-        body.text("query"), body.names("columns"), body.factors("boost"), body.operator()
-    )
+    matches = body.bodies("match_queries")
+    if matches is None:
+        return MultiMatch(body.text(), body.names("columns"), body.boosts(), body.operator())
+    return _together([_done(one, _match(one)) for one in matches])
+
+
+def _together(matches: Sequence[Match]) -> MultiMatch:
+    """One text in several columns."""
+    first = matches[0]
+    for one in matches:
+        if replace(one, column=first.column, boost=first.boost) != first or one.fuzziness != 0:
+            raise UnsupportedError(
+                f"The match_queries of a multi_match query may differ in their column and boost "
+                f"only, and be not fuzzy: {one} is no {first}. For the sum of different ones put "
+                f"them into should of a boolean query."
+            )
+    columns = tuple(one.column for one in matches)
+    return MultiMatch(first.text, columns, tuple(one.boost for one in matches), first.operator)
+
+
+def _done(body: _Body, expression: Match) -> Match:
+    body.done()
+    return expression
 
 
 def _combined_fields(body: _Body) -> CombinedFields:
-    return CombinedFields(
-        body.text("query"), body.names("columns"), body.factors("boost"), body.operator()
-    )
+    return CombinedFields(body.text(), body.names("columns"), body.boosts(), body.operator())
 
 
 def _boost(body: _Body) -> Boost:
@@ -268,6 +327,7 @@ def _boolean(body: _Body) -> Boolean:
 _KINDS: Final[Mapping[str, Callable[[_Body], TextExpression]]] = {
     "match": _match,
     "phrase": _phrase,
+    "match_phrase": _phrase,
     "multi_match": _multi_match,
     "combined_fields": _combined_fields,
     "boost": _boost,

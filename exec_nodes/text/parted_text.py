@@ -164,9 +164,9 @@ class PartedText:
         """See `TextIndex.vocabularies`."""
         return [part.vocabulary() for part in self.parts]
 
-    def tokenize(self, text: str) -> list[str]:
-        """See `TextIndex.tokenize`."""
-        return self.analyzer.tokens(text)
+    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
+        """See `TextIndex.query_words`."""
+        return self.analyzer.query_words(text)
 
     def positions(self, text: str) -> list[tuple[str, int]]:
         """See `TextIndex.positions`."""

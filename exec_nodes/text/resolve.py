@@ -192,7 +192,8 @@ def _fields(query: CombinedFields, corpora: Sequence[Corpus]) -> Fields:
             f"The columns {list(query.columns)} can't be combined, as their analyzers differ: give "
             f"their indexes the same parameters, or use multi_match."
         )
-    tokens = dict.fromkeys(corpora[0].indexes[0].tokenize(query.text)) if corpora[0].indexes else {}
+    words = corpora[0].indexes[0].query_words(query.text) if corpora[0].indexes else ()
+    tokens = dict.fromkeys(token for token, _ in words)
     statistics = [corpus.statistics for corpus in corpora]
     weights = tuple(map(np.float32, query.weights or (1,) * len(corpora)))
     documents = max(one.documents for one in statistics)
@@ -210,7 +211,7 @@ def _fields(query: CombinedFields, corpora: Sequence[Corpus]) -> Fields:
 
 def _spellings(text: str, corpus: Corpus) -> list[tuple[int, list[str]]]:
     """The words of a text: each one's position and its tokens, each once."""
-    tokens = corpus.indexes[0].positions(text) if corpus.indexes else []
+    tokens = corpus.indexes[0].query_words(text) if corpus.indexes else ()
     words = groupby(tokens, key=lambda token: token[1])
     return [(place, list(dict.fromkeys(name for name, _ in group))) for place, group in words]
 

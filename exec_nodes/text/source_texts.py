@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,16 @@ from exec_nodes.errors import UnsupportedError
 from exec_nodes.kernels.keys import one_array
 from exec_nodes.sources.cache import ByteCache, Subject
 from exec_nodes.sources.lance_errors import lance_errors
-from exec_nodes.sources.lance_scan import scan_dataset
+from exec_nodes.sources.lance_scan import batch_rows, conform
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import BASE_GENERATION, ROW_ADDRESS, RowAddresses, Source
+from exec_nodes.sources.source import BASE_GENERATION, RowAddresses, Source
+from exec_nodes.sources.whole_fragments import (
+    all_addresses,
+    every_row,
+    fragment_identity,
+    overlaid_fields,
+)
 from exec_nodes.text.analyzer import Analyzer
 from exec_nodes.text.growing import GrowingText, TextView
 from exec_nodes.text.lance_index import IndexSegment, open_index
@@ -50,6 +56,11 @@ class SourceTexts:
                     self._cache.put(key, known, text.nbytes)
         return known[1].at(stale)
 
+    def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
+        """Whether a source has an index of its own that can be read for this analyzer."""
+        with lance_errors(source.name, source.place):
+            return bool(self._segments(source, column, analyzer))
+
     def _open(self, source: Source, column: str, analyzer: Analyzer) -> PartedText:
         def read(addresses: RowAddresses) -> pa.Array:
             return one_array(source.rows_at(addresses, [column])[column])
@@ -70,9 +81,10 @@ class SourceTexts:
         read = source.dataset.get_fragments() if source.fragments is None else source.fragments
         fragments = {one.fragment_id: one for one in read}
         rows = RowsOf(source)
+        covered = _covered(source, column, segments)
         parts: list[TextPart] = []
         for segment in segments:
-            own = segment.fragments & fragments.keys()
+            own = segment.fragments & fragments.keys() & covered
             for partition in segment.partitions:
                 parts.append(IndexedPart(partition, *rows.of_index(partition.row_ids, own)))
             fragments = {number: one for number, one in fragments.items() if number not in own}
@@ -80,21 +92,24 @@ class SourceTexts:
             view, addresses = self._tokenized(source, fragment, column, analyzer)
             parts.append(MemoryPart(view, addresses, rows.deleted(addresses)))
         if source.generation == BASE_GENERATION:
-            covered = frozenset[int]().union(*(segment.fragments for segment in segments))
-            self._let_go(source, covered, (column, analyzer))
+            self._let_go(source, covered, (source.field_id(column), analyzer))
         return parts
 
     def _let_go(
-        self, base: LanceSource, covered: frozenset[int], texts: tuple[str, Analyzer]
+        self, base: LanceSource, covered: Collection[int], texts: tuple[int | None, Analyzer]
     ) -> None:
         """Keep no texts of fragments of the base table that are gone, or in an index now."""
         fragments = base.dataset.get_fragments()
-        needed = {_files(one) for one in fragments if one.fragment_id not in covered}
+        needed = {
+            fragment_identity(base.place, one)
+            for one in fragments
+            if one.fragment_id not in covered
+        }
 
         def is_gone(subject: Subject) -> bool:
             match subject:
-                case ("tokenized", base.place, (column, analyzer, files)):
-                    return (column, analyzer) == texts and files not in needed
+                case ("tokenized", base.place, (field, analyzer, fragment)):
+                    return (field, analyzer) == texts and fragment not in needed
             return False
 
         self._cache.drop(is_gone)
@@ -102,16 +117,22 @@ class SourceTexts:
     def _tokenized(
         self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
     ) -> tuple[TextView, RowAddresses]:
-        """The texts of a fragment, kept by its files: rows may be deleted since."""
-        key = ("tokenized", source.place, (column, analyzer, _files(fragment)))
+        """The texts of a fragment, kept whatever rows are deleted since."""
+        told = fragment_identity(source.place, fragment)
+        key = ("tokenized", source.place, (source.field_id(column), analyzer, told))
         schema = pa.schema([pa.field(column, pa.string())])
+        names = [] if source.field_id(column) is None else schema.names
 
         def tokenize() -> tuple[GrowingText, RowAddresses]:
-            text, found = GrowingText(analyzer), [np.empty(0, np.uint64)]
-            for batch in scan_dataset(source.dataset, schema, (), None, [fragment], schema):
-                text.append(batch.column(0))
-                found.append(batch.column(ROW_ADDRESS).to_numpy())
-            return text, np.concatenate(found)
+            # Deleted rows too: a version that was restored has them again.
+            text, addresses = GrowingText(analyzer), all_addresses([fragment])
+            size = batch_rows(schema)
+            if not names:
+                text.append(pa.nulls(len(addresses), pa.string()))
+                return text, addresses
+            for batch in every_row(source.dataset, names, [fragment], size).to_batches():
+                text.append(conform(batch, schema).column(0))
+            return text, addresses
 
         text, addresses = self._cache.compute(
             key, tokenize, lambda found: found[0].nbytes + int(found[1].nbytes)
@@ -125,8 +146,12 @@ class SourceTexts:
         return open_index(source.dataset, column, analyzer, options, self._cache) or ()
 
 
-def _files(fragment: Any) -> Hashable:
-    return fragment.fragment_id, *(file.path for file in fragment.data_files())
+def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment]) -> frozenset[int]:
+    """The fragments that segments of an index cover with the values that these have now."""
+    field = source.field_id(column)
+    fragments = source.dataset.get_fragments()
+    overlaid = {one.fragment_id for one in fragments if field in overlaid_fields(one)}
+    return frozenset[int]().union(*(segment.fragments for segment in segments)) - overlaid
 
 
 # Sources' identities are unique in the process, so all tables can share one bound.

@@ -71,6 +71,11 @@ def held_vectors(
     return known
 
 
+def all_held(source: LanceSource, column: str) -> bool:
+    """Whether all vectors of a Lance table are in memory."""
+    return source.field_id(column) is not None and not _Runs(source, column).known()[1]
+
+
 class _Runs:
     """The vectors of a Lance table in memory, as they were read from one version or another."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from exec_nodes.counting import lance_reads
 from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
@@ -99,6 +100,7 @@ class IndexSearch:
                 filter=self.condition,
                 row_addr_blocklist=blocked,
                 with_row_address=True,
+                scan_stats_callback=lance_reads(),
                 fast_search=self.source.fragments is not None,
                 **self._chosen(dataset),
             ).to_table()
@@ -136,11 +138,6 @@ class IndexSearch:
         return {"index_segments": segments, "fragments": dataset.get_fragments()}
 
 
-def has_index(source: LanceSource, index: IndexInfo) -> bool:
-    """Whether the source's own files have it: a generation may be older than the index."""
-    return any(i.name == index.name for i in source.dataset.describe_indices())
-
-
 def few_rows(
     source: LanceSource, condition: str | None, mask: RowAddresses
 ) -> RowAddresses | float:
@@ -158,6 +155,7 @@ def few_rows(
             limit=most + 1,
             with_row_address=True,
             fragments=source.fragments,
+            scan_stats_callback=lance_reads(),
         )
         found = scanner.to_table()[ROW_ADDRESS].to_numpy()
     if len(found) <= most:

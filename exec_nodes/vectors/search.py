@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.counting import count
 from exec_nodes.once import once_property
 from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
@@ -17,7 +18,7 @@ from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
 from exec_nodes.vectors.held import held_vectors, live_flags
 from exec_nodes.vectors.held_vectors import HeldVectors
-from exec_nodes.vectors.index_search import IndexSearch, few_rows, has_index
+from exec_nodes.vectors.index_search import IndexSearch, few_rows
 from exec_nodes.vectors.nearest import measured, nearest
 from exec_nodes.vectors.query import NearestQuery
 
@@ -47,9 +48,12 @@ class SourceSearch:
             source, query.column, query.row_bytes, query.metric, eager=self._unindexed
         )
         if held is not None:
+            count(searched_in_memory=1)
             return self._in_memory(held, most, mask)
         if isinstance(source, LanceSource) and self._usable_index is not None:
+            count(searched_by_index=1)
             return self._by_index(source, self._usable_index, most, mask)
+        count(searched_by_reading=1)
         return self._read_all(most, mask)
 
     def _in_memory(self, held: Sequence[HeldVectors], most: int, mask: RowAddresses) -> Candidates:
@@ -72,7 +76,7 @@ class SourceSearch:
         self, source: LanceSource, index: IndexInfo, most: int, mask: RowAddresses
     ) -> Candidates:
         inside, outside = self._split(source)
-        condition = " AND ".join(f"({f.for_lance})" for f in inside) or None
+        condition = " AND ".join(f"({f.lance})" for f in inside) or None
         few = few_rows(source, condition, mask)
         if not isinstance(few, float):
             rows = self._met(few, outside)
@@ -141,7 +145,7 @@ class SourceSearch:
             rows = np.unique(rows)
             if not len(rows):
                 break
-            names = list(condition.columns or ())
+            names = list(condition.columns)
             found = self.source.rows_at(rows, names or [self.query.column])
             batch = found.combine_chunks().to_batches()[0].select(names)
             rows = pa.array(rows).filter(condition.evaluate(batch)).to_numpy()
@@ -149,12 +153,8 @@ class SourceSearch:
 
     def _split(self, source: LanceSource) -> tuple[list[Filter], list[Filter]]:
         """The filters that Lance takes, over columns that the files have, and the others."""
-        stored = source.dataset.schema.names
-        inside = [
-            f
-            for f in self.filters
-            if f.pushable and f.columns is not None and set(f.columns).issubset(stored)
-        ]
+        stored = set(source.dataset.schema.names)
+        inside = [f for f in self.filters if f.lance is not None and stored.issuperset(f.columns)]
         return inside, [f for f in self.filters if f not in inside]
 
     def _unindexed(self) -> bool:
@@ -165,7 +165,7 @@ class SourceSearch:
         index, source = self.index, self.source
         if index is None or self.query.bounds.lower is not None:
             return None
-        return index if isinstance(source, LanceSource) and has_index(source, index) else None
+        return index if isinstance(source, LanceSource) and source.has_index(index.name) else None
 
 
 def _minus(rows: RowAddresses, mask: RowAddresses) -> RowAddresses:

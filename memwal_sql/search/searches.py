@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
 from exec_nodes.search_rows import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
-from exec_nodes.sources.source import Filter
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.parse_query import parse_query
+from exec_nodes.text.taken import warn_of_syntax
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.search.options import (
     FUSION_OPTIONS,
@@ -25,10 +25,11 @@ from memwal_sql.search.vectors import query_vectors
 from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.hybrid_search import HybridQuery, plan_hybrid_search
 from planner.model import Snapshot
+from planner.predicates.condition import Condition
 from planner.vector_search import VectorQuery, plan_vector_search
 
 Columns = tuple[str, ...]
-Filters = tuple[Filter, ...]
+Filters = tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ def _text_query(
     if len(columns) == 1:
         expression = parse_query(query, columns[0], texts, options)
     elif isinstance(query, str) and not query.lstrip().startswith("{"):
+        warn_of_syntax(query)
         form = {"multi_match": {"query": query, "columns": columns, **options}}
         expression = parse_query(form, None, texts)
     else:

@@ -10,17 +10,22 @@ import datafusion
 import pyarrow as pa
 from datafusion.expr import EmptyRelation, TableScan
 
-from memwal_native import MountedTable, Predicate
+import memwal_native
+from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.errors import original_error
+from planner.predicates.condition import predicate_of
+from planner.predicates.nodes import Predicate
 
-Answers = Callable[[Sequence[Predicate], pa.Schema], list[str]]
+Answers = Callable[[Sequence[memwal_native.Predicate], pa.Schema], list[str]]
 _NAME = "scanned"
 # Of the table that is read, or of the machine.
 _FROM_OUTSIDE = re.compile(r"(FFI|External|Object Store|IO) error|Resources exhausted")
 
 
-def conjuncts(condition: str, schema: pa.Schema, answers: Answers) -> Sequence[Predicate] | None:
+def conjuncts(
+    condition: str, schema: pa.Schema, answers: Answers
+) -> Sequence[memwal_native.Predicate] | None:
     """The conjuncts of a condition on the columns of `schema`; None unless a table that gives
     `answers` to offers of filters applies every one of them exactly.
 
@@ -32,6 +37,17 @@ def conjuncts(condition: str, schema: pa.Schema, answers: Answers) -> Sequence[P
     if not isinstance(plan, TableScan) or len(plan.filters()) != len(probe.offered):
         return None
     return probe.offered
+
+
+def implied(condition: str, schema: pa.Schema) -> list[Predicate]:
+    """What every row meets for which `condition` is true: its conjuncts, but for those that
+    DataFusion shows to no table.
+
+    Raises InvalidCallError when it does not parse or names an unknown column.
+    """
+    probe = _Probe(schema, lambda filters, _: ["inexact"] * len(filters))
+    _plan(condition, probe)
+    return [predicate_of(given) for given in probe.offered]
 
 
 def is_never_true(condition: str, schema: pa.Schema) -> bool:
@@ -73,10 +89,10 @@ class _Probe:
 
     def __init__(self, schema: pa.Schema, answers: Answers) -> None:
         self.schema = schema
-        self.offered: Sequence[Predicate] = ()
+        self.offered: Sequence[memwal_native.Predicate] = ()
         self._answers = answers
 
-    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
+    def supports_filters_pushdown(self, filters: Sequence[memwal_native.Predicate]) -> list[str]:
         """As a real table answers."""
         self.offered = filters
         return self._answers(filters, self.schema)

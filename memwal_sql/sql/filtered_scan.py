@@ -8,12 +8,11 @@ from functools import lru_cache
 import datafusion
 import pyarrow as pa
 
-from memwal_native import MountedTable
+from memwal_native import MountedTable, calls_functions
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.planning import stream
 from memwal_sql.sql.conditions import condition_errors, conjuncts, filtered
 from memwal_sql.sql.provider import SqlTable, TableProvider, answers
-from planner.predicates.lance_filter import lance_filter
 
 _NAME = "scanned"
 
@@ -33,8 +32,8 @@ def filtered_scan(
         raise InvalidCallError(f"filter={condition!r} must be a SQL condition, as text")
     provider = TableProvider(None, table, consistency)
     # Of columns and literals alone, it means the same each time; `now()` would not.
-    lasting = lance_filter(condition, table.schema) is not None
-    predicates = (_known_conjuncts if lasting else conjuncts)(condition, table.schema, answers)
+    read = conjuncts if calls_functions(condition) else _known_conjuncts
+    predicates = read(condition, table.schema, answers)
     if predicates is not None:
         # Nothing is left to do for DataFusion, whose physical plan would cost some milliseconds.
         projection = [table.schema.get_field_index(name) for name in columns]

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary, ref
 
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
-from memwal_native import LeftoverRule, MountedTable, remember
+from memwal_native import LeftoverRule, MountedTable, recall, remember
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.options import DEFAULT_K
 from memwal_sql.search.searches import Search, full_text_search, hybrid_search, vector_search
@@ -77,19 +77,42 @@ FUNCTIONS = (
 )
 
 
+class _Registered(NamedTuple):
+    """A table under a name; the session holds its provider as long as it has it there."""
+
+    name: str
+    table: ReadTable
+    consistency: str
+    provider: ref[object]
+
+    def is_in(self, session: SessionContext) -> bool:
+        """Whether the session has it, and no other one, under its name."""
+        recall("")  # what DataFusion has dropped goes when the library is called next
+        return self.provider() is not None and session.table_exist(self.name)
+
+
 class SearchFunctions:
     """The table functions of one session, and the tables that they know."""
 
     def __init__(self) -> None:
-        self._tables: dict[TableName, tuple[str, ReadTable, str]] = {}
+        self._tables: dict[TableName, _Registered] = {}
 
-    def add(self, name: str, table: ReadTable, consistency: str) -> None:
-        """Let the functions find `table` under `name`."""
-        self._tables[table_name(name)] = (name, table, consistency)
+    def add(self, name: str, table: ReadTable, consistency: str, provider: object) -> None:
+        """Let the functions find `table` under `name`, for as long as the session has `provider`
+        there."""
+        self._tables[table_name(name)] = _Registered(name, table, consistency, ref(provider))
 
-    def remove(self, name: str) -> None:
-        """Undo `add`."""
-        self._tables.pop(table_name(name), None)
+    def remove(self, name: str, session: SessionContext) -> bool:
+        """Undo `add`; whether the session still had the table under this name."""
+        found = self._tables.pop(table_name(name), None)
+        return found is not None and found.is_in(session)
+
+    def left_behind(self, session: SessionContext) -> list[str]:
+        """The names under which the session has its table no more, or another one; forgotten."""
+        gone = [one for one in self._tables.values() if not one.is_in(session)]
+        for one in gone:
+            del self._tables[table_name(one.name)]
+        return [one.name for one in gone]
 
     def call(
         self, name: str, function: _Function, *given: Expr, session: SessionContext
@@ -119,17 +142,13 @@ class SearchFunctions:
 
     def _find(self, text: str, session: SessionContext) -> tuple[ReadTable, str]:
         found = self._tables.get(table_name(text))
-        if found is not None and not session.table_exist(found[0]):  # dropped without `remove`
-            self.remove(text)
-            found = None
-        if found is None:
-            known = sorted(name for name, _, _ in self._tables.values())
+        if found is None or not found.is_in(session):
+            known = sorted(one.name for one in self._tables.values() if one.is_in(session))
             raise InvalidCallError(
                 f"{text!r} is not a table that can be searched in this session; there are {known}: "
                 "make it known with memwal_sql.register(ctx, name, table)"
             )
-        _, table, consistency = found
-        return table, consistency
+        return found.table, found.consistency
 
 
 # A session's own functions keep them alive.

@@ -12,7 +12,7 @@ from exec_nodes.node import Node, Statistics
 from memwal_sql.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from memwal_native import ArrowStream, Predicate
+    from memwal_native import Predicate
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,6 @@ class MetadataProvider:
             rows = rows.select(projection)
         return BatchesExec(self._name, rows)
 
-    def insert(self, _: ArrowStream) -> int:
+    def check_insert(self, _: Sequence[str]) -> None:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"{self._name!r} describes a table and can't be written")

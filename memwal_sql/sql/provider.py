@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from exec_nodes.node import Node
-from exec_nodes.sources.source import Filter
-from memwal_sql.errors import ReopenError, RetryError
+from memwal_sql.errors import InvalidCallError, ReopenError, RetryError
 from memwal_sql.read.collector import check_consistency
 from memwal_sql.read.planning import Read, scan_of
+from memwal_sql.write.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
-from planner.predicates.lance_filter import lance_filter
+from planner.predicates.condition import Condition, condition_of
 
 if TYPE_CHECKING:
-    from memwal_native import ArrowStream, Predicate
+    import memwal_native
+    from planner.predicates.nodes import Predicate
+
+
+# How many conditions a table remembers.
+_KNOWN = 64
+
+
+_WHOLE_ROWS = (
+    "as one does that does not name these columns, and it replaces whole rows: give every column a "
+    "value. Where NULL is meant, write it into VALUES, or into INSERT INTO t (all columns) SELECT "
+    '..., NULL where the table was registered with register(ctx, "t", table, missing="null")'
+)
 
 
 class ReadTable(Protocol):
@@ -26,7 +39,9 @@ class ReadTable(Protocol):
     def schema(self) -> pa.Schema:
         """The columns."""
 
-    def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
+    def planned(
+        self, read: Read, consistency: str = "strong", filters: Sequence[Predicate] = ()
+    ) -> Node:
         """The plan of `read` over one consistent state, without the regions that `filters` rule
         out."""
 
@@ -47,51 +62,71 @@ class TableProvider:
     Every query is planned over a snapshot of its own, taken when DataFusion plans the scan.
     """
 
-    def __init__(self, name: str | None, table: SqlTable, consistency: str = "strong") -> None:
-        """`name` is that under which the table is registered, if it is."""
+    def __init__(
+        self,
+        name: str | None,
+        table: SqlTable,
+        consistency: str = "strong",
+        missing: str = ERROR,
+    ) -> None:
+        """`name` is that under which the table is registered, if it is; `missing` is what becomes
+        of columns that INSERT does not name."""
         check_consistency(consistency)
+        check_missing(missing)
         self.schema = table.schema
+        # DataFusion offers each filter several times, and hands it over anew for the scan.
+        self._condition = lru_cache(_KNOWN)(partial(condition_of, schema=self.schema))
         self._name = name
         self._table = table
         self._consistency = consistency
+        self._missing = missing
 
-    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
+    def supports_filters_pushdown(self, filters: Sequence[memwal_native.Predicate]) -> list[str]:
         """`"exact"` for the filters that every source evaluates as DataFusion would.
 
         The others may still rule regions out; DataFusion applies them to the rows itself.
         """
-        return answers(filters, self.schema)
+        return list(map(_answer, map(self._condition, filters)))
 
     def scan(
-        self, projection: Sequence[int] | None, predicates: Sequence[Predicate], limit: int | None
+        self,
+        projection: Sequence[int] | None,
+        filters: Sequence[memwal_native.Predicate],
+        limit: int | None,
     ) -> Node:
-        """The plan of one query; `predicates` are the filters that were called (in)exact.
+        """The plan of one query; `filters` are those that were called (in)exact.
 
         `limit` is given only where every filter is exact.
         """
-        texts = [predicate.sql for predicate in predicates if predicate.sql is not None]
+        conditions = [self._condition(given) for given in filters]
+        exact = tuple(condition for condition in conditions if condition.lance is not None)
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        scan = scan_of(Query(tuple(columns), tuple(self._exact(predicates)), limit))
+        scan = scan_of(Query(tuple(columns), exact, limit))
         # It is remembered by the table, to which nothing of it may lead back.
         name, schema = self._name, self.schema
         read = Read(scan.what, lambda snapshot: scan.plan(of_columns(snapshot, schema, name)))
-        return self._table.planned(read, self._consistency, texts)
+        predicates = [condition.predicate for condition in conditions]
+        return self._table.planned(read, self._consistency, predicates)
 
-    def insert(self, rows: ArrowStream) -> int:
+    def check_insert(self, nulls: Sequence[str]) -> None:
+        """Raise InvalidCallError where an INSERT sets columns to NULL that it may not name.
+
+        Columns that are not named and NULLs in SELECT come as the same plan, in which `nulls` are
+        NULL in every row.
+        """
+        names = [name for name in nulls if self.schema.field(name).nullable]
+        if names and self._missing == ERROR:
+            raise InvalidCallError(f"this INSERT sets {names} to NULL in every row, {_WHOLE_ROWS}")
+
+    def insert(self, rows: memwal_native.ArrowStream) -> int:
         """Upsert the rows of one INSERT statement, all of which are there."""
         return self._table.insert(pa.RecordBatchReader.from_stream(rows).read_all(), self.schema)
 
-    def _exact(self, predicates: Sequence[Predicate]) -> Iterator[Filter]:
-        for predicate in predicates:
-            sql = predicate.sql
-            if sql is not None and (text := lance_filter(sql, self.schema)) is not None:
-                yield Filter(sql, predicate.evaluate, tuple(predicate.columns), text)
 
-
-def answers(filters: Sequence[Predicate], schema: pa.Schema) -> list[str]:
+def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> list[str]:
     """Which of these filters the sources of a table apply as DataFusion would."""
-    return [_answer(predicate.sql, schema) for predicate in filters]
+    return [_answer(condition_of(given, schema)) for given in filters]
 
 
 def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -> Snapshot:
@@ -109,7 +144,5 @@ def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -
     )
 
 
-def _answer(sql: str | None, schema: pa.Schema) -> str:
-    if sql is None:
-        return "unsupported"
-    return "inexact" if lance_filter(sql, schema) is None else "exact"
+def _answer(condition: Condition) -> str:
+    return "inexact" if condition.lance is None else "exact"

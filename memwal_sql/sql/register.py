@@ -15,6 +15,7 @@ from memwal_sql.sql.functions import search_functions
 from memwal_sql.sql.metadata import MetadataProvider
 from memwal_sql.sql.provider import SqlTable, TableProvider
 from memwal_sql.sql.version import check_datafusion_version
+from memwal_sql.write.missing import ERROR
 
 check_datafusion_version()
 
@@ -41,27 +42,25 @@ class RegisteredTable(SqlTable, Protocol):
 
 
 def register(
-    ctx: SessionContext, name: str, table: RegisteredTable, consistency: str = "strong"
+    ctx: SessionContext,
+    name: str,
+    table: RegisteredTable,
+    consistency: str = "strong",
+    *,
+    missing: str = ERROR,
 ) -> None:
     """Make `table` known to SQL in `ctx` as `name`, and its state as `name$regions`,
-    `name$generations`, `name$wal` and `name$indexes`; the table functions `vector_search`,
-    `full_text_search` and `hybrid_search` find it under that name. The session sees the
-    columns that the table has now. With its first table a session gets a rule of ours, for which
-    DataFusion drops statements that were prepared before (`PREPARE`).
+    `name$generations`, `name$wal` and `name$indexes`; see `memwal_sql.register`.
 
-    Args:
-        name: as SQL would write it: `events`, `schema.events`, `"My events"`. What has the name
-            already is replaced.
-        consistency: what queries see. `"eventual"`: the regions recorded in the MemWAL index;
-            `"manifest"`: what is flushed; `"strong"`: durable rows of every writer too, and the
-            buffered ones of this process.
-
-    Raises InvalidCallError for an unknown consistency or an empty name.
+    Raises InvalidCallError for an unknown consistency or `missing` and for an empty name.
     """
     if not name:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
-    provider = TableProvider(name, table, consistency)
+    provider = TableProvider(name, table, consistency, missing)
+    functions = search_functions(ctx)
+    for old in functions.left_behind(ctx):  # by whoever took the table itself away
+        _remove_about(ctx, old)
     known: tuple[tuple[str, pa.Schema, Callable[[], pa.Table]], ...] = (
         ("regions", REGIONS, table.regions),
         ("generations", GENERATIONS, table.generations),
@@ -69,7 +68,7 @@ def register(
         ("indexes", INDEXES, table.indexes),
     )
     _put(ctx, name, MountedTable(provider))
-    search_functions(ctx).add(name, table, consistency)
+    functions.add(name, table, consistency, provider)
     for suffix, schema, load in known:
         about = metadata_name(name, suffix)
         _put(ctx, about, MountedTable(MetadataProvider(about, schema, load)))
@@ -78,12 +77,18 @@ def register(
 def deregister(ctx: SessionContext, name: str) -> None:
     """Take back what `register` did; the table functions stay for other tables.
 
-    `ctx.deregister_table(name)` leaves the metadata tables, and the table functions notice it only
-    when they are called: call this before a table of another kind takes the name.
+    What `ctx.deregister_table(name)` leaves of it, the metadata tables, goes with this call or the
+    next `register`; another table that has got the name meanwhile stays.
     """
-    search_functions(ctx).remove(name)
-    for about in (name, *(metadata_name(name, suffix) for suffix in METADATA_TABLES)):
-        ctx.deregister_table(about)
+    functions = search_functions(ctx)
+    if functions.remove(name, ctx):
+        ctx.deregister_table(name)
+    _remove_about(ctx, name)
+
+
+def _remove_about(ctx: SessionContext, name: str) -> None:
+    for suffix in METADATA_TABLES:
+        ctx.deregister_table(metadata_name(name, suffix))
 
 
 def metadata_name(name: str, suffix: str) -> str:

@@ -11,13 +11,12 @@ from exec_nodes.filter_exec import FilterExec
 from exec_nodes.node import Node
 from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
-from exec_nodes.sources.source import Filter
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import Read
 from memwal_sql.search.searches import Search
 from memwal_sql.sql.provider import ReadTable, of_columns
 from planner.model import Snapshot
-from planner.predicates.lance_filter import lance_filter
+from planner.predicates.condition import condition_of
 
 if TYPE_CHECKING:
     from memwal_native import ArrowStream, Predicate
@@ -66,7 +65,8 @@ class SearchProvider:
         )
         if found:
             output = pa.schema([node.schema.field(name) for name in wanted])
-            return FilterExec(node, tuple(_filter(p, None) for p in found), output)
+            conditions = tuple(condition_of(p, self.schema) for p in found)
+            return FilterExec(node, conditions, output)
         return node if tuple(node.schema.names) == wanted else ProjectionExec(node, wanted)
 
     def left_over(self, conditions: Sequence[str], no_rows: ArrowStream) -> Node:
@@ -80,7 +80,7 @@ class SearchProvider:
         )
         return RefusedExec(reason, pa.RecordBatchReader.from_stream(no_rows).schema)
 
-    def insert(self, _: ArrowStream) -> int:
+    def check_insert(self, _: Sequence[str]) -> None:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"{self._name} is a search and can't be written")
 
@@ -110,24 +110,11 @@ def search_plan(
     `schema` are the table's columns for which `search` was made.
     """
     columns = tuple(name for name in names if name in schema.names)
-    texts = [] if search.counts_all else [p.sql for p in predicates if p.sql is not None]
-    filters = tuple(_filter(predicate, schema) for predicate in predicates)
+    filters = tuple(condition_of(predicate, schema) for predicate in predicates)
+    ruling = [] if search.counts_all else [condition.predicate for condition in filters]
 
     def plan(snapshot: Snapshot) -> Node:
         return search.plan(columns, filters, of_columns(snapshot, schema))
 
     what = (*search.searched, *search.added.names, columns, bool(filters))
-    return table.planned(Read(what, plan), consistency, texts)
-
-
-def _filter(predicate: Predicate, schema: pa.Schema | None) -> Filter:
-    """`schema` is given where Lance may apply the condition."""
-    sql = predicate.sql
-    text = None if sql is None or schema is None else lance_filter(sql, schema)
-    return Filter(
-        repr(predicate) if sql is None else sql,
-        predicate.evaluate,
-        tuple(predicate.columns),
-        text,
-        pushable=text is not None,
-    )
+    return table.planned(Read(what, plan), consistency, ruling)

@@ -91,6 +91,18 @@ impl ArrowArray {
     }
 }
 
+/// A type that Python reads through `__arrow_c_schema__`.
+#[pyclass(frozen, module = "memwal_native")]
+pub struct ArrowType(pub DataType);
+
+#[pymethods]
+impl ArrowType {
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(&self.0).map_err(python_error)?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+}
+
 /// Record batches that Python reads through `__arrow_c_stream__`, any number of times.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct ArrowStream {

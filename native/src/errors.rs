@@ -11,21 +11,27 @@ use datafusion_common::{DataFusionError, Result};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::attached::Call;
+
 const REMEMBERED: usize = 32;
 
 static RECENT: Mutex<VecDeque<(String, Py<PyAny>)>> = Mutex::new(VecDeque::new());
 
 /// Run `work` attached to the interpreter; its exceptions and panics become errors.
-///
-/// A panic must never cross the FFI: it would abort the process.
 pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
-    let guarded =
-        AssertUnwindSafe(|| Python::try_attach(|py| work(py).map_err(|error| remember(py, error))));
-    match catch_unwind(guarded) {
-        Ok(Some(result)) => result,
-        Ok(None) => Err(external("the Python interpreter is shutting down".to_owned())),
-        Err(panic) => Err(external(format!("panic in memwal_native: {}", panic_text(&*panic)))),
-    }
+    guarded(|| {
+        let call = Call::begin();
+        let attached = |py: Python<'_>| work(py).map_err(|error| remember(py, error));
+        let done = call.as_ref().and_then(|_| Python::try_attach(attached));
+        done.unwrap_or_else(|| Err(external("the Python interpreter is shutting down".to_owned())))
+    })
+}
+
+/// Run `work`; its panics become errors. One must never cross the FFI: it would abort the process.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(external(format!("panic in memwal_native: {}", panic_text(&*panic))))
+    })
 }
 
 /// The newest exception whose text is part of `message`, if it is still remembered.

@@ -26,6 +26,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use stabby::vec::Vec as FfiVec;
 
+use crate::errors::guarded;
 use crate::exec::MountedExec;
 use crate::join_effect::{Effect, effect};
 use crate::sealed::seal;
@@ -129,7 +130,7 @@ unsafe extern "C" fn optimize_with_context(
 }
 
 fn optimized(plan: &FFI_ExecutionPlan) -> FFI_Result<FFI_ExecutionPlan> {
-    match substitute(plan, plan, None) {
+    match guarded(|| substitute(plan, plan, None)) {
         Ok(None) => FFI_Result::Ok(plan.clone()),
         Ok(Some(other)) => FFI_Result::Ok(seal(other)),
         Err(error) => FFI_Result::Err(error.to_string().as_str().into()),

@@ -2,14 +2,17 @@
 //! of regions or generations.
 
 mod arrow_bridge;
+mod attached;
 mod buffers;
 mod errors;
 mod exec;
 mod filter_text;
+mod filter_tree;
 mod insert;
 mod join_effect;
 mod leftovers;
 mod metrics;
+mod null_columns;
 mod predicate;
 mod priority;
 mod provider;
@@ -17,6 +20,8 @@ mod rows;
 mod runtime;
 mod sealed;
 mod sealed_table;
+mod shallow;
+mod sql_text;
 mod text;
 mod threads;
 mod vectors;
@@ -26,6 +31,8 @@ use pyo3::prelude::*;
 #[pymodule]
 #[pyo3(name = "_native")]
 fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    attached::open();
+    module.add_function(wrap_pyfunction!(attached::shut_down, module)?)?;
     module.add("DATAFUSION_MAJOR", datafusion_ffi::version())?;
     module.add_class::<provider::MountedTable>()?;
     module.add_class::<predicate::Predicate>()?;
@@ -33,6 +40,8 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow_bridge::ArrowStream>()?;
     module.add_function(wrap_pyfunction!(priority::take_long_turns, module)?)?;
     module.add_function(wrap_pyfunction!(priority::take_turns_often, module)?)?;
+    module.add_function(wrap_pyfunction!(sql_text::calls_functions, module)?)?;
+    module.add_function(wrap_pyfunction!(sql_text::ignored_clauses, module)?)?;
     rows::register(module)?;
     text::register(module)?;
     vectors::register(module)?;

@@ -1,11 +1,11 @@
-//! One filter of a query, as SQL text and as something that evaluates what DataFusion would.
+//! One filter of a query, as a tree and as something that evaluates what DataFusion would.
 
-use std::sync::{Arc, Mutex};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{Column, DFSchema, DataFusionError, Result};
+use datafusion_common::{DFSchema, DataFusionError, Result};
 use datafusion_expr::Expr;
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
@@ -13,27 +13,17 @@ use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use pyo3::prelude::*;
 
 use crate::arrow_bridge::{ArrowArray, any_batch_from_python};
-use crate::errors::python_error;
+use crate::errors::{guarded, python_error};
 use crate::filter_text::sql_of;
-
-/// `filter` without the table's name before its columns.
-fn unqualified(filter: &Expr) -> Result<Expr> {
-    let stripped = filter.clone().transform(|expr| match expr {
-        Expr::Column(column) if column.relation.is_some() => {
-            Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
-        }
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(stripped.data)
-}
+use crate::filter_tree::{other, tree};
+use crate::shallow::{Shallow, shallow};
 
 /// One conjunct of a WHERE clause.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct Predicate {
-    filter: Expr,
-    /// As SQL text; None where SQL has no words for it.
-    #[pyo3(get)]
-    sql: Option<String>,
+    /// None if it nests too deep to be looked into.
+    filter: Option<Expr>,
+    sql: OnceLock<Option<String>>,
     /// Names of the columns it reads, sorted.
     #[pyo3(get)]
     columns: Vec<String>,
@@ -42,11 +32,8 @@ pub struct Predicate {
 
 impl Predicate {
     pub fn new(filter: &Expr) -> Result<Self> {
-        let filter = unqualified(filter)?;
-        let columns = filter.column_refs().into_iter().map(|column| column.name.clone());
-        let mut columns: Vec<String> = columns.collect();
-        columns.sort();
-        Ok(Self { sql: sql_of(&filter), columns, filter, compiled: Mutex::new(None) })
+        let Shallow { expr: filter, columns } = shallow(filter)?;
+        Ok(Self { filter, columns, sql: OnceLock::new(), compiled: Mutex::new(None) })
     }
 
     /// The filter over batches of `schema`; batches of one source share theirs.
@@ -57,9 +44,16 @@ impl Predicate {
         {
             return Ok(Arc::clone(expr));
         }
+        let Some(filter) = &self.filter else {
+            return Err(DataFusionError::Plan(format!(
+                "a condition on {:?} nests too deep to be evaluated here: compute a part of it in \
+                 a subquery",
+                self.columns
+            )));
+        };
         let names = DFSchema::try_from(Arc::clone(schema))?;
         let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-        let expr = create_physical_expr(&self.filter, &names, &props, &context)?;
+        let expr = create_physical_expr(filter, &names, &props, &context)?;
         if let Ok(mut compiled) = self.compiled.lock() {
             *compiled = Some((Arc::clone(schema), Arc::clone(&expr)));
         }
@@ -79,6 +73,21 @@ impl Predicate {
 
 #[pymethods]
 impl Predicate {
+    /// As SQL text, to be shown; None where SQL has no words for it.
+    #[getter]
+    fn sql(&self) -> Option<&str> {
+        let print = || guarded(|| Ok(self.filter.as_ref().and_then(sql_of))).ok().flatten();
+        self.sql.get_or_init(print).as_deref()
+    }
+
+    /// What the filter says, built of the classes in `nodes`: see `filter_tree::tree`.
+    fn tree<'py>(&self, nodes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.filter {
+            Some(filter) => tree(filter, nodes),
+            None => other(nodes, &self.columns),
+        }
+    }
+
     /// One boolean a row of `batch`, a `pyarrow.RecordBatch` that has at least the columns the
     /// filter reads, in any order. Null where SQL says unknown.
     fn evaluate<'py>(
@@ -91,7 +100,19 @@ impl Predicate {
         py.import("pyarrow")?.call_method1("array", (ArrowArray(found),))
     }
 
+    /// Equal are filters that say the same in the same way.
+    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> bool {
+        let same = |one: &Self, other: &Self| one.filter.is_some() && one.filter == other.filter;
+        slf.is(other) || other.cast::<Self>().is_ok_and(|other| same(slf.get(), other.get()))
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.filter.hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn __repr__(&self) -> String {
-        format!("Predicate({})", self.sql.as_deref().unwrap_or("?"))
+        format!("Predicate({})", self.sql().unwrap_or("?"))
     }
 }

@@ -17,9 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::arrow_bridge::schema_from_python;
-use crate::errors::{python_error, with_python};
+use crate::errors::{guarded, python_error, with_python};
 use crate::exec::MountedExec;
 use crate::insert::UpsertExec;
+use crate::null_columns::null_columns;
 use crate::predicate::Predicate;
 use crate::runtime::runtime;
 use crate::sealed::sealed;
@@ -31,6 +32,8 @@ use crate::sealed_table::sealed_table;
 /// * `supports_filters_pushdown(filters: list[Predicate]) -> list[str]`, each answer `"exact"`,
 ///   `"inexact"` or `"unsupported"`,
 /// * `scan(projection: list[int] | None, filters: list[Predicate], limit: int | None) -> node`,
+/// * `check_insert(nulls: list[str])`, which raises if an INSERT may not run whose plan shows that
+///   these columns are NULL in every row; asked when it is planned,
 /// * `insert(rows) -> int`, rows with `__arrow_c_stream__`,
 /// * `left_over(conditions: list[str], no_rows) -> node`, if DataFusion may not apply conditions of
 ///   its own to the rows of a scan: the plan to run instead, whose rows look like `no_rows`, with
@@ -82,13 +85,15 @@ impl PythonTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let predicates = filters.iter().map(Predicate::new).collect::<Result<Vec<_>>>()?;
-        let plan = with_python(|py| {
-            let arguments = (projection, predicates, limit);
-            let node = self.provider.bind(py).call_method1("scan", arguments)?;
-            MountedExec::mount(&node, &self.provider)
-        })?;
-        sealed(plan)
+        guarded(|| {
+            let predicates = filters.iter().map(Predicate::new).collect::<Result<Vec<_>>>()?;
+            let plan = with_python(|py| {
+                let arguments = (projection, predicates, limit);
+                let node = self.provider.bind(py).call_method1("scan", arguments)?;
+                MountedExec::mount(&node, &self.provider)
+            })?;
+            sealed(plan)
+        })
     }
 }
 
@@ -115,8 +120,8 @@ impl TableProvider for PythonTable {
         if filters.is_empty() {
             return Ok(vec![]);
         }
-        let predicates = filters.iter().map(|filter| Predicate::new(filter));
-        let predicates = predicates.collect::<Result<Vec<_>>>()?;
+        let predicates = guarded(|| filters.iter().map(|filter| Predicate::new(filter)).collect());
+        let predicates: Vec<_> = predicates?;
         with_python(|py| {
             let answers =
                 self.provider.bind(py).call_method1("supports_filters_pushdown", (predicates,))?;
@@ -143,6 +148,10 @@ impl TableProvider for PythonTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match operation {
             InsertOp::Append | InsertOp::Replace => {
+                let nulls = null_columns(&input)?;
+                with_python(|py| {
+                    self.provider.bind(py).call_method1("check_insert", (nulls,)).map(drop)
+                })?;
                 let provider = Arc::clone(&self.provider);
                 Ok(Arc::new(UpsertExec::new(provider, input, session)?))
             }

@@ -18,6 +18,7 @@ use datafusion_ffi::util::{FFI_Option, FFI_Result};
 use datafusion_physical_plan::ExecutionPlan;
 use stabby::vec::Vec as FfiVec;
 
+use crate::errors::guarded;
 use crate::exec::MountedExec;
 use crate::runtime::{no_session, runtime};
 
@@ -73,9 +74,10 @@ unsafe extern "C" fn execute(
     partition: usize,
     _: FFI_TaskContext,
 ) -> FFI_Result<FFI_RecordBatchStream> {
-    let started = inner(plan)
-        .execute(partition, Arc::clone(no_session()))
-        .and_then(|stream| Ok(FFI_RecordBatchStream::new(stream, Some(runtime()?.clone()))));
+    let started = guarded(|| {
+        let stream = inner(plan).execute(partition, Arc::clone(no_session()))?;
+        Ok(FFI_RecordBatchStream::new(stream, Some(runtime()?.clone())))
+    });
     match started {
         Ok(stream) => FFI_Result::Ok(stream),
         Err(error) => FFI_Result::Err(error.to_string().as_str().into()),

@@ -6,13 +6,16 @@
 //! hand over to the ones they replace when a filter can't be read without the host's functions.
 //!
 //! The fields in question, and the session, are private to `datafusion-ffi`. It is pinned to one
-//! version, whose layouts are repeated here.
+//! version, whose layouts are repeated here; `memwal_sql/sql/version.py` refuses hosts of another
+//! minor version than was tried.
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
 use async_ffi::{FfiFuture, FutureExt};
 use datafusion_catalog::TableProvider;
+use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::Expr;
 use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
@@ -26,6 +29,7 @@ use datafusion_proto::protobuf::LogicalExprList;
 use prost::Message;
 use stabby::vec::Vec as FfiVec;
 
+use crate::errors::guarded;
 use crate::provider::PythonTable;
 use crate::runtime::no_session;
 
@@ -80,10 +84,16 @@ impl Drop for Session {
     }
 }
 
-const _: () = assert!(size_of::<Layout>() == size_of::<FFI_TableProvider>());
-const _: () = assert!(
-    std::mem::offset_of!(Layout, codec) == std::mem::offset_of!(FFI_TableProvider, logical_codec)
-);
+const _: () = {
+    assert!(size_of::<Layout>() == size_of::<FFI_TableProvider>());
+    // Of those that can be seen: what lies between two of them is as long as it should be.
+    assert!(offset_of!(Layout, statistics) == offset_of!(FFI_TableProvider, statistics));
+    assert!(offset_of!(Layout, codec) == offset_of!(FFI_TableProvider, logical_codec));
+    assert!(offset_of!(Layout, version) == offset_of!(FFI_TableProvider, version));
+    assert!(
+        offset_of!(Layout, library_marker_id) == offset_of!(FFI_TableProvider, library_marker_id)
+    );
+};
 
 /// The functions of `datafusion-ffi`, the same for every table.
 struct Replaced {
@@ -122,13 +132,15 @@ unsafe extern "C" fn offer(
     filters: FfiVec<u8>,
 ) -> FFI_Result<FfiVec<FFI_TableProviderFilterPushDown>> {
     let inner = <Arc<dyn TableProvider>>::from(table);
-    let Some(plain) = plain(&filters) else {
+    let plain = match plain(&filters) {
+        Ok(Some(plain)) => plain,
         // SAFETY: as above.
-        return unsafe { (replaced().offer)(table, filters) };
+        Ok(None) => return unsafe { (replaced().offer)(table, filters) },
+        Err(error) => return failed(&error),
     };
     match inner.supports_filters_pushdown(&plain.iter().collect::<Vec<_>>()) {
         Ok(answers) => FFI_Result::Ok(answers.iter().map(Into::into).collect()),
-        Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
+        Err(error) => failed(&error),
     }
 }
 
@@ -140,9 +152,11 @@ unsafe extern "C" fn scan(
     limit: FFI_Option<usize>,
 ) -> FfiFuture<FFI_Result<FFI_ExecutionPlan>> {
     let inner = <Arc<dyn TableProvider>>::from(table);
-    let (Some(plain), true) = (plain(&filters), inner.is::<PythonTable>()) else {
+    let plain = match plain(&filters) {
+        Ok(Some(plain)) if inner.is::<PythonTable>() => plain,
         // SAFETY: as above.
-        return unsafe { (replaced().scan)(table, session, projection, filters, limit) };
+        Ok(_) => return unsafe { (replaced().scan)(table, session, projection, filters, limit) },
+        Err(error) => return async move { failed(&error) }.into_ffi(),
     };
     async move {
         let projection: Option<Vec<usize>> =
@@ -154,17 +168,25 @@ unsafe extern "C" fn scan(
         match planned {
             Ok(Some(plan)) => FFI_Result::Ok(FFI_ExecutionPlan::new(plan, None)),
             Ok(None) => FFI_Result::Err("not a table of memwal_native".into()),
-            Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
+            Err(error) => failed(&error),
         }
     }
     .into_ffi()
 }
 
-/// The filters, if they can be read without any function of the host.
-fn plain(filters: &[u8]) -> Option<Vec<Expr>> {
+fn failed<T>(error: &DataFusionError) -> FFI_Result<T> {
+    FFI_Result::Err(error.to_string().as_str().into())
+}
+
+/// The filters; None if they can't be read without functions of the host.
+fn plain(filters: &[u8]) -> Result<Option<Vec<Expr>>> {
     if filters.is_empty() {
-        return Some(vec![]);
+        return Ok(Some(vec![]));
     }
-    let list = LogicalExprList::decode(filters).ok()?;
-    parse_exprs(list.expr.iter(), no_session(), &DefaultLogicalExtensionCodec {}).ok()
+    guarded(|| {
+        let list = LogicalExprList::decode(filters).ok();
+        Ok(list.and_then(|list| {
+            parse_exprs(list.expr.iter(), no_session(), &DefaultLogicalExtensionCodec {}).ok()
+        }))
+    })
 }

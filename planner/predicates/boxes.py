@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from exec_nodes.kernels.arrays import is_text
 from planner.predicates.domain import (
     ANYTHING,
     NOT_NULL,
@@ -21,7 +22,7 @@ from planner.predicates.domain import (
     Interval,
     domain_of,
 )
-from planner.predicates.literals import InexactError, compared
+from planner.predicates.literals import InexactError, compared, points_of
 from planner.predicates.nodes import (
     NEGATED,
     And,
@@ -86,7 +87,7 @@ def _leaf(
     leaf: Compare | Distinct | In | IsNull | Like, want: bool, scope: _Scope
 ) -> tuple[Box, ...]:
     column = leaf.operand.column
-    if column not in scope.columns or not leaf.operand.is_column_of(scope.schema.names):
+    if column not in scope.columns or scope.schema.get_field_index(column) < 0:
         return _EVERYWHERE
     try:
         domain = _domain(leaf, want, scope.schema.field(column).type)
@@ -105,29 +106,33 @@ def _domain(leaf: Compare | Distinct | In | IsNull | Like, want: bool, kind: pa.
             return ONLY_NULL if want else NOT_NULL
         case Distinct(operand, literal):
             return _distinct(operand, literal, want, kind)
-        case In(operand, literals):
-            return _in(operand, literals, want, kind)
+        case In():
+            return _in(leaf, want, kind)
         case Like():
             return _like(leaf, kind) if want else NOT_NULL
 
 
 def _distinct(operand: Operand, literal: Literal, want: bool, kind: pa.DataType) -> Domain:
-    if literal is None:
+    if literal.value is None:
         return _domain(IsNull(operand), not want, kind)
     domain = compared(kind, operand, "<>" if want else "=", literal)
     return domain.join(ONLY_NULL) if want else domain
 
 
-def _in(operand: Operand, literals: Sequence[Literal], want: bool, kind: pa.DataType) -> Domain:
+def _in(leaf: In, want: bool, kind: pa.DataType) -> Domain:
+    literals = (Literal(leaf.type, value) for value in leaf.values)
     if not want:
-        if None in literals:
+        if None in leaf.values:
             return NOTHING
         domain = NOT_NULL
         # One "differs" for each value would make as many intervals; a few are worth it.
-        for literal in literals if len(literals) <= 16 else ():
-            domain = domain.meet(compared(kind, operand, "<>", literal))
+        for literal in literals if len(leaf.values) <= 16 else ():
+            domain = domain.meet(compared(kind, leaf.operand, "<>", literal))
         return domain
-    found = [compared(kind, operand, "=", literal) for literal in literals]
+    points = points_of(kind, leaf.operand, leaf.type, leaf.values)
+    if points is not None:
+        return Domain(frozenset(points))
+    found = [compared(kind, leaf.operand, "=", literal) for literal in literals]
     return domain_of(
         frozenset().union(*(d.points for d in found)),
         (interval for d in found for interval in d.intervals),
@@ -135,8 +140,7 @@ def _in(operand: Operand, literals: Sequence[Literal], want: bool, kind: pa.Data
 
 
 def _like(like: Like, kind: pa.DataType) -> Domain:
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not text or like.operand.casts:
+    if not is_text(kind) or like.operand.casts:
         raise InexactError
     if like.any_case:
         return NOT_NULL

@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from planner.predicates.boxes import Box, boxes
 from planner.predicates.literals import python_values
-from planner.predicates.nodes import And
-from planner.predicates.parsing import parse
+from planner.predicates.nodes import And, Predicate
 
 _MAX_KEYS = 1_000_000
 
 
 def key_equalities(
-    filters: Sequence[str], primary_key: Sequence[str], schema: pa.Schema
+    filters: Sequence[Predicate], primary_key: Sequence[str], schema: pa.Schema
 ) -> list[tuple[object, ...]] | None:
     """Every key that a row kept by all `filters` can have, each once, as tuples in key order.
 
@@ -28,9 +27,7 @@ def key_equalities(
     """
     if not filters:
         return None
-    predicates = tuple(map(parse, filters))
-    predicate = predicates[0] if len(predicates) == 1 else And(predicates)
-    found = boxes(predicate, schema, primary_key)
+    found = boxes(And(tuple(filters)), schema, primary_key)
     keys: dict[tuple[object, ...], None] = {}
     for box in found:
         values = [_values(box, name, schema) for name in primary_key]

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import pyarrow as pa
 
 from planner.predicates.domain import Point
-from planner.predicates.literals import InexactError, compared, python_values
+from planner.predicates.literals import InexactError, compared, points_of, python_values
 from planner.predicates.nodes import (
     And,
     Compare,
@@ -28,14 +27,12 @@ from planner.predicates.nodes import (
     Like,
     Literal,
     Not,
-    Number,
     Operand,
     Or,
     Other,
     Predicate,
     Truth,
 )
-from planner.predicates.parsing import parse
 
 _UTC = ("UTC", "+00:00")
 
@@ -44,11 +41,10 @@ class _NotPushableError(Exception):
     """Lance may not understand this condition as DataFusion does."""
 
 
-@lru_cache(maxsize=4096)
-def lance_filter(sql: str, schema: pa.Schema) -> str | None:
-    """The condition `sql` as Lance's scanner takes it; None when it must be applied elsewhere."""
+def lance_filter(predicate: Predicate, schema: pa.Schema) -> str | None:
+    """The condition as Lance's scanner takes it; None when it must be applied elsewhere."""
     try:
-        return _text(parse(sql), schema)
+        return _text(predicate, schema)
     except (_NotPushableError, InexactError):
         return None
 
@@ -73,8 +69,8 @@ def _text(predicate: Predicate, schema: pa.Schema) -> str:
         case Distinct(operand, literal):
             column = _column(operand, schema)
             return f"({column} IS DISTINCT FROM {_literal(operand, literal, schema)})"
-        case In(operand, literals):
-            return _in(operand, literals, schema)
+        case In():
+            return _in(predicate, schema)
 
 
 def _joined(word: str, arguments: Sequence[Predicate], schema: pa.Schema) -> str:
@@ -83,32 +79,37 @@ def _joined(word: str, arguments: Sequence[Predicate], schema: pa.Schema) -> str
 
 def _column(operand: Operand, schema: pa.Schema) -> str:
     """The column in backquotes; its casts are left to `_literal`, which sees through exact ones."""
-    name = operand.column
-    if not operand.is_column_of(schema.names) or "`" in name or "." in name:
-        raise _NotPushableError
-    kind = schema.field(name).type
-    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
+    name, kind = operand.column, _kind(operand, schema)
+    if "`" in name or "." in name or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
         raise _NotPushableError
     return f"`{name}`"
 
 
 def _like(operand: Operand, pattern: str, any_case: bool, schema: pa.Schema) -> str:
     kind = _kind(operand, schema)
-    if "\\" in pattern or operand.casts or not (pa.types.is_string(kind)):
+    if "\\" in pattern or operand.casts or not pa.types.is_string(kind):
         raise _NotPushableError
     return f"{_column(operand, schema)} {'ILIKE' if any_case else 'LIKE'} {_quoted(pattern)}"
 
 
-def _in(operand: Operand, literals: Sequence[Literal], schema: pa.Schema) -> str:
+def _in(predicate: In, schema: pa.Schema) -> str:
+    operand, values = predicate.operand, predicate.values
+    kind = _kind(operand, schema)
     # Lance's IN does not tell -0.0 from 0.0 as DataFusion's does.
-    if pa.types.is_floating(_kind(operand, schema)) or not literals:
+    if pa.types.is_floating(kind) or not values:
         raise _NotPushableError
-    texts = ["NULL" if v is None else _literal(operand, v, schema) for v in literals]
+    points = points_of(kind, operand, predicate.type, values)
+    if points is None:
+        literals = (Literal(predicate.type, value) for value in values if value is not None)
+        points = [_point(operand, literal, kind) for literal in literals]
+    texts = [_rendered(point, kind) for point in points]
+    if len(texts) < len(values):
+        texts.append("NULL")
     return f"{_column(operand, schema)} IN ({', '.join(texts)})"
 
 
 def _kind(operand: Operand, schema: pa.Schema) -> pa.DataType:
-    if not operand.is_column_of(schema.names):
+    if schema.get_field_index(operand.column) < 0:
         raise _NotPushableError
     return schema.field(operand.column).type
 
@@ -116,17 +117,19 @@ def _kind(operand: Operand, schema: pa.Schema) -> pa.DataType:
 def _literal(operand: Operand, literal: Literal, schema: pa.Schema) -> str:
     """`literal` in the type of the column itself."""
     kind = _kind(operand, schema)
-    if literal is None:
+    if literal.value is None:
         raise _NotPushableError
     if pa.types.is_float64(kind):
         return _double(operand, literal)
-    if pa.types.is_floating(kind):
-        raise _NotPushableError
+    return _rendered(_point(operand, literal, kind), kind)
+
+
+def _point(operand: Operand, literal: Literal, kind: pa.DataType) -> Point:
     domain = compared(kind, operand, "=", literal)
     if len(domain.points) != 1 or domain.intervals:
         raise _NotPushableError
     (point,) = domain.points
-    return _rendered(point, kind)
+    return point
 
 
 def _rendered(point: Point, kind: pa.DataType) -> str:
@@ -154,9 +157,9 @@ def _rendered(point: Point, kind: pa.DataType) -> str:
 
 
 def _double(operand: Operand, literal: Literal) -> str:
-    if operand.casts or not isinstance(literal, Number):
+    if operand.casts or literal.type != pa.float64() or not isinstance(literal.value, str):
         raise _NotPushableError
-    value = float(literal.text)
+    value = float(literal.value)
     if not math.isfinite(value):
         raise _NotPushableError
     text = repr(value)

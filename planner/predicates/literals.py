@@ -6,31 +6,22 @@ rational numbers, and only where that is the same thing.
 
 from __future__ import annotations
 
-import datetime
+import itertools
 import math
-import re
-from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 
 import pyarrow as pa
 
 from exec_nodes.kernels.arrays import is_text
 from planner.predicates.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
-from planner.predicates.nodes import Literal, Number, Operand, Typed
+from planner.predicates.nodes import Literal, Operand, Value
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * 10**9
 # Below it every integer is a double, and casting to one keeps order and equality.
 _EXACT_DOUBLE = 2**53
-_INTEGER_CASTS = frozenset(("TINYINT", "SMALLINT", "INT", "BIGINT", "INTEGER"))
-_UNSIGNED = frozenset(("UTINYINT", "USMALLINT", "UINT", "UBIGINT"))
-_TEXT_CASTS = frozenset(("VARCHAR", "TEXT", "STRING"))
-_TIMESTAMPS = frozenset(("TIMESTAMP", "TIMESTAMPTZ"))
-_DECIMAL = re.compile(r"DECIMAL\((\d+), ?(-?\d+)\)")
-_MOMENT = re.compile(
-    r"(-?\d{4,6}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d:\d\d)?"
-)
 
 
 class InexactError(Exception):
@@ -42,14 +33,13 @@ def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> 
 
     Raises InexactError when they are not known.
     """
-    if literal is None:
-        _check_casts(kind, operand)
+    if literal.value is None:
         return NOTHING
     if not _has_points(kind):
         raise InexactError
     if _is_bytes(kind) or is_text(kind):
         return _ordered(op, _plain(kind, operand, literal))
-    if "DATE" in operand.casts:
+    if pa.types.is_timestamp(kind) and any(map(pa.types.is_date, operand.casts)):
         return clamped(kind, _by_day(kind, operand, op, literal))
     value = _number(kind, operand, literal)
     low, high = math.floor(value), math.ceil(value)
@@ -67,6 +57,15 @@ def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> 
         ">=": Domain(intervals=(Interval(low, None),)),
     }
     return clamped(kind, near[op])
+
+
+def points_of(
+    kind: pa.DataType, operand: Operand, type_: pa.DataType, values: Sequence[Value]
+) -> Sequence[Point] | None:
+    """`values`, literals of one type and none of them NULL, as points of a column of type `kind`,
+    where each is one without any cast; None where that must be looked at."""
+    same = kind == type_ and not operand.casts and _has_points(kind)
+    return [point for point in values if point is not None] if same else None
 
 
 def clamped(kind: pa.DataType, domain: Domain) -> Domain:
@@ -128,25 +127,6 @@ def unit_nanoseconds(kind: pa.DataType) -> int:
     return 10**6 if pa.types.is_date64(kind) else _NANOSECONDS[kind.unit]
 
 
-def moment(text: str, zoned: bool) -> int:
-    """Nanoseconds since 1970 in UTC; with an offset exactly if the column has a zone."""
-    match = _MOMENT.fullmatch(text)
-    if match is None or (match[6] is not None) != zoned:
-        raise InexactError
-    try:
-        date = datetime.date.fromisoformat(match[1])
-    except ValueError as error:
-        raise InexactError from error
-    hour, minute, second = (int(match[i] or 0) for i in (2, 3, 4))
-    if hour > 23 or minute > 59 or second > 59:
-        raise InexactError
-    seconds = (date.toordinal() - 719_163) * 86_400 + hour * 3600 + minute * 60 + second
-    if match[6] not in (None, "Z"):
-        sign = -1 if match[6][0] == "-" else 1
-        seconds -= sign * (int(match[6][1:3]) * 3600 + int(match[6][4:6]) * 60)
-    return seconds * 10**9 + int((match[5] or "").ljust(9, "0") or 0)
-
-
 def _ordered(op: str, point: Point) -> Domain:
     match op:
         case "=":
@@ -177,67 +157,57 @@ def _between(op: str, low: Point, high: Point) -> Domain:
 
 
 def _plain(kind: pa.DataType, operand: Operand, literal: Literal) -> Point:
-    text = is_text(kind)
-    if not all(text and cast in _TEXT_CASTS for cast in operand.casts):
+    alike = is_text if is_text(kind) else _is_bytes
+    if not all(map(alike, (*operand.casts, literal.type))):
         raise InexactError
-    if isinstance(literal, str) and text:
-        return literal
-    if isinstance(literal, bytes) and not text:
-        return literal
-    raise InexactError
+    return literal.value
 
 
 def _number(kind: pa.DataType, operand: Operand, literal: Literal) -> Fraction:
     """The literal in the column's own unit."""
     _check_casts(kind, operand)
+    value, type_ = literal.value, literal.type
+    if not _alike(operand.casts[-1] if operand.casts else kind, type_):
+        raise InexactError
+    if pa.types.is_floating(type_):
+        exact = _double(value)
+    elif isinstance(value, int):
+        exact = Fraction(value)
+    else:
+        raise InexactError
     if pa.types.is_temporal(kind):
-        return Fraction(_nanoseconds(kind, literal), unit_nanoseconds(kind))
-    if pa.types.is_boolean(kind):
-        if isinstance(literal, bool) and not operand.casts:
-            return Fraction(literal)
-        raise InexactError
-    if not isinstance(literal, Number):
-        raise InexactError
-    try:
-        value = Fraction(Decimal(literal.text))
-    except (InvalidOperation, ValueError) as error:
-        raise InexactError from error
-    whole = re.fullmatch(r"-?\d+", literal.text)
+        return exact * unit_nanoseconds(type_) / unit_nanoseconds(kind)
+    if pa.types.is_decimal(type_):
+        exact /= Fraction(10) ** type_.scale
     if pa.types.is_decimal(kind):
-        if "DOUBLE" in operand.casts or re.search("[eE]", literal.text):
-            raise InexactError
-        return Fraction(value * Fraction(10) ** kind.scale)
-    if not whole and not any(_DECIMAL.fullmatch(cast) for cast in operand.casts):
-        # DataFusion compares as doubles.
-        value = Fraction(float(literal.text))
-    if ("DOUBLE" in operand.casts or not whole) and abs(value) >= _EXACT_DOUBLE:
+        exact *= Fraction(10) ** kind.scale
+    if any(map(pa.types.is_floating, operand.casts)) and abs(exact) >= _EXACT_DOUBLE:
         raise InexactError
-    return value
+    return exact
 
 
-def _nanoseconds(kind: pa.DataType, literal: Literal) -> int:
-    if pa.types.is_time(kind):
+def _double(text: Value) -> Fraction:
+    value = float(text) if isinstance(text, str) else math.nan
+    if not math.isfinite(value):
         raise InexactError
-    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-    if isinstance(literal, str):
-        raise InexactError
-    if isinstance(literal, Typed) and literal.kind in ("DATE", *_TIMESTAMPS):
-        if literal.kind == "DATE" and (zoned or len(literal.text) != 10):
-            raise InexactError
-        return moment(literal.text, zoned)
-    raise InexactError
+    return Fraction(value)
+
+
+def _alike(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether values of the two types are compared as numbers of one unit, as they are."""
+    if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
+        return bool(left.unit == right.unit and (left.tz is None) == (right.tz is None))
+    return bool(left == right)
 
 
 def _by_day(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> Domain:
     """`CAST(timestamp AS DATE) op date`: a whole day of the column's unit."""
-    plain = pa.types.is_timestamp(kind) and kind.tz is None
-    if not plain or operand.casts != ("DATE",) or not isinstance(literal, Typed):
+    dates = operand.casts == (pa.date32(),) and literal.type == pa.date32()
+    if not dates or kind.tz is not None or not isinstance(literal.value, int):
         raise InexactError
-    if literal.kind != "DATE" or len(literal.text) != 10:
-        raise InexactError
-    unit = unit_nanoseconds(kind)
-    start = moment(literal.text, False) // unit
-    end = start + _DAY // unit - 1
+    day = _DAY // unit_nanoseconds(kind)
+    start = literal.value * day
+    end = start + day - 1
     match op:
         case "=":
             return Domain(intervals=(Interval(start, end),))
@@ -254,23 +224,27 @@ def _by_day(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> D
 
 def _check_casts(kind: pa.DataType, operand: Operand) -> None:
     """Only casts that keep the order and equality of values (doubles are checked by value)."""
-    for cast in operand.casts:
-        if pa.types.is_integer(kind):
-            whole = cast in _INTEGER_CASTS or cast in _UNSIGNED or cast == "DOUBLE"
-            decimal = _DECIMAL.fullmatch(cast)
-            if whole or (decimal and int(decimal[2]) >= 0):
-                continue
-        elif pa.types.is_decimal(kind):
-            decimal = _DECIMAL.fullmatch(cast)
-            if decimal and int(decimal[2]) >= kind.scale:
-                continue
-        elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-            if cast == "TIMESTAMP" and not zoned:
-                continue
-        elif is_text(kind) and cast in _TEXT_CASTS:
-            continue
-        raise InexactError
+    for before, after in itertools.pairwise((kind, *operand.casts)):
+        if not _keeps_values(before, after):
+            raise InexactError
+
+
+def _keeps_values(before: pa.DataType, after: pa.DataType) -> bool:
+    """Whether each value stays the same by the cast, or is an error."""
+    if pa.types.is_integer(before) or pa.types.is_float64(before):
+        whole = pa.types.is_integer(after) or pa.types.is_float64(after)
+        return bool(whole or (pa.types.is_decimal(after) and after.scale >= 0))
+    if pa.types.is_decimal(before):
+        return bool(pa.types.is_decimal(after) and after.scale >= before.scale)
+    if not pa.types.is_timestamp(after):
+        return False
+    if pa.types.is_date(before):
+        return after.tz is None
+    return bool(
+        pa.types.is_timestamp(before)
+        and (before.tz is None) == (after.tz is None)
+        and unit_nanoseconds(after) <= unit_nanoseconds(before)
+    )
 
 
 def _decimal(unscaled: int, scale: int) -> Decimal:

@@ -1,31 +1,28 @@
-"""The small tree that a filter's SQL text becomes: see `planner.predicates.parsing.parse`."""
+"""The small tree that a filter becomes; `memwal_native.Predicate.tree` builds it of these classes.
+
+Trees are equal only if they mean the same, so that caches may go by them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
+
+import pyarrow as pa
 
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number as written: `3`, `-1.50`, `1e10`."""
-
-    text: str
+# Exactly a value of a type: temporal ones count the units of their type, decimals are unscaled, and
+# floats the shortest texts that tell them from every other double, as 0.0 == -0.0 in Python.
+Value: TypeAlias = bool | int | str | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """A text with the type it is cast to: `CAST('2024-01-31' AS DATE)` is Typed("DATE", ...)."""
+class Literal:
+    """One value; None is NULL."""
 
-    kind: str
-    text: str
-
-
-# NULL, TRUE and FALSE, text, binary, numbers, and dates and the like.
-Literal: TypeAlias = bool | str | bytes | Number | Typed | None
+    type: pa.DataType
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +30,7 @@ class Operand:
     """A column, with the types it is cast to, innermost first: `CAST(id AS BIGINT)`."""
 
     column: str
-    casts: tuple[str, ...] = ()
-    # What stands before the column: a table's name or, in the very same words, structs around it.
-    qualifiers: tuple[str, ...] = field(default=(), compare=False)
-
-    def is_column_of(self, names: Collection[str]) -> bool:
-        """True for a column of the table that has these columns, false for a field of a struct."""
-        return self.column in names and not any(part in names for part in self.qualifiers)
+    casts: tuple[pa.DataType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +52,11 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """`operand IN (literals)`."""
+    """`operand IN (values)`, which are all of one type."""
 
     operand: Operand
-    literals: tuple[Literal, ...]
+    type: pa.DataType
+    values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +113,12 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Any other condition, over these columns (None: not known)."""
+    """Any other condition, over these columns: nobody may conclude anything from it."""
 
-    columns: tuple[str, ...] | None
+    columns: tuple[str, ...]
 
+
+UNKNOWN = Other(())
 
 Predicate: TypeAlias = (
     Compare | Distinct | In | IsNull | Like | Truth | Constant | Not | And | Or | Other

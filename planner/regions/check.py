@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.kernels.native_bucket import native_bucket
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket
 from planner.regions.spec import RegionField, RegionSpec
 from planner.regions.transform import (
     DATE_PARTS,
+    LANCE_BUCKETS,
     SOURCE_TYPES,
     TRANSFORMS,
     date_part,
@@ -82,6 +84,11 @@ def _result_type(field: RegionField, kinds: Sequence[pa.DataType]) -> pa.DataTyp
     match field.transform:
         case "identity":
             return kinds[0]
+        case "bucket" if field.native:
+            if num_buckets_of(field) > LANCE_BUCKETS:
+                raise _wrong(field, f"Lance has at most {LANCE_BUCKETS} buckets")
+            with _named(field):
+                return native_bucket(pa.array([], kinds[0]), 1).type
         case "bucket" | "multi_bucket":
             num_buckets_of(field)
             return pa.int32()

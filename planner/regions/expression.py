@@ -12,13 +12,11 @@ from functools import lru_cache
 
 import datafusion
 import pyarrow as pa
-import sqlglot
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.tokenizer_core import Token, TokenType
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.kernels.arrays import flat
 from exec_nodes.kernels.murmur3 import murmur3, murmur3_multi
+from planner.regions.tokens import Token, tokens_of
 
 # Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what
 # a later DataFusion adds can become part of the routing.
@@ -48,11 +46,12 @@ _SYNTAX = frozenset(
     )
 )
 _COLUMN = re.compile(r"col(0|[1-9]\d*)", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d]\w*")
 _BUCKET = re.compile(
     r"\s*abs\s*\(\s*(murmur3|murmur3_multi)\s*\(([\s\w,]+)\)\s*\)\s*%\s*(\d+)\s*", re.IGNORECASE
 )
-_STRINGS = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.HEX_STRING)
+_LENGTHENING = ("lpad", "repeat", "rpad")
+_MOST_GROWN = 65_536
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _CALLS = frozenset(("murmur3", "murmur3_multi"))
 
 _names = itertools.count()
@@ -90,33 +89,57 @@ def check_expression(sql: str, columns: int) -> None:
 
     Raises InvalidCallError naming the word that is not allowed.
     """
-    tokens = _tokens(sql)
+    tokens = tokens_of(sql)
     if not tokens:
         raise InvalidCallError("a region expression must not be empty")
     for token, after in itertools.pairwise([*tokens, None]):
         if token is not None:
             _check_token(token, after, sql, columns)
+    _check_lengths(tokens, sql)
+
+
+def _check_lengths(tokens: Sequence[Token], sql: str) -> None:
+    """Refuse texts that a few characters make as long as memory: an expression is read from the
+    table, and DataFusion ends the process that has no room for what it asks for."""
+    grown = 1
+    for place, token in enumerate(tokens[:-1]):
+        text = token.text.lower()
+        if tokens[place + 1].text == "(" and text in _LENGTHENING:
+            argument = _second_argument(tokens[place + 1 :])
+            number = argument[0].text if len(argument) == 1 else ""
+            grown *= max(1, int(number)) if _DIGITS.fullmatch(number) else _MOST_GROWN + 1
+    if grown > _MOST_GROWN:
+        raise InvalidCallError(
+            f"region expression {sql!r}: the lengths of {', '.join(_LENGTHENING)} must be numbers, "
+            f"and at most {_MOST_GROWN} together"
+        )
+
+
+def _second_argument(call: Sequence[Token]) -> list[Token]:
+    """The tokens of it, given those of a call from its opening parenthesis on."""
+    depth, commas, found = 0, 0, []
+    for token in call:
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0:
+            break
+        if depth == 1 and token.text == ",":
+            commas += 1
+        elif commas == 1:
+            found.append(token)
+    return found
 
 
 def _check_token(token: Token, after: Token | None, sql: str, columns: int) -> None:
-    if token.token_type in _STRINGS or token.token_type == TokenType.NUMBER:
+    if token.kind != "word":
         return
     text = token.text.lower()
-    if token.token_type == TokenType.SEMICOLON or token.token_type == TokenType.PARAMETER:
-        raise InvalidCallError(f"region expression {sql!r}: {token.text!r} is not allowed")
-    if token.token_type == TokenType.IDENTIFIER:
-        raise InvalidCallError(
-            f'region expression {sql!r}: "{token.text}" is not allowed; write col0, col1, ...'
-        )
-    if not _WORD.fullmatch(text):
-        return
     if match := _COLUMN.fullmatch(text):
         if int(match[1]) < columns:
             return
         raise InvalidCallError(
             f"region expression {sql!r} refers to {text}, but has {columns} source columns"
         )
-    called = after is not None and after.token_type == TokenType.L_PAREN
+    called = after is not None and after.text == "("
     if text in _SYNTAX or (called and text in _FUNCTIONS):
         return
     raise InvalidCallError(
@@ -174,30 +197,20 @@ def _evaluate(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
 
 def _first_hash_call(sql: str) -> tuple[str, int, int, list[str]] | None:
     """Name, start, end and argument texts of the first call of a hash function in `sql`."""
-    tokens = _tokens(sql)
+    tokens = tokens_of(sql)
     for at, token in enumerate(tokens[:-1]):
-        if token.text.lower() not in _CALLS or tokens[at + 1].token_type != TokenType.L_PAREN:
+        if token.text.lower() not in _CALLS or tokens[at + 1].text != "(":
             continue
-        depth, cuts = 0, [tokens[at + 1].end]
+        depth, cuts = 0, [tokens[at + 1].start]
         for inner in tokens[at + 1 :]:
-            depth += (inner.token_type == TokenType.L_PAREN) - (
-                inner.token_type == TokenType.R_PAREN
-            )
-            if depth == 0 or (depth == 1 and inner.token_type == TokenType.COMMA):
+            depth += (inner.text == "(") - (inner.text == ")")
+            if depth == 0 or (depth == 1 and inner.text == ","):
                 cuts.append(inner.start)
             if depth == 0:
                 arguments = [sql[a + 1 : b] for a, b in itertools.pairwise(cuts)]
-                return token.text.lower(), token.start, inner.end + 1, arguments
+                return token.text.lower(), token.start, inner.end, arguments
         raise InvalidCallError(f"region expression {sql!r} misses a closing parenthesis")
     return None
-
-
-@lru_cache(maxsize=256)
-def _tokens(sql: str) -> list[Token]:
-    try:
-        return list(Postgres().tokenize(sql))
-    except sqlglot.errors.SqlglotError as error:
-        raise InvalidCallError(f"region expression {sql!r} can't be read: {error}") from error
 
 
 def _run(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:

@@ -38,13 +38,35 @@ def hour(column: str, name: str | None = None) -> RegionField:
 
 
 def bucket(column: str, num_buckets: int, name: str | None = None) -> RegionField:
-    """`abs(murmur3(column)) % num_buckets`; NULL is a region of its own (protocol rule 12)."""
+    """`abs(murmur3(column)) % num_buckets`; NULL is a region of its own (protocol rule 12).
+
+    LanceDB refuses a table with such buckets: see `lance_bucket`.
+    """
     return RegionField(
         name or f"{column}_bucket",
         (column,),
         transform="bucket",
         result_type="int32",
         parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
+    )
+
+
+def lance_bucket(column: str, num_buckets: int, name: str | None = None) -> RegionField:
+    """One of at most 1024 buckets by Lance's own function, for tables that LanceDB or Lance's
+    MemWAL writers are to write too: they know no other.
+
+    It spreads keys as evenly as `bucket` does, but hashes integers by their width and texts in a
+    way of its own, so that no other program of the specification finds a row's bucket. Choose
+    `bucket` for everything else. Columns are integers, booleans, strings, dates of days, times or
+    timestamps.
+    """
+    return RegionField(
+        name or f"{column}_bucket",
+        (column,),
+        transform="bucket",
+        result_type="int32",
+        parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
+        native=True,
     )
 
 

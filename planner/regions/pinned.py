@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
 from planner.predicates.key_equalities import key_equalities
+from planner.predicates.nodes import Predicate
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 
@@ -17,7 +18,7 @@ _MOST_VALUES = 64
 
 @lru_cache(maxsize=1024)
 def pinned_values(
-    filters: tuple[str, ...], spec: RegionSpec, schema: pa.Schema
+    filters: tuple[Predicate, ...], spec: RegionSpec, schema: pa.Schema
 ) -> frozenset[tuple[RegionValue, ...]] | None:
     """The values, in the order of the spec's fields, of all regions that rows kept by `filters`
     can be in; None when the filters don't pin every column that the spec reads. Pure."""

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
 from planner.predicates.boxes import Box, boxes
-from planner.predicates.nodes import And
-from planner.predicates.parsing import parse
+from planner.predicates.nodes import And, Predicate
 from planner.regions.field_tests import field_test
 from planner.regions.spec import RegionSpec
 
@@ -38,12 +37,12 @@ RegionT = TypeVar("RegionT", bound=Prunable)
 
 
 def prune(
-    filters: Sequence[str],
+    filters: Sequence[Predicate],
     regions: Sequence[RegionT],
     specs: Sequence[RegionSpec],
     schema: pa.Schema,
 ) -> tuple[RegionT, ...]:
-    """The regions that may hold a row for which all `filters` (SQL texts) are true, in order.
+    """The regions that may hold a row for which all `filters` are true, in order.
 
     Regions without values, or of a spec that is not among `specs`, always stay.
     """
@@ -58,23 +57,29 @@ def prune(
             kept.append(region)
             continue
         if region.spec_id not in tests:
-            tests[region.spec_id] = region_test(tuple(filters), spec, schema)
+            tests[region.spec_id] = region_test(tuple(filters), spec, _sources(spec, schema))
         test = tests[region.spec_id]
         if test is None or test(region.values):
             kept.append(region)
     return tuple(kept)
 
 
+def _sources(spec: RegionSpec, schema: pa.Schema) -> pa.Schema:
+    """The columns that the spec reads: a table has many more, which take a while to tell apart."""
+    places = [schema.get_field_index(name) for name in spec.source_columns]
+    return pa.schema([schema.field(place) for place in places if place >= 0])
+
+
 @lru_cache(maxsize=1024)
-def region_test(filters: tuple[str, ...], spec: RegionSpec, schema: pa.Schema) -> RegionTest | None:
+def region_test(
+    filters: tuple[Predicate, ...], spec: RegionSpec, schema: pa.Schema
+) -> RegionTest | None:
     """A function from region values to whether the region may match; None if all may.
 
     What the filters allow is worked out once, so that a region costs a set lookup or so.
     """
-    predicates = tuple(map(parse, filters))
-    predicate = predicates[0] if len(predicates) == 1 else And(predicates)
     # A column that no field is made from says nothing about where its rows are.
-    found = boxes(predicate, schema, spec.source_columns)
+    found = boxes(And(filters), schema, spec.source_columns)
     if not found:
         return lambda _: False
     alternatives = [_box_test(box, spec, schema) for box in found]

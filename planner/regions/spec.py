@@ -99,6 +99,10 @@ class RegionSpec:
         names = (name for f in self.fields for name in f.source_columns if name is not None)
         return tuple(dict.fromkeys(names))
 
+    def reads_only(self, columns: Sequence[str]) -> bool:
+        """Whether the spec reads no other columns than these."""
+        return set(self.source_columns) <= set(columns)
+
     def evaluate(self, table: pa.Table) -> pa.Table:
         """One column per field, named by its id, with the region values of the rows of `table`.
 

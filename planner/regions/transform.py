@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DATE_PARTS = ("year", "month", "day", "hour")
 SOURCE_TYPES = "source_types"
+# The most that Lance's own `bucket` takes.
+LANCE_BUCKETS = 1024
 TRANSFORMS = ("identity", *DATE_PARTS, "bucket", "multi_bucket", "truncate", "unsharded")
 
 
@@ -77,17 +79,19 @@ def key_function_of(
 ) -> Callable[[object], RegionValue]:
     """A function from one key value (see `exec_nodes.kernels.keys`) to the value of `field`.
 
-    Our buckets of one column, the identity and the one region of a table that is not sharded take
-    a microsecond; the rest goes through Arrow.
+    Buckets of one column (Lance's of integers only), the identity and the one region of a table
+    that is not sharded take a microsecond; the rest goes through Arrow.
     """
     if field.transform == "unsharded":
         return _first_region
     positions = [primary_key.index(c) if c in primary_key else -1 for c in field.source_columns]
     single = len(primary_key) == 1
-    if len(positions) == 1 and positions[0] >= 0 and not field.native:
+    if len(positions) == 1 and positions[0] >= 0:
         at = positions[0]
         own: Callable[[object], RegionValue] | None = None
-        if field.transform == "bucket":
+        if field.transform == "bucket" and field.native:
+            own = _scalar_native_bucket(types[at], num_buckets_of(field))
+        elif field.transform == "bucket":
             own = _scalar_bucket(types[at], num_buckets_of(field))
         elif field.transform == "identity" and not pa.types.is_decimal(types[at]):
             own = _same
@@ -195,6 +199,25 @@ def _scalar_bucket(kind: pa.DataType, num_buckets: int) -> Callable[[object], Re
 
     def bucket_of(value: object) -> RegionValue:
         return None if value is None else abs(murmur(encoder(value))) % num_buckets
+
+    return bucket_of
+
+
+def _scalar_native_bucket(
+    kind: pa.DataType, num_buckets: int
+) -> Callable[[object], RegionValue] | None:
+    """Of integers, which `native_bucket` hashes by their width; None for other types."""
+    if not pa.types.is_integer(kind):
+        return None
+    width = 8 if kind.bit_width == 64 else 4
+    mask = (1 << 8 * width) - 1
+    murmur = mmh3.hash
+
+    def bucket_of(value: object) -> RegionValue:
+        if value is None:
+            return 0
+        data = (value & mask).to_bytes(width, "little")  # type: ignore[operator]
+        return (murmur(data) & 0x7FFFFFFF) % num_buckets
 
     return bucket_of
 

@@ -92,6 +92,22 @@ def arrow_values(values: list[object], data_type: pa.DataType) -> pa.Array:
     return pa.array(values, data_type)
 
 
+def is_value_of(value: RegionValue, data_type: pa.DataType) -> bool:
+    """Whether a region value is one of those that `region_values` gives for this type."""
+    if value is None:
+        return True
+    if pa.types.is_boolean(data_type):
+        return isinstance(value, bool)
+    if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
+        return isinstance(value, int) and not isinstance(value, bool)
+    is_bytes = (
+        pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+    )
+    return isinstance(value, bytes if is_bytes else str)
+
+
 def as_region_value(value: object, data_type: pa.DataType) -> RegionValue:
     """`value` as a region value of `data_type`, from any Python form that Arrow takes for it."""
     if isinstance(value, datetime.date | datetime.time | decimal.Decimal):

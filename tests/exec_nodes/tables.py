@@ -25,9 +25,10 @@ from exec_nodes.sources.fragment_columns import FragmentColumns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.single_rows import SingleRows
-from exec_nodes.sources.source import TOMBSTONE_FIELD, Filter, Source
+from exec_nodes.sources.source import TOMBSTONE_FIELD, Source
 from exec_nodes.sources.warm_columns import WarmColumns
 from planner.model import RegionSources, Snapshot, TableInfo
+from planner.predicates.condition import Condition
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("val", pa.int64()), pa.field("s", pa.string())]
@@ -128,8 +129,8 @@ def snapshot(base: Source | None, *regions: Sequence[Source], info: TableInfo = 
     )
 
 
-def where(column: str, op: str, value: Any) -> Filter:
-    """A comparison that Lance parses and that counts how often it runs in memory."""
+def where(column: str, op: str, value: Any) -> Condition:
+    """A comparison that Lance takes too."""
     compare = {
         ">": pc.greater,
         "<": pc.less,
@@ -137,7 +138,8 @@ def where(column: str, op: str, value: Any) -> Filter:
         "!=": pc.not_equal,
     }[op]
     literal = f"'{value}'" if isinstance(value, str) else value
-    return Filter(f"{column} {op} {literal}", lambda b: compare(b[column], value), (column,))
+    text = f"{column} {op} {literal}"
+    return Condition(text, lambda b: compare(b[column], value), (column,), text)
 
 
 OPERATORS = {">": operator.gt, "<": operator.lt, "=": operator.eq, "!=": operator.ne}

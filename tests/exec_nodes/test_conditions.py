@@ -29,12 +29,17 @@ EVALUATE: Callable[[pa.RecordBatch], pa.BooleanArray] = _all
         ("(txt = ')')", "txt = ')'"),
         ("(txt = '(') AND (b = 1)", "(txt = '(') AND (b = 1)"),
         ("(txt = 'it''s)')", "txt = 'it''s)'"),
+        ("(txt = '\\'' OR 1)')", "txt = '\\'' OR 1)'"),
+        ('("a"")" = 1)', '"a"")" = 1'),
     ],
 )
 def test_outer_parentheses_are_not_printed(sql: str, shown: str) -> None:
-    assert conditions([Filter(sql, EVALUATE)]) == shown
+    assert conditions([Filter(sql, EVALUATE, ())]) == shown
 
 
 def test_conditions_are_separated_by_commas() -> None:
     assert conditions([]) == ""
-    assert conditions([Filter("(a > 1)", EVALUATE), Filter("b < 2", EVALUATE)]) == "a > 1, b < 2"
+    assert (
+        conditions([Filter("(a > 1)", EVALUATE, ()), Filter("b < 2", EVALUATE, ())])
+        == "a > 1, b < 2"
+    )

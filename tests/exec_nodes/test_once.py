@@ -9,6 +9,7 @@ import pytest
 
 from exec_nodes.once import once_property
 from tests.model.racing import race
+from tests.model.waiting import reached
 
 
 class Sum:
@@ -27,7 +28,7 @@ class Sum:
         begun, go = self._events
         if begun is not None and go is not None:
             begun.set()
-            assert go.wait(10)
+            reached(go)
         return sum(self.parts)
 
 
@@ -47,7 +48,7 @@ def test_other_instances_do_not_wait() -> None:
     waiting = Thread(target=lambda: slow.total)
     waiting.start()
     try:
-        assert begun.wait(10)
+        reached(begun)
         assert Sum(4).total == 4
     finally:
         go.set()

@@ -14,10 +14,11 @@ import pytest
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.node import Node, draw
-from exec_nodes.sources.source import Filter, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.text.query import Boolean, Match, Operator, Phrase
 from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import Snapshot, TableInfo
+from planner.predicates.condition import Condition
 from tests.exec_nodes.tables import collect, nodes, where
 from tests.exec_nodes.text.sources import (
     DELETED,
@@ -120,7 +121,7 @@ def test_scores_change_neither_with_a_filter_nor_with_index_coverage(tmp_path: P
     parts, _ = history(Random(3))
     filters = [where("n", ">", 3), where("id", "<", 150)]
     kept = {number for number in merged(*parts) if number % 5 > 3 and number < 150}
-    unpushable = [replace(one, pushable=False) for one in filters]
+    unpushable = [replace(one, lance=None) for one in filters]
     results = []
     for name, indexed in (("a", (True,) * 3), ("b", (False, True, False))):
         (tmp_path / name).mkdir()
@@ -140,7 +141,8 @@ def test_a_filter_on_what_the_newest_version_no_longer_matches_hides_the_row(
 ) -> None:
     base = base_table(tmp_path / "t", {5: "word1", 6: "word1"}, {})
     found = snapshot(base, [memtable([(5, "word1 word1")], 1)], [body_index()])
-    old = Filter("title = 'word1'", lambda b: pc.equal(b["title"], "word1"), ("title",))
+    text = "title = 'word1'"
+    old = Condition(text, lambda b: pc.equal(b["title"], "word1"), ("title",), text)
     assert set(search(found, "word1", 10, [old])) == {6}
     assert set(search(found, "word1")) == {5, 6}
 
@@ -165,17 +167,24 @@ def test_the_plan_is_the_one_of_the_specification(tmp_path: Path) -> None:
     found = table(tmp_path, parts, indexed=(True, True, True))
     query = TextQuery(Match("word1", "body"), 10, ("id", "title"), (where("n", ">", 2),))
     plan = plan_full_text_search(query, found)
-    tail = 'column=body, query=match(body, "word1"), k=10, index=body_idx, filter=[n > 2]'
-    blooms = ", ".join(f"bf[region_a][gen={number}]" for number in (3, 2, 1))
+    query_label = 'column=body, query=match(body, "word1"), k=10'
+    sources = [
+        ("base_table[gen=-1], version=2", "body_idx"),
+        ("region_a[gen=3]", "tokenized"),  # the search does it
+        ("region_a[gen=2]", "body_idx"),
+        ("region_a[gen=1]", "body_idx"),
+    ]
     assert draw(plan).splitlines() == [
         "TakeExec: columns=[id, title]",
         "  GlobalLimitExec: limit=10",
         "    SortExec: order_by=[_score DESC]",
-        f"      FilterStaleExec: bloom_filters=[{blooms}]",
-        "        GlobalBM25Exec: column=body, k1=1.2, b=0.75",
+        "      FilterStaleExec: asked=[]",
+        '        GlobalBM25Exec: column=body, tokens=["word1"], k1=1.2, b=0.75',
         "          UnionExec",
-        f"            FTSExec: base_table[gen=-1], {tail}",
-        *(f"            FTSExec: region_a[gen={number}], {tail}" for number in (3, 2, 1)),
+        *(
+            f"            FTSExec: {source}, {query_label}, index={index}, filter=[n > 2]"
+            for source, index in sources
+        ),
     ]
     assert collect(plan).schema == pa.schema(
         [SCHEMA.field("id"), SCHEMA.field("title"), pa.field("_score", pa.float32(), False)]
@@ -189,6 +198,7 @@ def test_the_plan_says_where_texts_are_tokenized(tmp_path: Path) -> None:
     assert all("index=tokenized" in label for label in labels)
     index = replace(body_index(), maintained=False)
     plan = plan_full_text_search(query, snapshot(base, newer, [index]))
+    base.dataset.create_scalar_index("body", "INVERTED", name="body_idx")
     assert ["index=body_idx" in s.label() for s in scans(plan)] == [True, False]
 
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.node import draw
-from exec_nodes.sources.source import Filter
 from planner.model import Query
 from planner.plan import plan
+from planner.predicates.condition import Condition
+from planner.predicates.nodes import In, Operand
 from tests.exec_nodes.tables import (
     DELETED,
     Write,
@@ -31,10 +32,14 @@ from tests.exec_nodes.tables import (
 BOTH = ("id", "val")
 
 
-def one_of(*keys: int) -> Filter:
-    """`id = 1`, or the OR that DataFusion makes of a short IN."""
-    text = " OR ".join(f"(id = {key})" for key in keys)
-    return Filter(text, lambda b: pc.is_in(b["id"], value_set=pa.array(keys, pa.int64())))
+def one_of(*keys: int) -> Condition:
+    """`id IN (1, 2)`."""
+
+    def evaluate(batch: pa.RecordBatch) -> pa.BooleanArray:
+        return pc.is_in(batch["id"], value_set=pa.array(keys, pa.int64()))
+
+    text = f"id IN ({', '.join(map(str, keys))})"
+    return Condition(text, evaluate, ("id",), text, In(Operand("id"), pa.int64(), keys))
 
 
 def test_a_key_is_looked_up_newest_first_behind_guards(tmp_path: Path) -> None:
@@ -45,11 +50,11 @@ def test_a_key_is_looked_up_newest_first_behind_guards(tmp_path: Path) -> None:
     node = plan(Query(BOTH, (one_of(42),)), table)
     assert draw(node).splitlines() == [
         "CoalesceFirstExec: return_first_non_null",
-        "  BloomFilterGuardExec: bf[region_a][gen=2]",
+        "  BloomFilterGuardExec: keys[region_a][gen=2]",
         "    TakeLastExec: region_a[gen=2], filter=[id = 42]",
         "  BloomFilterGuardExec: bf[region_a][gen=1]",
         "    TakeLastExec: region_a[gen=1], filter=[id = 42]",
-        "  TakeLastExec: base_table[gen=-1], filter=[id = 42]",
+        "  TakeLastExec: base_table[gen=-1], version=2, filter=[id = 42]",
     ]
     assert pairs(node) == [(42, 21)]
     newer, older, base = node.children

@@ -9,14 +9,16 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from exec_nodes.sources.source import Filter
 from planner.model import RegionSources, Snapshot, TableInfo
+from planner.predicates.condition import Condition
 from planner.regions.check import validate
 from planner.regions.factories import identity
 from planner.regions.spec import spec_of
 from planner.search_sources import searched
+from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema([pa.field("kind", pa.string(), nullable=False)])
+SAID = Said(SCHEMA)
 
 
 def snapshot(*, base: bool) -> Snapshot:
@@ -34,8 +36,9 @@ def _sources(count: int) -> tuple[Any, ...]:
     return tuple(cast(Any, SimpleNamespace()) for _ in range(count))
 
 
-def where(sql: str) -> Filter:
-    return Filter(sql, lambda batch: pa.array([True] * batch.num_rows))
+def where(sql: str) -> Condition:
+    (said,) = SAID(sql)
+    return Condition(sql, lambda batch: pa.array([True] * batch.num_rows), ("kind",), None, said)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def where(sql: str) -> Filter:
         (("kind = 'b'",), False, {2}, 6),
         (("kind IN ('a', 'c')",), True, {0, 1, 2, 4, 5, 6}, 5),
         (("kind = 'z'",), True, {0}, 7),
-        (("Predicate(?)", "kind = 'a'"), True, {0, 1, 2}, 6),
+        (("lower(kind) = 'a'", "kind = 'a'"), True, {0, 1, 2}, 6),
     ],
 )
 def test_regions_that_filters_rule_out_keep_their_ordinals(

@@ -52,7 +52,7 @@ def test_the_plan_has_the_shape_of_the_specification_and_opens_nothing() -> None
             "TakeExec: columns=[id]",
             "  GlobalLimitExec: limit=10",
             "    SortExec: order_by=[_distance ASC]",
-            "      FilterStaleExec: bloom_filters=[bf[region_a][gen=2], bf[region_a][gen=1]]",
+            "      FilterStaleExec: asked=[keys[region_a][gen=2]]",
             "        UnionExec",
             *(
                 f"          KNNExec: {source}, column=v, k=10, metric=cosine, index={index}, "

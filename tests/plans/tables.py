@@ -115,10 +115,12 @@ def manual_regions(folder: Path) -> Built:
     table = mw.enable(uri, primary_key="pk", regions=mw.manual())
     built = Built(table, ["pk"])
     built.seed(*seeds)
-    built.upsert(_row("A1", 11), region="A")
-    built.writer("A").flush()
-    built.upsert(_row("B1", 21), region="B")
-    built.delete(("B2",), region="B")
+    # Plans have regions in the order of their ids, and those of names differ from table to table.
+    first, second = (f"{digit * 8}-0000-4000-8000-000000000000" for digit in "ba")
+    built.upsert(_row("A1", 11), region=first)
+    built.writer(first).flush()
+    built.upsert(_row("B1", 21), region=second)
+    built.delete(("B2",), region=second)
     return built
 
 

@@ -15,6 +15,11 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.source import BASE_GENERATION
+from exec_nodes.vectors import held
+from memwal_sql.search.searches import full_text_search, hybrid_search, vector_search
+from tests.exec_nodes.tables import nodes
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 
 WIDTH = 4
@@ -22,6 +27,7 @@ VECTOR = pa.list_(pa.float32(), WIDTH)
 SCHEMA = pa.schema([("id", pa.int64()), ("v", VECTOR), ("body", pa.string())])
 KEYS = {1: range(500), 2: range(400, 700), 3: range(650, 900), 4: range(850, 1100),
         5: range(1050, 1200), 6: range(0, 1300, 13)}  # fmt: skip
+SEARCHES = ("vector", "text", "hybrid")
 GOLDEN = Path(__file__).parent / "catch_up" / "appendix_4.plan"
 
 
@@ -94,6 +100,13 @@ class Example:
             ), word
 
 
+@pytest.fixture(autouse=True)
+def no_vectors_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans would show when they have come there."""
+    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "in_background", lambda _: True)
+
+
 @pytest.fixture
 def example(tmp_path: Path) -> Example:
     return Example(tmp_path)
@@ -107,6 +120,40 @@ def test_the_gap_is_searched_through_its_generation(example: Example) -> None:
     gap = example.table.snapshot().gaps["v_idx"]
     assert gap.covered.rows < example.table.snapshot().base.rows  # type: ignore[union-attr]
     example.check()
+    example.writer.close()
+
+
+def _base_rows(table: mw.Table) -> dict[str, set[int]]:
+    """How many rows of the base table each search looks into, by its name."""
+    near, text = (table.schema, "v", [1.0] * WIDTH, 5), (table.schema, "body", "number 3", 5)
+    found = {
+        "vector": vector_search(*near, {}),
+        "text": full_text_search(*text, {}),
+        "hybrid": hybrid_search(table.schema, "v", near[2], "body", text[2], 5, {}),
+    }
+    snapshot = table.snapshot()
+    leaves = {
+        name: [one for one in nodes(search.plan(("id",), (), snapshot)) if not one.children]
+        for name, search in found.items()
+    }
+    read = {
+        name: {one.source.rows for one in ones if one.source.generation == BASE_GENERATION}
+        for name, ones in leaves.items()
+    }
+    assert all(read.values()), "the base table is not read"
+    return read
+
+
+def test_the_base_table_is_read_as_far_as_its_indexes_reach(tmp_path: Path) -> None:
+    """What generation 4 has brought into it is not read twice; plans don't show it."""
+    example = Example(tmp_path)
+    whole = example.table.snapshot().base
+    assert whole is not None
+    covered = example.table.snapshot().gaps["v_idx"].covered.rows
+    assert covered < whole.rows
+    assert _base_rows(example.table) == {name: {covered} for name in SEARCHES}
+    example.table.build_indexes()
+    assert _base_rows(example.table) == {name: {whole.rows} for name in SEARCHES}
     example.writer.close()
 
 

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.vectors import held
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 
 HERE = Path(__file__).parent / "search"
@@ -81,6 +83,13 @@ class Setting:
         mw.register(session, "t", table)
         session.sql("SELECT * FROM t").collect()  # stale sets are known, counts exact
         return session
+
+
+@pytest.fixture(autouse=True)
+def no_vectors_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans would show when they have come there."""
+    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "in_background", lambda _: True)
 
 
 @pytest.fixture(scope="module")

@@ -94,6 +94,7 @@ def test_sql_tells_what_is_wrong(table: mw.Table) -> None:
             context.sql(f"SELECT * FROM full_text_search({arguments})").to_arrow_table()
 
 
+@pytest.mark.filterwarnings("ignore::memwal_sql.PlainTextWarning")
 def test_a_text_like_sql_or_a_pattern_is_a_text(table: mw.Table) -> None:
     for query in ("log' OR 1=1 --", "log*", "%log%", "log\x00", "log AND NOT write", '"log"'):
         assert 2 in ids(table, query)

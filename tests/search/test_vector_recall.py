@@ -119,7 +119,8 @@ def test_the_index_is_what_gives_that_recall(
     rough = plan_of(snapshot, table.query(queries, K, refine_factor=1))
     labels = [node.label() for node in nodes(rough) if isinstance(node, KNNExec)]
     assert labels == [
-        "KNNExec: base_table[gen=-1], column=v, k=10, metric=l2, index=v_idx(IVF_PQ), filter=[]"
+        f"KNNExec: base_table[gen=-1], version={table.table.version}, column=v, k=10, metric=l2, "
+        "index=v_idx(IVF_PQ), filter=[]"
     ]
     assert recall(answers(rough), exact) < 0.9
     assert recall(answers(plan_of(snapshot, table.query(queries, K))), exact) >= 0.98

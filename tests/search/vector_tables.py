@@ -13,8 +13,8 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from exec_nodes.node import Node
-from exec_nodes.sources.source import Filter
 from planner.model import Snapshot
+from planner.predicates.condition import Condition
 from planner.vector_search import VectorQuery, plan_vector_search
 from tests.exec_nodes.vectors.vectors import measured
 
@@ -135,13 +135,14 @@ def arrow(rows: dict[int, tuple[int, Vector]], schema: pa.Schema) -> pa.Table:
     return pa.table([list(rows), numbers, pa.array(vectors, schema.field("v").type)], schema=schema)
 
 
-def below(limit: int, *, pushable: bool = True) -> Filter:
+def below(limit: int, *, pushable: bool = True) -> Condition:
     """n < limit."""
 
     def evaluate(batch: pa.RecordBatch) -> pa.BooleanArray:
         return pa.array([n is not None and n < limit for n in batch["n"].to_pylist()])
 
-    return Filter(f"n < {limit}", evaluate, ("n",), pushable=pushable)
+    text = f"n < {limit}"
+    return Condition(text, evaluate, ("n",), text if pushable else None)
 
 
 def plan_of(snapshot: Snapshot, query: VectorQuery) -> Node:

@@ -67,6 +67,7 @@ class FakeProvider:
         self.answer = answer
         self.offered: list[str | None] = []
         self.scans: list[tuple[list[int] | None, list[str | None], int | None]] = []
+        self.nulls: list[list[str]] = []
         self.inserted: list[pa.Table] = []
 
     def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
@@ -87,6 +88,9 @@ class FakeProvider:
             schema = self.schema
         parts = tuple(tuple(batches[n :: self.partitions]) for n in range(self.partitions))
         return Rows(schema, parts)
+
+    def check_insert(self, nulls: list[str]) -> None:
+        self.nulls.append(nulls)
 
     def insert(self, rows: Any) -> int:
         self.inserted.append(pa.RecordBatchReader.from_stream(rows).read_all())

@@ -19,7 +19,7 @@ def insert_now_and_then(uri: str, pipe: Any) -> None:
         except EOFError:
             return
         try:
-            session.sql(f"INSERT INTO t (id) VALUES ({number})").collect()
+            session.sql(f"INSERT INTO t VALUES ({number}, NULL, NULL)").collect()
         except Exception as error:
             pipe.send(str(error))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import FencedError, ReopenError, RetryError
+from memwal_sql.storage.settle import ATTEMPTS
 from memwal_sql.write import live
+from tests.model.opened import opened_over
+from tests.model.process import as_another_process
 from tests.sql.insert_child import insert_now_and_then
+from tests.write.hooked_store import HookedStore, Outage
 
 SCHEMA = pa.schema({"id": pa.int64(), "a": pa.string(), "c": pa.string()})
 
@@ -76,9 +81,9 @@ def test_values_go_to_the_columns_that_have_the_names_now(
 def test_inserts_go_on_after_a_column_was_renamed_added_or_dropped(table: Any) -> None:
     _run(_session(table), "INSERT INTO t VALUES (1, 'A', 'C')")
     _rename(table.uri, ("a", "z"))
-    _run(_session(table), "INSERT INTO t (id, z) VALUES (2, 'Z')")
+    _run(_session(table), "INSERT INTO t (id, z, c) VALUES (2, 'Z', NULL)")
     lance.dataset(table.uri).add_columns(pa.field("n", pa.int32()))
-    _run(_session(table), "INSERT INTO t (id, z, n) VALUES (3, 'Z', 3)")
+    _run(_session(table), "INSERT INTO t (id, z, n, c) VALUES (3, 'Z', 3, NULL)")
     lance.dataset(table.uri).drop_columns(["c"])
     session = _session(table)
     _run(session, "INSERT INTO t VALUES (4, 'Z', 4)")
@@ -140,7 +145,7 @@ def test_two_processes_can_insert_in_turn(table: Any) -> None:
     session = _session(table)
     try:
         for number in range(0, 12, 2):
-            _run(session, f"INSERT INTO t (id) VALUES ({number})")
+            _run(session, f"INSERT INTO t VALUES ({number}, NULL, NULL)")
             ours.send(number + 1)
             assert ours.recv() == "done"
     finally:
@@ -153,7 +158,7 @@ def test_threads_with_a_table_each_can_insert_at_once(table: Any) -> None:
     def insert(thread: int) -> None:
         own = mw.open_table(table.uri)
         for number in range(10):
-            _run(_session(own), f"INSERT INTO t (id) VALUES ({100 * thread + number})")
+            _run(_session(own), f"INSERT INTO t VALUES ({100 * thread + number}, NULL, NULL)")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(insert, range(4)))
@@ -168,7 +173,9 @@ def test_threads_can_insert_while_columns_change(table: Any) -> None:
             statement = f"INSERT INTO t (id) VALUES ({100 * thread + number})"
             while True:
                 try:
-                    _run(_session(table), statement)
+                    session = datafusion.SessionContext()
+                    mw.register(session, "t", table, missing="null")
+                    _run(session, statement)
                     break
                 except ReopenError as error:
                     assert "register it again" in str(error)
@@ -183,13 +190,13 @@ def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(
 ) -> None:
     session = _session(table)
     with table.writer() as writer:
-        _run(session, "INSERT INTO t (id) VALUES (1)")
+        _run(session, "INSERT INTO t VALUES (1, NULL, NULL)")
         # By another process: this one is told of its own at once.
         monkeypatch.setattr(live, "register", lambda *_: None)
         with mw.open_table(table.uri).writer() as thief:
-            thief.upsert({"id": [2]})
+            thief.upsert({"id": [2]}, missing="null")
         with pytest.raises(FencedError):
-            _run(session, "INSERT INTO t (id) VALUES (3)")
+            _run(session, "INSERT INTO t VALUES (3, NULL, NULL)")
         del writer
 
 
@@ -207,18 +214,69 @@ def test_an_insert_goes_on_when_the_program_closes_its_writer_meanwhile(
         return work(self, *rows)
 
     monkeypatch.setattr(mw.TableWriter, step, closed_before)
-    _run(session, "INSERT INTO t (id) VALUES (1)")
+    _run(session, "INSERT INTO t VALUES (1, NULL, NULL)")
     assert table.get([1]).num_rows == 1
 
 
 def test_a_comment_on_a_column_changes_no_writer(table: Any) -> None:
     with table.writer() as writer:
-        writer.upsert({"id": [1]})
+        writer.upsert({"id": [1]}, missing="null")
         lance.dataset(table.uri).update_field_metadata({"id": {"comment": "who it is"}})
         session = _session(mw.open_table(table.uri))
-        _run(session, "INSERT INTO t (id) VALUES (2)")
+        _run(session, "INSERT INTO t VALUES (2, NULL, NULL)")
         assert writer.usable
         assert mw.open_table(table.uri).get([1, 2]).num_rows == 2
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_an_insert_whose_outcome_is_unknown_is_not_made_again(
+    table: Any, nth: int, lands: bool, no_pauses: None
+) -> None:
+    """Claiming, fencing or appending: what somebody else writes next is the newest row."""
+    store: list[HookedStore] = []
+
+    def hooked(inner: Any) -> HookedStore:
+        store.append(HookedStore(inner))
+        return store[-1]
+
+    with mw.open_table(table.uri).writer() as before:
+        before.upsert({"id": [1], "a": ["before"], "c": ["C"]})
+    session = _session(opened_over(table.uri, hooked))
+
+    def meanwhile() -> None:
+        with mw.open_table(table.uri).writer() as writer:
+            writer.upsert({"id": [1], "a": ["newer"], "c": ["C"]})
+
+    # Each of the attempts is followed by a look.
+    outage = Outage(nth, lands=lands, lasts=2 * ATTEMPTS, meanwhile=meanwhile)
+    store[0].hook = outage
+    with pytest.raises(mw.MemWalError, match=r"unknown|could not find out"):
+        _run(session, "INSERT INTO t VALUES (1, 'of the INSERT', 'C'), (2, 'x', 'C')")
+    assert outage.over
+    landed = lands and nth == 3
+    found = {row["id"]: row["a"] for row in table.scan().read_all().to_pylist()}
+    assert found == {1: "newer"} | ({2: "x"} if landed else {})
+    entries = [row for row in table.wal().to_pylist() if row["num_rows"] == 2]
+    assert len(entries) == landed
+
+
+@pytest.mark.parametrize("statement", ["VALUES (1, 'A', 'C')", "SELECT 1, 'A', 'C'"])
+@pytest.mark.parametrize("durable", [True, False, None])
+def test_an_insert_is_durable_when_it_returns_whatever_writer_it_is_made_by(
+    table: Any, durable: bool | None, statement: str
+) -> None:
+    """By a program's writer, or, None, by INSERT's own. A buffered writer has written nothing."""
+    session = _session(table)
+    with ExitStack() as stack:
+        if durable is not None:
+            options = {"durable": durable, "wal_flush_interval_s": 100.0}
+            writer = stack.enter_context(table.writer(**options))
+            writer.upsert({"id": [0], "a": ["before"], "c": [None]})
+        _run(session, f"INSERT INTO t {statement}")
+        with as_another_process():
+            found = mw.open_table(table.uri).get([0, 1])["a"].to_pylist()
+    assert found == ([] if durable is None else ["before"]) + ["A"]
 
 
 def test_an_insert_gives_up_after_some_attempts(
@@ -230,4 +288,4 @@ def test_an_insert_gives_up_after_some_attempts(
     monkeypatch.setattr(mw.TableWriter, "upsert", refuse)
     monkeypatch.setattr("memwal_sql.table.writing._PAUSES_S", (0.0, 0.0))
     with pytest.raises(RetryError, match="run it again, or let one process write"):
-        _run(_session(table), "INSERT INTO t (id) VALUES (1)")
+        _run(_session(table), "INSERT INTO t VALUES (1, NULL, NULL)")

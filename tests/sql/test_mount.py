@@ -15,6 +15,7 @@ from exec_nodes.errors import RetryError
 from exec_nodes.node import Metrics, Statistics
 from memwal_native import MountedTable
 from memwal_sql.sql.errors import memwal_errors, original_error
+from tests.model.waiting import reached
 from tests.sql.fakes import FakeProvider, NodeProvider, Rows
 
 PEOPLE = pa.table(
@@ -338,4 +339,4 @@ def test_a_stream_that_is_given_up_closes_its_generator() -> None:
     stream = context.sql("SELECT * FROM t").execute_stream()
     assert stream.next().to_pyarrow().num_rows > 0
     del stream
-    assert closed.wait(10)
+    reached(closed)

@@ -33,8 +33,10 @@ class Keeper(FakeProvider):
         return super().scan(projection, predicates, limit)
 
 
-def predicates(condition: str, table: pa.Table = TABLE) -> list[Predicate]:
-    provider = Keeper(table)
+def predicates(
+    condition: str, table: pa.Table = TABLE, *, answer: str = "exact"
+) -> list[Predicate]:
+    provider = Keeper(table, answer=answer)
     context = datafusion.SessionContext()
     context.register_table("t", MountedTable(provider))
     context.sql(f"SELECT * FROM t WHERE {condition}").collect()
@@ -86,6 +88,8 @@ def test_columns_are_found_by_name_whatever_else_the_batch_has() -> None:
         ("two words", '"two words"'),
         ("größe", '"größe"'),
         ('a"b', '"a""b"'),
+        ('a""b', '"a""""b"'),
+        ('a\\"b', '"a\\""b"'),
         ("", '""'),
     ],
 )
@@ -93,6 +97,31 @@ def test_the_text_of_a_predicate_quotes_names_that_need_it(name: str, text: str)
     quoted = '"' + name.replace('"', '""') + '"'
     (found,) = predicates(f"{quoted} > 1", pa.table({name: [1, 2]}))
     assert found.sql == f"({text} > 1)"
+
+
+@pytest.mark.parametrize(
+    "value", ["'", "''", "a'''b", "\\'", "\\' OR 1=1 --", "'\\'", "\\''", "\\\\''x'"]
+)
+def test_the_text_of_a_predicate_quotes_values(value: str) -> None:
+    """What prints SQL takes quotes after a backslash, and pairs of them, for escaped."""
+    quoted = "'" + value.replace("'", "''") + "'"
+    assert predicate(f'"Odd Name" = {quoted}').sql == f'("Odd Name" = {quoted})'
+
+
+@pytest.mark.parametrize("count", [2, 100, 1000])
+def test_long_chains_are_shown_and_evaluated(count: int) -> None:
+    """They come as trees as deep as they are long, which would overrun the stack."""
+    text = " OR ".join(f"id % {n + 2} = x" for n in range(count))
+    found = predicate(text)
+    assert found.evaluate(TABLE.to_batches()[0]).to_pylist() == [False, False, None, True]
+    assert str(found.sql).count(" OR ") == count - 1
+
+
+def test_what_nests_too_deep_is_an_error_where_it_would_be_evaluated() -> None:
+    (found,) = predicates("id" + " + id" * 500 + " > 1", answer="inexact")
+    assert found.columns == ["id"] and found.sql is None
+    with pytest.raises(RuntimeError, match="nests too deep"):
+        found.evaluate(TABLE.to_batches()[0])
 
 
 def test_a_missing_column_is_an_error() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow.dataset import dataset
 
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.kernels.keys import KeyBatch, as_key_table, check_key_type, key_column, key_values
@@ -73,6 +74,11 @@ def test_a_composite_key_column_is_equal_exactly_if_the_keys_are(
         {"a": [1, 2]},
         pd.DataFrame({"a": [1, 2]}),
         pd.Series([1, 2]),
+        [{"a": 1}, {"a": 2, "x": 0.5}],
+        iter([{"a": 1}, {"a": 2}]),
+        [pa.record_batch({"a": [1]}), pa.table({"a": [2]})],
+        dataset(pa.table({"x": [0.5, 0.5], "a": [1, 2]})),
+        pa.array([{"a": 1}, {"a": 2}]),
     ],
 )
 def test_keys_come_in_any_shape(keys: Any) -> None:

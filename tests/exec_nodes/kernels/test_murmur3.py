@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime
 import struct
-import time
 from decimal import Decimal
 
 import mmh3
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -207,16 +205,3 @@ def test_one_key_value_hashes_like_its_column(
 
 def test_encodings_keep_nulls() -> None:
     assert encode(pa.array([1, None], pa.int8())).to_pylist() == [struct.pack("<q", 1), None]
-
-
-def test_hashing_keeps_its_pace() -> None:
-    column = pa.array(np.arange(100_000))
-    murmur3(column)
-    best = min(_seconds(column) for _ in range(7))
-    assert best < 0.02
-
-
-def _seconds(column: pa.Array) -> float:
-    start = time.perf_counter()
-    bucket(murmur3(column), 16)
-    return time.perf_counter() - start

@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from exec_nodes.sources.at_once import at_once, in_background
+from tests.model.waiting import LONGEST_SECONDS, eventually
 
 
 def test_results_come_in_order_and_several_calls_are_under_way_at_once() -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=LONGEST_SECONDS)
 
     def call(number: int) -> int:
         both.wait()
@@ -35,9 +35,7 @@ def test_background_work_may_have_several_calls_under_way() -> None:
     done: list[list[int]] = []
     for _ in range(32):
         in_background(lambda: done.append(at_once(lambda number: number, range(4))))
-    deadline = time.monotonic() + 10
-    while len(done) < 32 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    eventually(lambda: len(done) == 32)
     assert done == [[0, 1, 2, 3]] * 32
 
 

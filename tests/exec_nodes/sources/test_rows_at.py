@@ -84,7 +84,7 @@ def test_lance_never_sees_a_filter_it_cannot_take(
 ) -> None:
     monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
     source = make(tmp_path)
-    odd = replace(where("val", "=", 130), sql="no such function(val)", pushable=False)
+    odd = replace(where("val", "=", 130), lance=None)
     found = source.matching((odd, where("id", "<", 20)))
     assert source.rows_at(found, ["id"])["id"].to_pylist() == [13]
     assert [b["id"].to_pylist() for b in source.scan(["id"], (odd,), 1)] == [[13]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -95,6 +96,9 @@ def test_an_older_snapshot_is_answered_with_its_own_sets() -> None:
     assert [s.tolist() for s in sets.of_region([after])] == [[0]]
     assert [s.tolist() for s in sets.of_region([before])] == [[]]
     assert sets.of_base(base, []).tolist() == []
+    old = memtable([(1, 1), (2, 2)], 0)
+    assert [s.tolist() for s in sets.of_region([after, old])] == [[0], [0, 1]]
+    assert [s.tolist() for s in sets.of_region([before, old])] == [[], [0]]
 
 
 class Slow(MemoryBase):
@@ -177,3 +181,35 @@ def test_extending_equals_computing_at_once(generations: list[list[Write]], know
             if key in newer or key in keys[row + 1 :] or values[row] is None
         ]
         assert one.tolist() == expected
+
+
+def _rows_of(writes: Sequence[Write]) -> st.SearchStrategy[list[Write]]:
+    return st.lists(st.sampled_from(writes), min_size=1, max_size=4)
+
+
+WRITES: list[Write] = [(key, value) for key in range(4) for value in (1, DELETED)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(_rows_of(WRITES), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.randoms(use_true_random=False),
+)
+def test_snapshots_of_any_age_in_any_order_are_answered_as_if_each_was_the_first(
+    generations: list[list[list[Write]]], order: Random
+) -> None:
+    """Protocol rules 16 and 18: queries with older snapshots go on while MemTables grow."""
+    base = memory_base([(key, 0) for key in range(4)])
+    snapshots: list[list[MemTableSource]] = []
+    below: list[MemTableSource] = []
+    for number, batches in enumerate(generations, 1):
+        growing = Growing(number)
+        grown = [growing.append(batch) for batch in batches]
+        snapshots += [[one, *below] for one in grown]
+        below = [grown[-1], *below]
+    kept = StaleSets()
+    for sources in order.choices(snapshots, k=2 * len(snapshots)):
+        fresh = StaleSets()
+        found = [kept.of_base(base, sources), *kept.of_region(sources)]
+        expected = [fresh.of_base(base, sources), *fresh.of_region(sources)]
+        assert [one.tolist() for one in found] == [one.tolist() for one in expected]

@@ -48,6 +48,9 @@ class MemoryTexts:
     def tokenize(self, text: str) -> list[str]:
         return [token for token, _ in self.positions(text)]
 
+    def query_words(self, text: str) -> list[tuple[str, int]]:
+        return self.positions(text)
+
     def positions(self, text: str) -> list[tuple[str, int]]:
         return [(token.text, token.position) for token in tokenize(text, **self.parameters)]
 

@@ -67,6 +67,110 @@ def test_every_kind_has_a_json_form() -> None:
         assert parse(form) == parse(json.dumps(form)) == parse(f"  {json.dumps(form)}") == expected
 
 
+X = {"match": {"query": "x"}}
+Y = {"match": {"query": "y"}}
+# Of every kind, what stands in it in other words, Lance's own among them.
+SYNONYMS: dict[str, tuple[TextExpression, list[dict[str, Any]]]] = {
+    "match": (
+        Match("a b", "title", Operator.AND, 2.0, 1, 5, 1),
+        [
+            {"match": {key: "a b", "column": "title", "operator": operator, "boost": 2.0,
+                       "fuzziness": 1, "max_expansions": 5, "prefix_length": 1, **granularity}}
+            for key in ("query", "terms")
+            for operator in ("AND", "and", "And")
+            for granularity in ({}, {"document_granularity": None},
+                                {"document_granularity": "row"})
+        ],
+    ),
+    "phrase": (
+        Phrase("a b", "title", 2),
+        [
+            {kind: {key: "a b", "column": "title", "slop": 2}}
+            for kind in ("phrase", "match_phrase")
+            for key in ("query", "terms")
+        ],
+    ),
+    "multi_match": (
+        MultiMatch("a", ("title", "body"), (2.0, 1.0), Operator.AND),
+        [
+            *(
+                {"multi_match": {key: "a", "columns": ["title", "body"], boosts: [2.0, 1.0],
+                                 "operator": "and"}}
+                for key in ("query", "terms")
+                for boosts in ("boost", "boosts")
+            ),
+            {"multi_match": {"match_queries": [
+                {"terms": "a", "column": "title", "boost": 2.0, "operator": "AND"},
+                {"query": "a", "operator": "and"},
+            ]}},
+        ],
+    ),
+    "combined_fields": (
+        CombinedFields("a", ("title", "body"), (2.0, 1.0), Operator.AND),
+        [
+            {"combined_fields": {key: "a", "columns": ["title", "body"], boosts: [2.0, 1.0],
+                                 "operator": "AND"}}
+            for key in ("query", "terms")
+            for boosts in ("boost", "boosts")
+        ],
+    ),
+    "boost": (
+        Boost(Match("x", "body"), Match("y", "body"), 0.5),
+        [{"boost": {"positive": X, "negative": Y}},
+         {"boost": {"positive": X, "negative": Y, "negative_boost": 0.5}}],
+    ),
+    "boolean": (
+        Boolean((Match("x", "body"),), (Match("y", "body"),), (Match("y", "body"),)),
+        [{"boolean": {"must": [X], "should": [Y], "must_not": [Y]}}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SYNONYMS)
+def test_every_kind_is_taken_in_lance_s_words(kind: str) -> None:
+    expected, forms = SYNONYMS[kind]
+    for form in forms:
+        assert parse(form) == expected, form
+        assert parse(json.dumps(form)) == expected, form
+
+
+def test_what_the_json_form_leaves_out_is_as_in_lance_query() -> None:
+    for column in COLUMNS:
+        made = lance_query.MatchQuery("a b", column)
+        assert parse({"match": {"query": "a b", "column": column}}) == parse(made)
+        phrase = lance_query.PhraseQuery("a b", column)
+        assert parse({"phrase": {"query": "a b", "column": column}}) == parse(phrase)
+    multi = lance_query.MultiMatchQuery("a", list(COLUMNS))
+    assert boosts_given(parse({"multi_match": {"query": "a", "columns": COLUMNS}})) == parse(multi)
+    boost = lance_query.BoostQuery(
+        lance_query.MatchQuery("x", "body"), lance_query.MatchQuery("y", "body")
+    )
+    assert parse({"boost": {"positive": X, "negative": Y}}) == parse(boost)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"query": "b"}, {"query": "a", "operator": "AND"}, {"query": "a", "prefix_length": 1}],
+)
+def test_queries_of_one_multi_match_differ_in_column_and_boost_only(other: dict[str, Any]) -> None:
+    queries = [{"query": "a", "column": "title"}, other]
+    with pytest.raises(UnsupportedError, match=r"should of a boolean query"):
+        parse({"multi_match": {"match_queries": queries}})
+    fuzzy = [{"query": "a", "column": name, "fuzziness": 1} for name in COLUMNS]
+    with pytest.raises(UnsupportedError, match="not fuzzy"):
+        parse({"multi_match": {"match_queries": fuzzy}})
+
+
+@pytest.mark.parametrize("kind", ["match", "phrase"])
+def test_elements_of_lists_are_not_searched_one_by_one(kind: str) -> None:
+    with pytest.raises(UnsupportedError, match="document_granularity='list_element'"):
+        parse({kind: {"query": "a", "document_granularity": "list_element"}})
+    made = {"match": lance_query.MatchQuery, "phrase": lance_query.PhraseQuery}[kind]
+    element = lance_query.DocumentGranularity.LIST_ELEMENT
+    with pytest.raises(InvalidCallError, match="ListElement document granularity"):
+        parse(made("a", "body", document_granularity=element))
+
+
 def boosts_given(tree: TextExpression) -> TextExpression:
     """Lance fills in the boosts of a multi_match."""
     match tree:
@@ -115,7 +219,13 @@ WRONG: list[tuple[object, str]] = [
     ({"match": {"terms": "x"}, "phrase": {"terms": "x"}}, "one key"),
     ({"march": {}}, "'march'"),
     ({"match": "x"}, "'x'"),
-    ({"match": {"query": "x"}}, "'terms'"),
+    ({"match": {"text": "x"}}, "needs 'query'"),
+    ({"match": {"query": "x", "terms": "x"}}, "'query' and 'terms', which are the same"),
+    ({"multi_match": {"query": "x", "columns": ["body"], "boost": [1], "boosts": [1]}}, "the same"),
+    ({"multi_match": {"match_queries": []}}, "match_queries"),
+    ({"multi_match": {"match_queries": ["x"]}}, "match_queries"),
+    ({"multi_match": {"match_queries": [{"terms": "x", "columns": ["body"]}]}}, "'columns'"),
+    ({"multi_match": {"match_queries": [{"terms": "x"}], "columns": ["body"]}}, "'columns'"),
     ({"match": {"terms": 3}}, "3"),
     ({"match": {"terms": "x", "fuzzy": 1}}, "'fuzzy'"),
     ({"match": {"terms": "x", "operator": "XOR"}}, "'XOR'"),

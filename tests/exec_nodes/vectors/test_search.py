@@ -52,14 +52,14 @@ def indexed(folder: Path, **options: Any) -> LanceSource:
     return source_of(folder)
 
 
-def where(text: str, low: int, high: int, **options: Any) -> Filter:
-    """low <= n < high."""
+def where(text: str | None, low: int, high: int) -> Filter:
+    """low <= n < high, which Lance takes as `text`."""
 
     def evaluate(batch: pa.RecordBatch) -> pa.BooleanArray:
         n = batch["n"]
         return pc.and_(pc.greater_equal(n, low), pc.less(n, high))
 
-    return Filter(text, evaluate, ("n",), **options)
+    return Filter(f"{low} <= n < {high}", evaluate, ("n",), text)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_only_rows_that_match_every_filter_count(
     mask = source.matching(())[::3]
     for low, high in ((0, 50), (7, 8), (0, 100), (200, 300)):
         pushed = where(f"n >= {low} AND n < {high}", low, high)
-        odd = where("no_such_function(n)", low, high, pushable=False)
+        odd = where(None, low, high)
         counts = (numbers >= low) & (numbers < high)
         counts[::3] = False
         for filters in ((pushed,), (odd,), (pushed, odd)):
@@ -165,7 +165,7 @@ def test_only_rows_that_match_every_filter_count(
 def test_bounds_hold_in_every_way(source: LanceSource, index: IndexInfo | None) -> None:
     every = np.ones(ROWS, np.bool_)
     numbers = np.arange(ROWS) % 100
-    odd = where("no_such_function(n)", 0, 30, pushable=False)
+    odd = where(None, 0, 30)
     for bounds in (Bounds(None, 4.0), Bounds(6.0, None), Bounds(5.0, 5.2), Bounds(None, 0.0)):
         query = replace(QUERY, bounds=bounds)
         wanted = expected(source, every, 10, bounds=bounds)
@@ -184,7 +184,7 @@ def test_few_rows_are_measured_one_by_one(source: LanceSource) -> None:
         (source.matching(())[: ROWS - 40], (), np.arange(ROWS) >= ROWS - 40),
     ):
         assert found(source, query, 10, mask, filters, INDEX) == expected(source, counts, 10)
-        assert not isinstance(few_rows(source, filters[0].sql if filters else None, mask), float)
+        assert not isinstance(few_rows(source, filters[0].lance if filters else None, mask), float)
 
 
 @pytest.mark.usefixtures("nothing_held")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pyarrow as pa
 import pytest
 
@@ -9,7 +11,7 @@ from exec_nodes.errors import InvalidCallError
 from exec_nodes.kernels.murmur3 import murmur3
 from planner.regions import factories as mw
 from planner.regions.check import validate
-from planner.regions.expression import evaluate_expression, known_bucket
+from planner.regions.expression import check_expression, evaluate_expression, known_bucket
 from planner.regions.spec import RegionSpec, spec_of
 
 SCHEMA = pa.schema(
@@ -166,3 +168,82 @@ def test_a_recognised_bucket_equals_its_expression() -> None:
     table = pa.table({"id": column})
     written = evaluate_expression("abs(murmur3(col0)) % 16", [column], pa.int32())
     assert spec_of(mw.bucket("id", 16), 1).evaluate(table).column(0).combine_chunks() == written
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "rpad(col0, 2147483647, 'x')",
+        "LPAD(col0, 100000)",
+        "repeat('x', 2147483647)",
+        "repeat(repeat('x', 1000), 1000)",
+        "rpad(col0, 1000 * 1000 * 1000)",
+        "rpad(col0, col0)",
+        "rpad(col0, length(lpad(col0, 10)))",
+        "rpad(col0, CAST('99999999' AS INT))",
+        "concat(rpad(col0, 60000), rpad(col0, 60000))",
+        "rpad(col0)",
+    ],
+)
+def test_texts_that_a_few_characters_make_huge_are_refused(sql: str) -> None:
+    """Expressions come from the table: DataFusion would end the process."""
+    with pytest.raises(InvalidCallError, match="lengths of lpad, repeat, rpad"):
+        check_expression(sql, 1)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["rpad(col0, 8, 'x')", "lpad(substr(col0, 1, 3), 4, '(,')", "repeat(col0, 3)", "left(col0, 5)"],
+)
+def test_texts_of_a_bounded_length_are_taken(sql: str) -> None:
+    check_expression(sql, 1)
+
+
+HIDDEN = [
+    "col0 /*! + random() */",
+    "col0 /* a remark */ + 1",
+    "col0 -- a remark",
+    "col0 # random()",
+    "`random`() + col0",
+    '"col0" + 1',
+    "[col0]",
+    "E'\\'' || random() || E'\\''",
+    "n'x' || col0",
+    "$$a$$ || col0",
+    "col0 || $1",
+    "@col0",
+    "{fn random()}",
+    "col0; DROP TABLE t",
+    "'a",
+    "col0 \\ 1",
+    "ra\u200bndom()",
+    "\uff32andom()",
+]
+
+
+@pytest.mark.parametrize("sql", HIDDEN)
+def test_what_parsers_read_in_several_ways_is_refused(sql: str) -> None:
+    """What is a remark to one of them is a call of random() to another."""
+    with pytest.raises(InvalidCallError, match=r"is not allowed|is neither"):
+        check_expression(sql, 1)
+
+
+def test_whatever_is_allowed_gives_the_same_each_time() -> None:
+    rng = random.Random("expressions")
+    pieces = ["col0", "random()", "'", "''", "/*", "*/", "/*!", "--", "\n", "+", "||", "(", ")",
+              '"', "`", "$$", "E'", "x'", "\\", "#", " ", "1", "//", ";"]  # fmt: skip
+    rows, allowed = [pa.array([1, 2, 3])], 0
+    for _ in range(20_000):
+        sql = "".join(rng.choices(pieces, k=rng.randrange(2, 9)))
+        try:
+            check_expression(sql, 1)
+        except InvalidCallError:
+            continue
+        if "random" in sql:
+            allowed += 1
+            try:
+                first = evaluate_expression(sql, rows, None)
+            except InvalidCallError:
+                continue
+            assert first.equals(evaluate_expression(sql, rows, None)), sql
+    assert allowed  # as a text

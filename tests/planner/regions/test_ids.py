@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import memwal_sql as mw
 from exec_nodes.errors import InvalidCallError
-from planner.regions.ids import canonical, region_id
+from planner.regions.ids import canonical, lancedb_values, new_region_id, region_id
+from planner.regions.spec import RegionField, RegionSpec
 from planner.regions.values import RegionValue
 
 A, B = UUID(int=1), UUID(int=2)
@@ -50,6 +53,61 @@ def test_ids_never_change_between_versions() -> None:
     """Protocol rule 11: an older creator makes the same region."""
     values: dict[str, RegionValue] = {"s": "é", "n": None, "i": -5, "x": b"\0", "t": True}
     assert region_id(A, 7, values) == UUID("4fbb3cb4-363f-4e91-af5e-d1a9862495b8")
+
+
+BUCKETS = mw.lance_bucket("id", 1024, name="b")
+
+
+def identity(kind: str) -> RegionField:
+    return replace(mw.identity("v"), result_type=kind)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        (mw.unsharded("u"), 0, "aa48498d-ac91-59e2-8452-69f46010ace2"),
+        (BUCKETS, 0, "4a388480-a25b-59a8-b058-24217f980256"),
+        (BUCKETS, 3, "1d8d46d4-1ffd-5f6e-9aea-466d5ea76fdb"),
+        (identity("int64"), 2, "fefdf5a7-a64d-5ab3-a467-8d7af9108eb6"),
+        (identity("int64"), 100, "a6a3e299-4ff6-5eea-9101-f164202b72a9"),
+    ],
+)
+def test_lancedb_s_ids_never_change(field: RegionField, value: RegionValue, expected: str) -> None:
+    """Taken from folders that LanceDB 0.40 has made; `tests/interop` compares all types."""
+    spec = RegionSpec(1, (field,))
+    values = {field.field_id: value}
+    assert new_region_id(A, spec, values) == UUID(expected)
+    known = None if field.transform == "identity" else values
+    assert lancedb_values(spec, UUID(expected)) == known
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        RegionSpec(1, (mw.bucket("id", 4, name="b"),)),
+        RegionSpec(1, (replace(BUCKETS, parameters={"num_buckets": "1025"}),)),
+        RegionSpec(1, (replace(BUCKETS, parameters={}),)),
+        RegionSpec(2, (BUCKETS,)),
+        RegionSpec(1, (BUCKETS, mw.identity("x"))),
+        RegionSpec(1, (mw.year("d", name="b"),)),
+        RegionSpec(1, (replace(identity("date32"), field_id="b"),)),
+        RegionSpec(1, (replace(identity("nonsense"), field_id="b"),)),
+    ],
+)
+def test_where_lancedb_derives_no_id_ours_is_taken(spec: RegionSpec) -> None:
+    values: dict[str, RegionValue] = dict.fromkeys(spec.field_ids, 1)
+    assert new_region_id(A, spec, values) == region_id(A, spec.spec_id, values)
+    assert lancedb_values(spec, UUID("4a388480-a25b-59a8-b058-24217f980256")) is None
+
+
+def test_no_region_of_lancedb_s_has_the_value_null() -> None:
+    spec = RegionSpec(1, (identity("int64"),))
+    assert new_region_id(A, spec, {"v": None}) == region_id(A, 1, {"v": None})
+
+
+def test_an_id_that_lancedb_does_not_derive_says_no_values() -> None:
+    for field in (mw.unsharded("u"), BUCKETS):
+        assert lancedb_values(RegionSpec(1, (field,)), UUID(int=7, version=5)) is None
 
 
 def test_other_values_are_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Sequence
 from decimal import Decimal
 from uuid import UUID
@@ -11,15 +10,16 @@ from uuid import UUID
 import datafusion
 import pyarrow as pa
 import pytest
-from datafusion.unparser import Dialect, Unparser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.model import RegionSources
+from planner.predicates.nodes import Predicate
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.pruning import prune
 from planner.regions.spec import RegionField, RegionSpec, spec_of
+from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(
     [
@@ -91,6 +91,7 @@ LITERALS = {
     "CAST(id AS DOUBLE)": ["3.0", "2.5", "-4"],
 }
 NAMES = sorted(LITERALS)
+SAID = Said(SCHEMA)
 CONTEXT = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
 
 
@@ -122,7 +123,7 @@ ROWS = st.lists(
 def _condition(draw: st.DrawFn) -> str:
     name = draw(st.sampled_from(NAMES))
     literal = st.sampled_from(LITERALS[name])
-    kind = draw(st.integers(0, 7))
+    kind = draw(st.integers(0, 8))
     if kind <= 3:
         op = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
         return f"{name} {op} {draw(literal)}"
@@ -135,6 +136,10 @@ def _condition(draw: st.DrawFn) -> str:
     if kind == 6:
         word = draw(st.sampled_from(["IS NULL", "IS NOT NULL"]))
         return f"{name} {word}"
+    if kind == 7:
+        word = draw(st.sampled_from(["IS DISTINCT FROM", "IS NOT DISTINCT FROM"]))
+        # DataFusion reads what follows FROM up to the end: an AND would be part of it.
+        return f"({name} {word} {draw(literal | st.just('NULL'))})"
     word = draw(st.sampled_from(["LIKE", "NOT LIKE", "ILIKE"]))
     pattern = draw(st.sampled_from(["a%", "ab", "%b", "A_", "", "\U0010ffff%"]))
     return f"s {word} '{pattern}'"
@@ -160,6 +165,9 @@ def _conditions(name: str) -> list[str]:
     simple = [f"{name} {op} {literal}" for op in ops for literal in literals]
     simple += [f"{name} BETWEEN {low} AND {high}" for low in literals[:7] for high in literals[:7]]
     simple += [f"{name} {word} ({', '.join(literals[:4])})" for word in ("IN", "NOT IN")]
+    simple += [f"{name} {word} ({literals[0]}, NULL)" for word in ("IN", "NOT IN")]
+    distinct = ("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+    simple += [f"{name} {word} {literal}" for word in distinct for literal in (*literals, "NULL")]
     simple += [
         f"{name} IS NULL",
         f"{name} IS NOT NULL",
@@ -190,13 +198,11 @@ def test_no_simple_condition_prunes_a_region_with_a_matching_row(name: str) -> N
     ]
     assigned = [spec.assign(table) for spec in specs]
     for condition in _conditions(name):
-        matching, texts = _matching(table, condition)
+        matching, said = _matching(table, condition)
         for spec, (distinct, index) in zip(specs, assigned, strict=True):
             regions = _regions(spec, distinct)
-            expected = {index[row] for row in matching}
-            for text in (condition, *texts):
-                kept = {int(region.name) for region in prune([text], regions, [spec], SCHEMA)}
-                assert expected <= kept, (text, spec.field_ids)
+            kept = {int(region.name) for region in prune(said, regions, [spec], SCHEMA)}
+            assert {index[row] for row in matching} <= kept, (condition, spec.field_ids)
 
 
 FIELD_LISTS = st.lists(
@@ -227,15 +233,13 @@ def _check(rows: list[dict[str, object]], fields: list[RegionField], condition: 
     table = pa.Table.from_pylist(rows, SCHEMA)
     distinct, index = spec.assign(table)
     regions = _regions(spec, distinct)
-    matching, texts = _matching(table, condition)
-    expected = {index[row] for row in matching}
-    for text in (condition, *texts):
-        kept = {int(region.name) for region in prune([text], regions, [spec], SCHEMA)}
-        assert expected <= kept, text
+    matching, said = _matching(table, condition)
+    kept = {int(region.name) for region in prune(said, regions, [spec], SCHEMA)}
+    assert {index[row] for row in matching} <= kept, condition
 
 
-def _matching(table: pa.Table, condition: str) -> tuple[list[int], list[str]]:
-    """The rows that DataFusion keeps and the filter as it hands it over."""
+def _matching(table: pa.Table, condition: str) -> tuple[list[int], tuple[Predicate, ...]]:
+    """The rows that DataFusion keeps, and what it offers to a table."""
     numbered = table.append_column("row", pa.array(range(len(table))))
     if CONTEXT.table_exist("t"):
         CONTEXT.deregister_table("t")
@@ -244,13 +248,8 @@ def _matching(table: pa.Table, condition: str) -> tuple[list[int], list[str]]:
     try:
         found = frame.to_arrow_table()
     except Exception:
-        return [], []
-    rows = found.column(0).to_pylist() if found.num_columns else []
-    try:
-        sql = Unparser(Dialect.default()).plan_to_sql(frame.optimized_logical_plan())
-    except Exception:
-        return rows, []
-    return rows, [sql.split(" WHERE ", 1)[1]] if " WHERE " in sql else []
+        return [], ()
+    return found.column(0).to_pylist() if found.num_columns else [], SAID(condition)
 
 
 def _regions(spec: RegionSpec, distinct: pa.Table) -> list[RegionSources]:
@@ -270,7 +269,7 @@ def _kept(
         RegionSources(UUID(int=at), str(at), 1, {name: value}, ())
         for at, value in enumerate(values)
     ]
-    return [r.values[name] for r in prune([sql], regions, [spec], SCHEMA) if r.values]
+    return [r.values[name] for r in prune(SAID(sql), regions, [spec], SCHEMA) if r.values]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +290,7 @@ def _kept(
         (mw.identity("dec"), ["1.50", "2.00"], '"dec" < 1.6', ["1.50"]),
         (mw.identity("d"), [0, 1, None], "d = CAST('1970-01-02' AS DATE)", [1]),
         (mw.year("ts"), [1969, 1970, 2024], "ts < CAST('1970-01-01' AS TIMESTAMP)", [1969]),
-        (mw.year("d"), [2023, 2024], "d BETWEEN '2024-02-01' AND '2024-03-01'", [2023, 2024]),
+        (mw.year("d"), [2023, 2024], "d BETWEEN '2024-02-01' AND '2024-03-01'", [2024]),
         (
             mw.year("d"), [2023, 2024, 2025],
             "d >= CAST('2024-02-01' AS DATE) AND d <= CAST('2024-03-01' AS DATE)", [2024],
@@ -303,7 +302,7 @@ def _kept(
         ),
         (mw.hour("ts"), [0, 22, 23], "ts = CAST('2024-01-31 22:30:00' AS TIMESTAMP)", [22]),
         (mw.day("ts"), [30, 31, 1], "CAST(ts AS DATE) = CAST('2024-01-31' AS DATE)", [31]),
-        (mw.hour("rome"), [21, 22], "rome = CAST('2024-01-31T22:30:00+01:00' AS TIMESTAMP)", [21]),
+        (mw.hour("rome"), [21, 22], "rome = '2024-01-31T22:30:00+01:00'", [21]),
         (mw.truncate("id", 10), [-10, 0, 10, 20], "id = -5", [0]),
         (mw.truncate("id", 10), [-10, 0, 10, 20], "id <= -10", [-10]),
         (mw.truncate("id", 10), [-10, 0, 10, 20], "id BETWEEN 12 AND 20", [10, 20]),
@@ -360,13 +359,13 @@ def test_two_fields_prune_together() -> None:
         for at, s in enumerate("xyz")
         for b in range(4)
     ]
-    kept = prune(["s = 'x' OR s = 'y'", "id = 3"], regions, [spec], SCHEMA)
+    kept = prune(SAID("(s = 'x' OR s = 'y') AND id = 3"), regions, [spec], SCHEMA)
     assert len(kept) == 2 and {region.name[0] for region in kept} == {"x", "y"}
 
 
 @pytest.mark.parametrize(
     "sql",
-    ["random() < 0.5", "s ~ 'a'", "id + 1 = 2", "missing = 3", "CAST(s AS INTEGER) = 1", "((("],
+    ["random() < 0.5", "s ~ 'a'", "id * 2 = big", "CAST(s AS INTEGER) = 1", "lower(s) = 'a'"],
 )
 def test_an_unknown_condition_keeps_every_region(sql: str) -> None:
     assert _kept(mw.bucket("id", 4), [0, 1, 2, 3, None], sql) == [0, 1, 2, 3, None]
@@ -381,16 +380,13 @@ def test_regions_without_values_or_of_an_unknown_spec_stay() -> None:
         RegionSources(UUID(int=2), "manual", 0, None, ()),
         RegionSources(UUID(int=3), "lacking", 1, {}, ()),
     ]
-    assert prune(["id = 7 AND id = 8"], stay[:3], [spec], SCHEMA) == (stay[1], stay[2])[:0] + tuple(
-        stay[:3]
-    )
-    assert prune(["id = 7"], stay, [spec], SCHEMA) == tuple(stay)
+    never = SAID("id = 7") + SAID("id = 8")
+    assert prune(never, stay[:3], [spec], SCHEMA) == (stay[1], stay[2])[:0] + tuple(stay[:3])
+    assert prune(SAID("id = 7"), stay, [spec], SCHEMA) == tuple(stay)
 
 
-def test_a_thousand_regions_are_pruned_in_a_moment() -> None:
+def test_one_of_a_thousand_regions_is_left() -> None:
     spec = validate(spec_of(mw.bucket("id", 1000), 1), SCHEMA, SCHEMA.names)
     regions = [RegionSources(UUID(int=b), str(b), 1, {"id_bucket": b}, ()) for b in range(1000)]
-    assert len(prune(["id = 1"], regions, [spec], SCHEMA)) == 1
-    start = time.perf_counter()
-    assert len(prune(["id = 2"], regions, [spec], SCHEMA)) == 1
-    assert time.perf_counter() - start < 0.05
+    assert len(prune(SAID("id = 1"), regions, [spec], SCHEMA)) == 1
+    assert len(prune(SAID("id = 2"), regions, [spec], SCHEMA)) == 1

@@ -25,6 +25,7 @@ NAMES = {number: name for name, number in IDS.items()}
         [mw.identity("id")],
         [mw.year("ts"), mw.month("ts"), mw.day("ts"), mw.hour("ts")],
         [mw.bucket("id", 16)],
+        [mw.lance_bucket("id", 16)],
         [mw.multi_bucket(["s", "id"], 7)],
         [mw.truncate("s", 3), mw.truncate("id", 3)],
         [mw.expression("col0 % 3", "id")],
@@ -64,6 +65,20 @@ def test_our_buckets_are_stored_as_expressions() -> None:
             "result_type": "int32",
             "parameters": {},
         },
+    ]
+
+
+def test_lance_s_own_bucket_is_stored_as_native_code_stores_it() -> None:
+    stored = to_storage(validate(spec_of(mw.lance_bucket("s", 16), 1), SCHEMA, ["s"]), IDS)
+    assert stored["fields"] == [
+        {
+            "field_id": "s_bucket",
+            "source_ids": [4],
+            "transform": "bucket",
+            "expression": None,
+            "result_type": "int32",
+            "parameters": {"num_buckets": "16"},
+        }
     ]
 
 

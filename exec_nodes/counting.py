@@ -1,0 +1,56 @@
+"""What is counted for the node that runs, from wherever the work is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Counters(Protocol):
+    """The metrics of a node."""
+
+    def add(self, **counts: int) -> None:
+        """Add to the counters named."""
+
+
+class _Running(threading.local):
+    counters: Counters | None = None
+
+
+_running = _Running()
+
+
+def count_for(counters: Counters | None) -> Counters | None:
+    """Count for these from now on in this thread; returns those before."""
+    before, _running.counters = _running.counters, counters
+    return before
+
+
+def count(**counts: int) -> None:
+    """Add to the counters of the node that this thread runs, if any."""
+    if _running.counters is not None:
+        _running.counters.add(**counts)
+
+
+def lance_reads() -> Callable[[Any], None] | None:
+    """What a scanner of Lance takes as `scan_stats_callback`: it counts what the scan reads.
+
+    Counts lance_requests and lance_bytes of the store, and fragments, indexes and partitions of
+    indexes as far as they were read: what is in Lance's cache costs neither.
+    """
+    counters = _running.counters
+    if counters is None:
+        return None
+
+    def add(read: Any) -> None:
+        found = {
+            "lance_fragments": read.all_counts.get("fragments_scanned", 0),
+            "indexes_loaded": read.indices_loaded,
+            "partitions_probed": read.all_counts.get("partitions_searched", 0),
+            "index_comparisons": read.index_comparisons,
+        }
+        some = {name: number for name, number in found.items() if number}
+        counters.add(lance_requests=read.requests, lance_bytes=read.bytes_read, **some)
+
+    return add

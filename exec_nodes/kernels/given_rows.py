@@ -1,0 +1,80 @@
+"""Rows in whatever form callers have them, as one Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyarrow.dataset import Dataset, Scanner
+
+from exec_nodes.errors import InvalidCallError
+
+FORMS = (
+    "a pyarrow table, batch, reader, dataset or list of batches, a pandas or polars frame, "
+    "anything with the Arrow C stream interface, a dict of columns or a list of dicts"
+)
+# Dicts of columns, or dicts that are rows.
+PythonRows: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+_ERRORS = (pa.ArrowException, TypeError, ValueError)
+
+
+def given_rows(data: Any) -> pa.Table | PythonRows | None:
+    """The rows that `data` holds: a table where it holds them as Arrow, itself where it is a dict
+    of columns, a list where it is an iterable of dicts; None where it is none of `FORMS`.
+
+    What can be read only once is read whole. Raises InvalidCallError for what can't be read.
+    """
+    if isinstance(data, pa.Table):
+        return data
+    try:
+        found = _arrow(data)
+    except _ERRORS as error:
+        raise InvalidCallError(f"{type(data).__name__} can't be read: {error}") from error
+    if found is not None or isinstance(data, Mapping):
+        return data if found is None else found
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes):
+        return None
+    if all(isinstance(row, Mapping) for row in data):
+        return data
+    if all(isinstance(part, pa.Table | pa.RecordBatch) for part in data):
+        return _joined(data)
+    return None
+
+
+def read_once(data: Any) -> Any:
+    """A generator as a list; anything else as it is."""
+    return list(data) if isinstance(data, Iterator) and not _exports(data) else data
+
+
+def _arrow(data: Any) -> pa.Table | None:
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if isinstance(data, Dataset | Scanner):
+        return data.to_table()
+    package = type(data).__module__.partition(".")[0]
+    if package == "pandas" and hasattr(data, "columns"):
+        # Its own export would add the index as a column.
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if package == "polars" and hasattr(data, "collect"):
+        data = data.collect()
+    return pa.table(data) if _exports(data) else None
+
+
+def _exports(data: Any) -> bool:
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _joined(parts: Sequence[pa.Table | pa.RecordBatch]) -> pa.Table:
+    tables = [pa.table(part) for part in parts]
+    other = next((at for at, one in enumerate(tables) if one.schema != tables[0].schema), None)
+    if other is not None:
+        raise InvalidCallError(
+            f"batch {other} has the columns {tables[other].schema.names} of the types "
+            f"{tables[other].schema.types}, and the first one {tables[0].schema.names} of "
+            f"{tables[0].schema.types}: give batches of the same columns"
+        )
+    return pa.concat_tables(tables)

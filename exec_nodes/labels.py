@@ -1,0 +1,27 @@
+"""How plans name what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import Source
+
+
+def source_label(source: Source) -> str:
+    """`region_a[gen=2]`, or `base_table[gen=-1], version=7`."""
+    version = source.version if isinstance(source, LanceSource) else None
+    return source.name if version is None else f"{source.name}, version={version}"
+
+
+def guard_label(source: Source) -> str:
+    """What says whether a source might have a key: the bloom filter of a generation,
+    `bf[region_a][gen=1]`, or the key index of a MemTable, `keys[region_a][gen=2]`."""
+    kind = "keys" if isinstance(source, MemTableSource) else "bf"
+    return f"{kind}[region_{source.region}][gen={source.generation}]"
+
+
+def guard_labels(sources: Iterable[Source]) -> str:
+    """Those of several sources."""
+    return ", ".join(map(guard_label, sources))

@@ -1,0 +1,59 @@
+//! Columns of which the plan of an INSERT shows that they are NULL in every row.
+//!
+//! INSERT with a list of columns comes with NULLs for all the others: DataFusion puts a projection
+//! with these literals on top of the query. A NULL that stands in the SELECT itself ends up in the
+//! same projection, so the two can't be told apart; those in VALUES stay below it.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::ColumnarValue;
+use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
+
+const PROJECTION: &str = "ProjectionExec";
+/// Yields its first child's rows; the others are queries of their own.
+const WITH_SUBQUERIES: &str = "ScalarSubqueryExec";
+
+/// The names of those columns in `input`, which is not optimized yet.
+pub fn null_columns(input: &Arc<dyn ExecutionPlan>) -> Result<Vec<String>> {
+    let children = input.children();
+    let Some(child) = children.first() else {
+        return Ok(vec![]);
+    };
+    match input.name() {
+        WITH_SUBQUERIES => null_columns(child),
+        PROJECTION => nulls_of(input.as_ref(), &RecordBatch::new_empty(child.schema())),
+        _ => Ok(vec![]),
+    }
+}
+
+fn nulls_of(projection: &dyn ExecutionPlan, no_rows: &RecordBatch) -> Result<Vec<String>> {
+    let mut nulls = vec![];
+    projection.apply_expressions(&mut |expression| {
+        nulls.push(is_null(expression.as_ref(), no_rows));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let schema = projection.schema();
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    Ok(names.zip(nulls).filter_map(|(name, null)| null.then_some(name)).collect())
+}
+
+/// Whether an expression is the literal NULL, cast perhaps: only then has it a value without rows.
+fn is_null(expression: &dyn PhysicalExpr, no_rows: &RecordBatch) -> bool {
+    match expression.children()[..] {
+        [] => value(expression, no_rows).is_some_and(|value| value.is_null()),
+        [of] => {
+            is_null(of.as_ref(), no_rows) && value(expression, no_rows).is_some_and(|v| v.is_null())
+        }
+        _ => false,
+    }
+}
+
+fn value(expression: &dyn PhysicalExpr, no_rows: &RecordBatch) -> Option<ScalarValue> {
+    match expression.evaluate(no_rows) {
+        Ok(ColumnarValue::Scalar(value)) => Some(value),
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! What SQL text says, read by the parser that DataFusion reads it with, in its default dialect.
+
+use std::fmt::Display;
+use std::ops::ControlFlow;
+
+use datafusion_common::Result;
+use datafusion_sql::parser::{DFParser, Statement};
+use datafusion_sql::sqlparser::ast::{
+    Expr, Query, Select, TableFactor, TableSample, TableSampleKind, Visit, Visitor,
+    visit_expressions,
+};
+use pyo3::prelude::*;
+
+use crate::errors::guarded;
+
+/// Whether a condition calls functions, so that it may mean something else each time it is asked,
+/// as `now()` does; also where it can't be read.
+#[pyfunction]
+pub fn calls_functions(condition: &str) -> bool {
+    let found = guarded(|| {
+        let parsed = DFParser::parse_sql_into_expr(condition)?;
+        let function = visit_expressions(&parsed.expr, |expr| match expr {
+            Expr::Function(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        Ok(function.is_break())
+    });
+    found.unwrap_or(true)
+}
+
+/// The clauses of a statement that DataFusion parses and then leaves out of its plan. None of one
+/// that it can't parse.
+#[pyfunction]
+pub fn ignored_clauses(sql: &str) -> Vec<String> {
+    let found = guarded(|| {
+        let mut ignored = Ignored::default();
+        DFParser::parse_sql(sql)?.iter().try_for_each(|statement| ignored.look_at(statement))?;
+        Ok(ignored.0)
+    });
+    found.unwrap_or_default()
+}
+
+#[derive(Default)]
+struct Ignored(Vec<String>);
+
+impl Ignored {
+    fn look_at(&mut self, statement: &Statement) -> Result<()> {
+        match statement {
+            Statement::Statement(inner) => {
+                let _ = inner.visit(self);
+            }
+            Statement::Explain(explained) => self.look_at(&explained.statement)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, clause: impl Display) {
+        self.0.push(clause.to_string());
+    }
+
+    fn all<T: Display>(&mut self, clauses: impl IntoIterator<Item = T>) {
+        clauses.into_iter().for_each(|clause| self.note(clause));
+    }
+}
+
+impl Visitor for Ignored {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.all(&query.locks);
+        self.all(&query.for_clause);
+        self.all(query.settings.iter().flatten().map(|setting| format!("SETTINGS {setting}")));
+        self.all(&query.format_clause);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        self.all(select.prewhere.iter().map(|condition| format!("PREWHERE {condition}")));
+        self.all(&select.connect_by);
+        self.all(&select.exclude);
+        self.all(&select.value_table_mode);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::Table {
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+                ..
+            } => {
+                self.all(with_hints.iter().map(|hint| format!("WITH ({hint})")));
+                self.all(version);
+                self.all(with_ordinality.then_some("WITH ORDINALITY"));
+                self.all(partitions.iter().map(|partition| format!("PARTITION ({partition})")));
+                self.all(json_path);
+                self.all(sample.iter().map(sample_text));
+                self.all(index_hints);
+            }
+            TableFactor::Derived { sample, .. } => self.all(sample.iter().map(sample_text)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn sample_text(sample: &TableSampleKind) -> &TableSample {
+    match sample {
+        TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample) => {
+            sample
+        }
+    }
+}

@@ -1,0 +1,59 @@
+"""A process may exit while a thread of it still queries."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TIMES = 5
+
+
+def exits(how: str, times: int) -> list[tuple[int, str]]:
+    """Exit code and stderr of processes that run side by side."""
+    command = [sys.executable, "-m", "tests.sql.exiting_child", how]
+    children = [
+        subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(times)
+    ]
+    said = [child.communicate(timeout=120)[1] for child in children]
+    return [(child.returncode, text) for child, text in zip(children, said, strict=True)]
+
+
+def test_a_process_exits_while_daemon_threads_query() -> None:
+    """Threads of the native library were attached when the interpreter was torn down: SIGABRT."""
+    for code, said in exits("plainly", TIMES):
+        assert code == 0 and "Fatal" not in said, said
+
+
+def test_the_end_of_another_interpreter_ends_no_query_of_this_one() -> None:
+    [(code, said)] = exits("after another interpreter", 1)
+    assert code == 0 and "Fatal" not in said, said
+
+
+# These only hand on what they are given.
+PLAIN = {"clone", "children", "with_new_children", "repartitioned"}
+FUNCTION = re.compile(r'^unsafe extern "C" fn (\w+)\(.*?^}', re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("file", "guards", "functions"),
+    [
+        ("sealed.rs", ("guarded(",), 5),
+        ("sealed_table.rs", ("plain(",), 3),
+        ("leftovers.rs", ("optimized(",), 3),
+    ],
+)
+def test_every_function_that_the_host_calls_stops_panics(
+    file: str, guards: tuple[str, ...], functions: int
+) -> None:
+    """A panic that leaves one aborts the process."""
+    source = (ROOT / "native/src" / file).read_text()
+    found = {match[1]: match[0] for match in FUNCTION.finditer(source)}
+    assert len(found) == functions
+    bare = {name for name, body in found.items() if not any(one in body for one in guards)}
+    assert bare <= PLAIN
+    assert "guarded(" in source

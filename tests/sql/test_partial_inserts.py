@@ -1,0 +1,93 @@
+"""Rows that lack columns of the table: refused before anything is written, or null where said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+ROWS = [{"id": 1, "plan": "free", "email": "a@x"}, {"id": 2, "plan": "pro", "email": "b@x"}]
+PARTIAL = [
+    {"id": [1], "plan": ["pro"]},
+    [{"id": 1, "plan": "pro"}],
+    [{"id": 1, "plan": "pro", "email": "c@x"}, {"id": 2, "plan": "pro"}],
+    pa.table({"id": [1], "plan": ["pro"]}),
+    pa.table({"id": [1], "plan": ["pro"]}).to_reader(),
+]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> mw.Table:
+    schema = pa.schema({"id": pa.int64(), "plan": pa.string(), "email": pa.string()})
+    table = mw.create_table(tmp_path / "t", schema, "id")
+    with table.writer() as writer:
+        writer.upsert(ROWS)
+    return table
+
+
+def session(table: Any, **options: Any) -> datafusion.SessionContext:
+    context = datafusion.SessionContext()
+    mw.register(context, "t", table, **options)
+    return context
+
+
+def rows(table: mw.Table) -> list[dict[str, Any]]:
+    return sorted(table.scan().read_all().to_pylist(), key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("data", PARTIAL, ids=lambda data: type(data).__name__)
+def test_upserts_say_which_columns_are_missing_and_write_nothing(
+    table: mw.Table, data: Any
+) -> None:
+    with table.writer() as writer:
+        with pytest.raises(mw.InvalidCallError, match=r"\['email'\].*every column.*\"null\""):
+            writer.upsert(data)
+        assert rows(table) == ROWS
+        assert writer.upsert(data if isinstance(data, list) else PARTIAL[0], missing="null").rows
+    assert rows(table)[-1]["email"] == (None if data is PARTIAL[2] else "b@x")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO t (id, plan) VALUES (1, 'pro')",
+        "INSERT INTO t (id, plan) SELECT id, 'pro' FROM t",
+        "INSERT INTO t SELECT id, 'pro', NULL FROM t",
+        "REPLACE INTO t (plan, id) VALUES ('pro', 1)",
+    ],
+)
+@pytest.mark.parametrize("registered", [True, False])
+def test_inserts_say_which_columns_would_be_null_and_write_nothing(
+    table: mw.Table, statement: str, registered: bool
+) -> None:
+    context = session(table)
+    if not registered:
+        context.deregister_table("t")
+        context.register_table("t", table)
+    with pytest.raises(mw.InvalidCallError, match=r"\['email'\] to NULL"), mw.memwal_errors():
+        context.sql(statement).collect()
+    plan = context.sql(f"EXPLAIN {statement}").to_pylist()[-1]["plan"]
+    assert "['email'] to NULL" in plan
+    assert rows(table) == ROWS
+    nulls = session(table, missing="null")
+    nulls.sql(statement).collect()
+    assert rows(table)[0] == {"id": 1, "plan": "pro", "email": None}
+
+
+def test_nulls_can_be_given(table: mw.Table) -> None:
+    context = session(table)
+    context.sql("INSERT INTO t (id, email, plan) VALUES (1, NULL, 'pro')").collect()
+    context.sql("INSERT INTO t SELECT id, plan, nullif(email, 'b@x') FROM t WHERE id = 2").collect()
+    assert [row["email"] for row in rows(table)] == [None, None]
+
+
+def test_what_becomes_of_missing_columns_is_one_of_two_words(table: mw.Table) -> None:
+    with pytest.raises(mw.InvalidCallError, match="missing='keep'"):
+        session(table, missing="keep")
+    with table.writer() as writer, pytest.raises(mw.InvalidCallError, match="missing='keep'"):
+        writer.upsert(ROWS, missing="keep")
