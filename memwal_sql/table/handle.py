@@ -20,6 +20,7 @@ from memwal_sql.read.recorded import check_whole
 from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Snapshot, TableInfo
+from planner.predicates.nodes import Predicate
 
 
 class TableHandle:
@@ -91,11 +92,13 @@ class TableHandle:
         """
         self._collector.catch_up()
 
-    def snapshot(self, consistency: str = "strong", filters: Sequence[str] = ()) -> Snapshot:
+    def snapshot(self, consistency: str = "strong", filters: Sequence[Predicate] = ()) -> Snapshot:
         """One consistent, immutable state of the table; see `SnapshotCollector.collect`."""
         return self._collector.collect(consistency, filters)
 
-    def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
+    def planned(
+        self, read: Read, consistency: str = "strong", filters: Sequence[Predicate] = ()
+    ) -> Node:
         """The plan of a query over a snapshot of its own, with every source open, and with the base
         version that is served to queries; of `filters`, see `snapshot`."""
 
@@ -124,6 +127,11 @@ class TableHandle:
                 f"this handle reads version {self.version}; open_table(uri) without a version "
                 f"gives one that can {what}"
             )
+
+    def _check_writable(self, what: str) -> None:
+        """As above; and raise UnknownFormatError where this package is too old to write."""
+        self._check_present(what)
+        self._context.check_writes()
 
     def _columns(self, columns: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
         names = schema.names

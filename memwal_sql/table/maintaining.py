@@ -43,8 +43,9 @@ class MaintainedTable(TableHandle):
         Returns how many generations this call has merged. Raises RepairError where the files of
         a generation are missing or damaged; everything is still read as it was then.
         """
-        self._check_present("merge")
-        found = self._collector.regions(self._tracker.latest())
+        self._check_writable("merge")
+        self._collector.sound(self._tracker.latest())
+        found = self._collector.regions_to_merge()
         if regions is not None:
             regions = names_given("regions", regions)
             known = {name: one for one in found for name in (one.name, str(one.region_id))}
@@ -65,15 +66,20 @@ class MaintainedTable(TableHandle):
         replace: bool = False,
         **parameters: Any,
     ) -> None:
-        """Build an index over the base table; every generation gets the same from now on.
+        """Build an index over the base table; queries use it at once.
 
-        Open writers build it from their next flush on, and queries use it at once. Rows that no
-        index covers are found all the same, by reading them.
+        Of vectors and texts, every generation gets the same from now on, as open writers build it
+        from their next flush on. Of other columns it is for filters over the base table alone
+        (`maintained` is false in `indexes()`): generations are small, and read faster than looked
+        up. `build_indexes` covers what was merged since, of every kind. Rows that no index covers
+        are found all the same, by reading them.
 
         Args:
             index_type: `"IVF_FLAT"`, `"IVF_PQ"`, `"IVF_SQ"`, `"IVF_RQ"`, `"IVF_HNSW_FLAT"`,
                 `"IVF_HNSW_PQ"` or `"IVF_HNSW_SQ"` on a column of vectors, `"FTS"` on one of
-                strings; for filters on the base table `"BTREE"` or `"BITMAP"`.
+                strings; for filters on the base table `"BTREE"`, `"BITMAP"`, `"ZONEMAP"` or
+                `"BLOOMFILTER"`. What Lance has beside these answers conditions that are never
+                handed to it here.
             name: `{column}_idx` when left out. Two indexes of one column need two names.
             replace: build the index of this name anew.
             parameters: as Lance names them. Of vectors: `metric` (`"l2"`, `"cosine"`, `"dot"`,
@@ -88,7 +94,7 @@ class MaintainedTable(TableHandle):
         the base table has too few rows to train on; RetryError when the base table changed so
         that Lance could not commit.
         """
-        self._check_present("write")
+        self._check_writable("write")
         create_index(
             self._context, column, index_type, name=name, replace=replace, parameters=parameters
         )
@@ -99,7 +105,7 @@ class MaintainedTable(TableHandle):
 
         Raises InvalidCallError for an unknown name and for the index of the primary key.
         """
-        self._check_present("write")
+        self._check_writable("write")
         drop_index(self._context, name)
         self.catch_up()
 
@@ -116,7 +122,7 @@ class MaintainedTable(TableHandle):
 
         Returns the names of the indexes that were behind.
         """
-        self._check_present("build indexes")
+        self._check_writable("build indexes")
         if indexes is not None:
             indexes = names_given("indexes", indexes)
         return build_indexes(self._context, progress or report_nothing, indexes)
@@ -126,11 +132,13 @@ class MaintainedTable(TableHandle):
 
         Returns the base table version that holds the record.
         """
-        self._check_present("write")
+        self._check_writable("write")
         base = self._tracker.latest()
         regions = self._collector.regions(base)
         store = self._context.store
-        manifests = at_once(lambda region: note_last_seen(store, region.refresh()), regions)
+        manifests = at_once(
+            lambda region: region.with_values(note_last_seen(store, region.refresh())), regions
+        )
         return record_regions(self._context, manifests, base.info.region_specs)
 
     def checkpoint(self, name: str, expires: Expires = None) -> int:
@@ -145,7 +153,7 @@ class MaintainedTable(TableHandle):
 
         Returns the base table version that it holds.
         """
-        self._check_present("make checkpoints")
+        self._check_writable("make checkpoints")
         return make_checkpoint(self._context, self._collector, self._base_of, name, expires)
 
     def checkpoints(self) -> pa.Table:
@@ -154,6 +162,7 @@ class MaintainedTable(TableHandle):
 
     def drop_checkpoint(self, name: str) -> None:
         """Let go of what a checkpoint holds."""
+        self._context.check_writes()
         drop_checkpoint(self._context, name)
 
     def collect_garbage(
@@ -182,7 +191,7 @@ class MaintainedTable(TableHandle):
 
         Returns one row a thing deleted: kind, region_id, path, bytes, files, reason.
         """
-        self._check_present("collect garbage")
+        (self._check_present if dry_run else self._check_writable)("collect garbage")
         self._tracker.latest()  # raises for a base table that was overwritten
         return collect_garbage(
             self._context,

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.maintain.progress import Report, report_nothing
+from memwal_sql.maintain.region_repair import RegionRepair, RegionRepairer
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
+from memwal_sql.read.twins import is_emptied
 from memwal_sql.storage.region_manifest import RegionManifest
 from memwal_sql.table.maintaining import MaintainedTable
 from memwal_sql.write.batch_marks import last_complete
@@ -14,12 +19,13 @@ from memwal_sql.write.staged_fragments import FragmentStager
 from memwal_sql.write.staged_publish import Publisher, routing_spec
 from memwal_sql.write.staged_replace import replace_rows
 from memwal_sql.write.staged_rows import RowForm
+from planner.predicates.nodes import Predicate
 
 
 class SharedTable(MaintainedTable):
     """Pinned snapshots for the tasks of a read, and staged rows of the tasks of a write."""
 
-    def pin(self, consistency: str = "strong", filters: Sequence[str] = ()) -> PinnedSnapshot:
+    def pin(self, consistency: str = "strong", filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
         """What `snapshot` would read, by name: it pickles, and any process rebuilds the same."""
         return self._collector.pin(consistency, filters)
 
@@ -34,7 +40,7 @@ class SharedTable(MaintainedTable):
         Args:
             job: names the folder of what the job's tasks stage; `discard_staged` removes it.
         """
-        self._check_present("write")
+        self._check_writable("write")
         base = self._tracker.latest()
         store, folder = self._context.store, staging_folder(job)
         writer = GenerationWriter(self._context, base.info, base.dataset, self._index_recipes)
@@ -45,7 +51,7 @@ class SharedTable(MaintainedTable):
 
     def publisher(self) -> Publisher:
         """Publishes what the tasks of a distributed write have staged."""
-        self._check_present("write")
+        self._check_writable("write")
         self._collector.check_floors(self._tracker.latest())
         return Publisher(
             context=self._context,
@@ -61,7 +67,7 @@ class SharedTable(MaintainedTable):
         Other writers are fenced. Returns the base table version that has the new rows; raises what
         `Publisher.publish` raises, and RetryError when other commits kept coming in between.
         """
-        self._check_present("write")
+        self._check_writable("write")
 
         def manifests() -> list[RegionManifest]:
             regions = self._collector.regions(self._tracker.latest())
@@ -79,6 +85,45 @@ class SharedTable(MaintainedTable):
         self.build_indexes()
         return version
 
+    def repair_regions(
+        self, newer: UUID | str | None = None, progress: Report | None = None
+    ) -> list[RegionRepair]:
+        """Where two regions have the same values, bring their rows together in one of them, and
+        seal the other.
+
+        Readers and writers refuse such regions: two programs have made one each, not knowing of the
+        other's, as LanceDB does in a table of version 0.1 of this package. Their writers are
+        fenced. The region that LanceDB goes on to write is the one that stays.
+
+        Args:
+            newer: the id of the region whose row counts where both have a row of a key. Once rows
+                of the region that stays are merged, the base table's row of a key counts as that
+                region's, and a key that is missing there as deleted by it. What loses is kept in a
+                file.
+
+        Raises RepairError, before a row is moved, where the rows of a key differ and `newer` does
+        not name one of the regions; FencedError where somebody writes meanwhile: run it again.
+        Returns what was done, nothing where no values belong to two regions.
+        """
+        self._check_present("repair regions")
+        base = self._tracker.latest()
+        self._collector.regions(base)
+        repairer = RegionRepairer(
+            self._context,
+            self._tracker.latest,
+            self.publisher(),
+            self.snapshot_regions,
+            self.build_indexes,
+            progress or report_nothing,
+        )
+        named = _region_id(newer)
+        done = []
+        for regions in self._collector.twins():
+            alive = [one for one in regions if not is_emptied(one, base)]
+            if len(alive) > 1:
+                done += repairer.repair(alive, named)
+        return done
+
     def last_batch(self, query_id: str) -> int:
         """The last batch of a query that is complete here; -1 when there is none."""
         return last_complete(self._context.store, query_id)
@@ -86,3 +131,10 @@ class SharedTable(MaintainedTable):
     def discard_staged(self, job: str) -> None:
         """Remove what the tasks of a job have staged and nobody has published."""
         discard(self._context.store, staging_folder(job))
+
+
+def _region_id(name: UUID | str | None) -> UUID | None:
+    try:
+        return UUID(name) if isinstance(name, str) else name
+    except ValueError:
+        raise InvalidCallError(f"newer={name!r} is no region's id: see table.check()") from None

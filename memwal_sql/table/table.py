@@ -10,21 +10,17 @@ import pyarrow as pa
 
 from exec_nodes.kernels.keys import KeyBatch, as_key_table
 from exec_nodes.kernels.one_key import one_key
-from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.change_offsets import Offsets
 from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.lookup import distinct
-from memwal_sql.read.planning import scan_of, stream
 from memwal_sql.read.point_reader import get_in
-from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.table.scanning import ScannedTable
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable
 from memwal_sql.table.staging import SharedTable
-from memwal_sql.table.writing import WrittenTable
-from planner.model import Query
 
 
-class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
+class Table(ScannedTable, SearchedTable, SharedTable, ShownTable):
     """A Lance table with an LSM tree in front of it.
 
     Safe to share between threads. Reads are strongly consistent unless they say otherwise: what
@@ -48,29 +44,6 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
         if self._pinned:
             return get_in(self._collector.collect("eventual"), batch, names)
         return self._points.get(base, batch, names)
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: str | None = None,  # noqa: A002 (the word that Lance and its users use)
-        limit: int | None = None,
-        consistency: str = "strong",
-    ) -> pa.RecordBatchReader:
-        """The live rows, streamed in no particular order.
-
-        Args:
-            filter: a SQL condition as in WHERE.
-            limit: at most so many rows.
-        """
-        # The columns may be others than when this handle last read.
-        names = self._columns(columns, self._collector.served().info.schema)
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
-        ):
-            raise InvalidCallError(f"limit={limit!r} must be a number of rows, from 0 to 2**63 - 1")
-        if filter is not None:
-            return filtered_scan(self, names, filter, limit, consistency)
-        return stream(self.planned(scan_of(Query(names, (), limit)), consistency), limit)
 
     def changes(
         self,
@@ -100,7 +73,7 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
         self._check_present("follow changes")
         return changes(
             self._context,
-            self._tracker.latest(),
+            self._collector.sound(self._tracker.latest()),
             self._collector,
             region=region,
             after=after,
@@ -111,7 +84,8 @@ class Table(WrittenTable, SearchedTable, SharedTable, ShownTable):
     def change_offsets(self) -> dict[str, list[int]]:
         """The place after everything written so far, `[position, generation]` by region id."""
         self._check_present("follow changes")
-        return change_offsets(self._context, self._tracker.latest(), self._collector)
+        base = self._collector.sound(self._tracker.latest())
+        return change_offsets(self._context, base, self._collector)
 
     def __enter__(self) -> Table:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Mapping
@@ -27,6 +28,8 @@ from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
+
+_log = logging.getLogger(__name__)
 
 # At most so long before each attempt: two that claimed in step would fence each other for ever.
 _PAUSES_S = (0.0, *(0.02 * 2**n for n in range(7)))
@@ -77,6 +80,7 @@ class WrittenTable(TableHandle):
             except ReopenError as error:  # fenced, or closed meanwhile: its rows are durable then
                 if not (writer.of_insert or writer.closed):
                     raise
+                _log.debug("INSERT into %s: made again after %s", self.uri, type(error).__name__)
                 lost = error
         raise RetryError(
             f"other writers took regions of {self.uri} over {len(_PAUSES_S)} times while this "
@@ -92,7 +96,7 @@ class WrittenTable(TableHandle):
 
     def _writer_for_insert(self, columns: pa.Schema) -> TableWriter:
         with self._insert_lock:
-            base = self._tracker.verified()
+            base = self._collector.sound(self._tracker.verified())
             if not base.info.schema.equals(columns):
                 raise ReopenError(
                     f"the columns of {self.uri} have changed since the session registered it: "
@@ -121,6 +125,7 @@ class WrittenTable(TableHandle):
         region: str | None = None,
         of_insert: bool = False,
     ) -> TableWriter:
+        self._context.check_writes()
         self._collector.check_floors(base)
         return TableWriter(
             context=self._context,

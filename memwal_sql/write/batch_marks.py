@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.storage.decoding import number_of
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.table_record import Records
 
@@ -30,11 +31,7 @@ class BatchMark:
     batch_id: int
 
     def __post_init__(self) -> None:
-        if not _QUERY_ID.fullmatch(self.query_id):
-            raise InvalidCallError(
-                f"queryId={self.query_id!r} must be letters, digits, dots, dashes or underscores, "
-                "at most 128"
-            )
+        check_id("queryId", self.query_id)
         if self.batch_id < 0:
             raise InvalidCallError(f"batchId={self.batch_id} must be 0 or more")
 
@@ -42,12 +39,23 @@ class BatchMark:
         return f"{self.query_id}/{self.batch_id}"
 
 
+def check_id(name: str, value: str) -> None:
+    """Raise InvalidCallError, calling it `name`, unless `value` can be the id of a query or a job:
+    folders are named after it."""
+    if not isinstance(value, str) or not _QUERY_ID.fullmatch(value):
+        raise InvalidCallError(
+            f"{name}={value!r} must be up to 128 letters, digits, dots, dashes and underscores, "
+            "beginning with a letter or a digit"
+        )
+
+
 def decode_mark(text: str | None) -> BatchMark | None:
     """The mark of a WAL entry; None for an entry without one."""
     query_id, slash, batch_id = (text or "").rpartition("/")
-    if not slash or not batch_id.isdecimal() or not _QUERY_ID.fullmatch(query_id):
+    number = number_of(batch_id)
+    if not slash or number is None or not _QUERY_ID.fullmatch(query_id):
         return None
-    return BatchMark(query_id, int(batch_id))
+    return BatchMark(query_id, number)
 
 
 def latest_batches(known: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
@@ -59,7 +67,11 @@ def latest_batches(known: Mapping[str, int], new: Mapping[str, int]) -> dict[str
 
 
 def last_complete(store: ObjectStore, query_id: str) -> int:
-    """The last batch of a query that is complete; -1 when there is none."""
+    """The last batch of a query that is complete; -1 when there is none.
+
+    Raises InvalidCallError for what can be no id.
+    """
+    check_id("queryId", query_id)
     versions = Records(store, f"{_FOLDER}/{query_id}").versions()
     return versions[-1] - 1 if versions else -1
 

@@ -7,6 +7,7 @@ loses nothing: its rows are in the WAL, and the next claim replays them.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +26,15 @@ from memwal_sql.errors import (
     ReopenError,
     RepairError,
     TableReplacedError,
+    UnknownFormatError,
     WriterFailedError,
 )
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.write.batch_marks import latest_batches
 from memwal_sql.write.lease import Lease, fenced
 from memwal_sql.write.memtable import MemTable
+
+_log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.1
 
@@ -49,7 +53,8 @@ class _Flush:
 class RegionFlusher:
     """Writes and commits the sealed MemTables of one region.
 
-    `write` writes a generation durably into a new folder at each call. `committed` and `failed`
+    `write` writes a generation durably into a new folder at each call. `check` is called before
+    each commit, and raises where the table must not be written any more. `committed` and `failed`
     are called from the executor's threads, without any lock held.
     """
 
@@ -63,6 +68,7 @@ class RegionFlusher:
         attempts: int,
         committed: Callable[[MemTable], None],
         failed: Callable[[MemWalError], None],
+        check: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._lease = lease
@@ -73,6 +79,7 @@ class RegionFlusher:
         self._attempts = attempts
         self._committed = committed
         self._failed = failed
+        self._check = check
         self._sleep = sleep
         self._queue: deque[_Flush] = deque()
         self._stopped = False
@@ -98,7 +105,7 @@ class RegionFlusher:
             with self._commit_lock:
                 while (ready := self._next_written()) is not None:
                     self._commit(*ready)
-        except (ReopenError, TableReplacedError) as error:
+        except (ReopenError, TableReplacedError, UnknownFormatError) as error:
             self._stop(error)
         except BaseException as error:  # an executor would swallow it
             self._stop(
@@ -125,9 +132,15 @@ class RegionFlusher:
                 return call()
             except (ReopenError, RepairError):
                 raise
-            except Exception:
+            except Exception as error:
                 if attempt == self._attempts:
                     raise
+                _log.debug(
+                    "region %s: flushing is tried again after attempt %d: %s",
+                    self._lease.region_id,
+                    attempt,
+                    type(error).__name__,
+                )
                 self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
         raise WriterFailedError(
             f"region {self._lease.region_id}: flushing stopped after an earlier failure"
@@ -140,8 +153,9 @@ class RegionFlusher:
             return first, first.written
 
     def _commit(self, flush: _Flush, written: FlushedGeneration) -> None:
-        self._manifest = self._persistent(
-            lambda: commit_flush(
+        def commit() -> RegionManifest:
+            self._check()
+            return commit_flush(
                 self._manifests,
                 self._manifest,
                 self._lease,
@@ -149,7 +163,8 @@ class RegionFlusher:
                 last_position=flush.last_position,
                 published=flush.published,
             )
-        )
+
+        self._manifest = self._persistent(commit)
         with self._lock:
             self._queue.popleft()
         self._committed(flush.memtable)
@@ -201,7 +216,7 @@ def commit_flush(
                 f"its writer at {first.generation}: the manifest was changed by somebody else"
             )
         try:
-            return manifests.commit(
+            committed = manifests.commit(
                 latest,
                 current_generation=last.generation + 1,
                 replay_after_wal_entry_position=max(
@@ -215,3 +230,12 @@ def commit_flush(
             )
         except ManifestConflictError as conflict:
             latest = conflict.latest
+        else:
+            for one in flushed:
+                _log.info(
+                    "flushed generation %d of region %s: %s rows",
+                    one.generation,
+                    lease.region_id,
+                    one.rows,
+                )
+            return committed

@@ -7,6 +7,8 @@ has its next position at or below the fence, so its next append finds the positi
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -21,6 +23,9 @@ from memwal_sql.errors import (
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests, RegionStatus
 from memwal_sql.storage.wal import Wal, encode_fence
 from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable, replay
+from planner.regions.values import RegionValue
+
+_log = logging.getLogger(__name__)
 
 _COMMIT_ATTEMPTS = 100
 _PROBES = 16
@@ -47,39 +52,57 @@ class Claim:
     next_position: int
 
 
-def claim(manifests: RegionManifests, wal: Wal, make: MakeMemTable) -> Claim:
+def claim(
+    manifests: RegionManifests,
+    wal: Wal,
+    make: MakeMemTable,
+    check: Callable[[], None],
+    values: Mapping[str, RegionValue] | None = None,
+) -> Claim:
     """Become the region's writer.
 
-    `make` gives an empty MemTable of a generation. Raises FencedError when another writer claims
-    the region meanwhile, RegionSealedError when it takes no writers, CorruptFileError when its
-    WAL is damaged. A claim that fails at any point leaves nothing but a higher epoch and a fence.
+    `make` gives an empty MemTable of a generation. `values` are the region's, to be written down
+    where its manifest leaves them out. `check` raises where this package must not write the table
+    any more, which is certain only once the epoch is committed: who has raised the table's version
+    claims every region after that, and fences whoever was earlier.
+
+    Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
+    takes no writers, CorruptFileError when its WAL is damaged. A claim that fails at any point
+    leaves nothing but a higher epoch and a fence.
     """
-    own = _commit_epoch(manifests)
+    own = _commit_epoch(manifests, values)
     epoch = own.writer_epoch
     fence = _put_fence(wal, own.region_id, epoch, _first_free(wal, own))
     # Without this check two claimers whose fences both landed would both think they had won.
     manifest = manifests.newer(own) or own
     if manifest.writer_epoch != epoch:
         raise fenced(own.region_id, epoch, manifest.writer_epoch)
+    check()
     first = manifest.replay_after_wal_entry_position + 1
     replayed = replay(wal, first, fence, manifest.current_generation, make)
     if torn := replayed.torn(manifest.wal_entry_position_last_seen):
         fence = _put_fence(wal, own.region_id, epoch, fence + 1, torn)
     _check_nothing_above(wal, fence, epoch)
     lease = Lease(own.region_id, epoch, manifest)
+    rows = sum(one.memtable.rows for one in replayed.memtables)
+    _log.info("claimed region %s: epoch %d, %d rows replayed", own.region_id, epoch, rows)
     return Claim(lease, tuple(replayed.memtables), fence + 1)
 
 
 def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
     """The error for a writer of `epoch` that epoch `by` has taken over from."""
+    _log.info("fenced the writer of region %s, epoch %d: epoch %d took over", region_id, epoch, by)
     return FencedError(
         f"region {region_id}: the writer of epoch {by} took over from this one of epoch {epoch}; "
         "open a new writer to take the region back"
     )
 
 
-def _commit_epoch(manifests: RegionManifests) -> RegionManifest:
+def _commit_epoch(
+    manifests: RegionManifests, values: Mapping[str, RegionValue] | None
+) -> RegionManifest:
     latest = manifests.latest()
+    missing = {"region_values": values} if values and latest.region_values is None else {}
     for _ in range(_COMMIT_ATTEMPTS):
         if latest.status is RegionStatus.SEALED:
             raise RegionSealedError(
@@ -87,7 +110,7 @@ def _commit_epoch(manifests: RegionManifests) -> RegionManifest:
                 "write to another region"
             )
         try:
-            return manifests.commit(latest, writer_epoch=latest.writer_epoch + 1)
+            return manifests.commit(latest, writer_epoch=latest.writer_epoch + 1, **missing)
         except ManifestConflictError as conflict:
             latest = conflict.latest
     raise RetryError(

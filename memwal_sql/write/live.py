@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 from weakref import WeakValueDictionary
 
+from memwal_sql.errors import TableReplacedError
+
 if TYPE_CHECKING:
     from memwal_sql.write.region_writer import RegionWriter
     from memwal_sql.write.table_writer import TableWriter
@@ -62,6 +64,21 @@ def register_table(writer: TableWriter) -> None:
     """Make a table writer known, so that INSERT statements share it."""
     with _lock:
         _tables[next(_numbers)] = writer
+
+
+def stop_writers_before(table: Identity) -> None:
+    """Stop the writers of this process that write a table which was at the place of this new one:
+    its regions may have the same ids."""
+    with _lock:
+        writers = [one for one in _tables.values() if one.pid == os.getpid()]
+    for writer in writers:
+        if writer.identity[0] == table[0] and writer.identity != table:
+            writer.stop(
+                TableReplacedError(
+                    f"{table[0]} was deleted and made again since this writer was opened: its "
+                    "rows are gone with the table; open a new writer"
+                )
+            )
 
 
 def unregister_table(writer: TableWriter) -> None:

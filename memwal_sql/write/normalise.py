@@ -7,7 +7,7 @@ Everything is checked before anything is written: what passes here can be stored
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,18 +15,15 @@ import pyarrow.compute as pc
 
 from exec_nodes.kernels.arrays import is_list
 from exec_nodes.kernels.exact_cast import exact_cast, exact_values
+from exec_nodes.kernels.given_rows import FORMS, given_rows, read_once
 from exec_nodes.kernels.keys import as_key_table
 from exec_nodes.kernels.sound import Column, sound
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.json_texts import check_json, is_json
 from memwal_sql.write.memtable import memtable_schema
+from memwal_sql.write.missing import ERROR, check_missing, missing_columns
 from memwal_sql.write.null_structs import with_null_children
 from memwal_sql.write.required_fields import check_required_fields, has_required_fields
-
-_REMEDY = (
-    "pass a pyarrow table, batch or reader, a pandas or polars frame, anything with the Arrow C "
-    "stream interface, a dict of columns or a list of dicts"
-)
 
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
 
@@ -51,18 +48,19 @@ class Normaliser:
         self._target = memtable_schema(schema)
         self._has_structs = any(pa.types.is_struct(field.type) for field in schema)
 
-    def upserts(self, data: Any) -> pa.RecordBatch:
+    def upserts(self, data: Any, missing: str = ERROR) -> pa.RecordBatch:
         """Rows to insert or replace.
 
-        Missing nullable columns become null, types are cast where no value changes. Raises
-        InvalidCallError naming the column and the value.
+        Types are cast where no value changes; columns that the rows lack are an error, or null if
+        `missing` is `"null"`. Raises InvalidCallError naming the column and the value.
         """
+        check_missing(missing)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
             columns = self._sound(data.columns)
         else:
-            table = self._table(data)
+            table = self._table(data, missing)
             fits = table.schema.equals(self._schema)
-            given = self._sound(table.columns) if fits else self._fit(table)
+            given = self._sound(table.columns) if fits else self._fit(table, missing)
             columns = [_one_chunk(column) for column in given]
         self._check_nulls(columns)
         for position in self._required_inside:
@@ -88,27 +86,19 @@ class Normaliser:
         given = pa.Table.from_arrays(columns, schema=self._schema)
         return self._batch([_one_chunk(column) for column in given.columns], tombstone=True)
 
-    def _table(self, data: Any) -> pa.Table:
-        if isinstance(data, pa.Table):
-            return data
-        if isinstance(data, pa.RecordBatch):
-            return pa.Table.from_batches([data])
-        try:
-            if isinstance(data, pa.RecordBatchReader):
-                return data.read_all()
-            if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-                # Its own export would add the index as a column.
-                return pa.Table.from_pandas(data, preserve_index=False)
-            if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-                return pa.table(data)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InvalidCallError(f"{type(data).__name__} can't be read: {error}") from error
-        if isinstance(data, Mapping):
-            return self._from_columns(dict(data))
-        if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
-            names = dict.fromkeys(name for row in data for name in row)
-            return self._from_columns({name: [row.get(name) for row in data] for name in names})
-        raise InvalidCallError(f"{type(data).__name__} is not a set of rows: {_REMEDY}")
+    def _table(self, data: Any, missing: str) -> pa.Table:
+        rows = given_rows(read_once(data))
+        if isinstance(rows, pa.Table):
+            return rows
+        if isinstance(rows, Mapping):
+            return self._from_columns(dict(rows))
+        if rows is None:
+            raise InvalidCallError(f"{type(data).__name__} is not a set of rows: pass {FORMS}")
+        names = dict.fromkeys(name for row in rows for name in row)
+        short = next((at for at, row in enumerate(rows) if len(row) < len(names)), None)
+        if short is not None and missing == ERROR:
+            raise self._missing(f"row {short} lacks", names.keys() - rows[short].keys())
+        return self._from_columns({name: [row.get(name) for row in rows] for name in names})
 
     def _from_columns(self, columns: dict[str, Any]) -> pa.Table:
         self._check_names(list(columns))
@@ -125,10 +115,13 @@ class Normaliser:
     def _sound(self, columns: Sequence[Column]) -> list[Column]:
         return [sound(c, name) for c, name in zip(columns, self._schema.names, strict=True)]
 
-    def _fit(self, table: pa.Table) -> list[Column]:
+    def _fit(self, table: pa.Table, missing: str) -> list[Column]:
         names = table.column_names
         self._check_names(names)
         given = dict(zip(names, table.columns, strict=True))
+        left_out = self._names - given.keys()
+        if missing == ERROR and left_out and self._required.keys() <= given.keys():
+            raise self._missing("the rows lack", left_out)
         columns: list[Column] = []
         for field in self._schema:
             if field.name in given:
@@ -141,6 +134,10 @@ class Normaliser:
             else:
                 columns.append(pa.nulls(table.num_rows, field.type))
         return columns
+
+    def _missing(self, what: str, names: Collection[str]) -> InvalidCallError:
+        in_order = [name for name in self._schema.names if name in names] or sorted(names)
+        return missing_columns(what, in_order)
 
     def _check_names(self, names: list[str]) -> None:
         twice = sorted(name for name, count in Counter(names).items() if count > 1)

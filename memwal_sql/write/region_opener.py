@@ -16,6 +16,7 @@ from memwal_sql.errors import (
     NotFoundError,
     RepairError,
     TableReplacedError,
+    UnknownFormatError,
 )
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
@@ -32,7 +33,7 @@ from memwal_sql.write.replay import memtables_of
 from memwal_sql.write.router import RegionValues
 from memwal_sql.write.wal_writer import WalWriter
 from planner.model import TableInfo
-from planner.regions.ids import region_id
+from planner.regions.ids import new_region_id, region_id
 from planner.regions.names import region_name
 from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 
@@ -45,8 +46,9 @@ class RegionOpener:
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry. `find` looks
     a region up by spec id and values among those that exist; `indexes` are asked for at every
-    flush, as somebody may have made some meanwhile; `executor` runs flushes; `replaced` is called
-    when one of them finds that the table is another one now.
+    flush, as somebody may have made some meanwhile; `executor` runs flushes; `lost` is called when
+    one of them finds that the table is another one now, or when this package has become too old to
+    write it.
     """
 
     context: TableContext
@@ -58,7 +60,7 @@ class RegionOpener:
     options: WriterOptions
     budget: MemoryBudget
     executor: Executor
-    replaced: Callable[[TableReplacedError], None]
+    lost: Callable[[RepairError], None]
     wake: Callable[[], None]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
@@ -89,7 +91,7 @@ class RegionOpener:
         stored = entry_schema(info.schema, self.base.lance_schema)
         wal = Wal(self.context.store, region, stored)
         make = memtables_of(info, region_name(region, values), self._texts)
-        won = claim(manifests, wal, make)
+        won = claim(manifests, wal, make, self._check, values)
         return RegionWriter(
             lease=won.lease,
             replayed=won.memtables,
@@ -103,6 +105,7 @@ class RegionOpener:
                 attempts=self.options.flush_attempts,
                 committed=writer.flushed,
                 failed=partial(self._failed, writer),
+                check=self._check,
                 sleep=self.sleep,
             ),
             options=self.options,
@@ -113,8 +116,15 @@ class RegionOpener:
 
     def _failed(self, writer: RegionWriter, error: MemWalError) -> None:
         if isinstance(error, TableReplacedError):
-            self.replaced(error)  # first: the writer wakes who waits for the flush
+            self.lost(error)  # first: the writer wakes who waits for the flush
         writer.flush_failed(error)
+
+    def _check(self) -> None:
+        try:
+            self.context.check_writes()
+        except UnknownFormatError as error:
+            self.lost(error)
+            raise
 
     def _texts(self) -> list[tuple[str, Analyzer]]:
         """The columns with a maintained full-text index."""
@@ -125,7 +135,7 @@ class RegionOpener:
 def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
     """The manifest of the region with these values, which nobody has found in a listing: it is
     created unless somebody else does so now (protocol rule 11)."""
-    region = region_id(context.incarnation, spec.spec_id, values)
+    region = new_region_id(context.incarnation, spec, values)
     wanted = RegionManifest(region_id=region, region_spec_id=spec.spec_id, region_values=values)
     return _find_or_create(RegionManifests(context.store, region, value_types(spec)), wanted)
 
@@ -135,8 +145,9 @@ def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> Regio
         found = manifests.latest()
     except NotFoundError:
         found = manifests.create(wanted)
-    spec_id, values = found.region_spec_id, dict(found.region_values or {})
-    if (spec_id, values) != (wanted.region_spec_id, dict(wanted.region_values or {})):
+    # LanceDB, whose ids say the values, leaves them out.
+    spec_id, values = found.region_spec_id, found.region_values or wanted.region_values or {}
+    if (spec_id, dict(values)) != (wanted.region_spec_id, dict(wanted.region_values or {})):
         raise RepairError(
             f"region {wanted.region_id} should belong to spec {wanted.region_spec_id} with "
             f"values {wanted.region_values}, its manifest says spec {spec_id} and {values}"

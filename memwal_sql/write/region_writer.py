@@ -231,10 +231,14 @@ class RegionWriter:
     def taken_over(self, by: int) -> None:
         """Another writer of this process has claimed the region with the epoch `by`. Told at once,
         as it would go on calling buffered rows visible."""
+        self.stop(fenced(self.region_id, self.epoch, by))
+
+    def stop(self, error: MemWalError) -> None:
+        """Take no more writes, for the reason given; unless rows are lost, closing is no error."""
         with self._lock:
             if self._failure is None:
-                self._fail(fenced(self.region_id, self.epoch, by))
-                self._reported = True  # unless rows are lost, closing is no error
+                self._fail(error)
+                self._reported = True
             self._changed.notify_all()
 
     # What the flusher reports.
@@ -319,11 +323,14 @@ class RegionWriter:
             except BaseException as error:
                 # An interrupt (Ctrl-C) comes anywhere: others must not wait for this commit.
                 with self._lock:
-                    if commit == self._commits:
-                        self._commit_failed(group, error)
+                    own = commit == self._commits
+                    if own:
+                        failure = self._commit_failed(group, error)
                         self._end_commit()
                 if commit is None or not isinstance(error, Exception):
                     raise
+                if own:
+                    raise self._error_of(failure, writes) from error
 
     def _append(self, generation: OpenGeneration, group: list[PendingWrite]) -> int:
         batches = [write.batch for write in group]
@@ -335,11 +342,13 @@ class RegionWriter:
         self._commits += 1
         self._changed.notify_all()
 
-    def _commit_failed(self, group: list[PendingWrite], error: BaseException) -> None:
+    def _commit_failed(self, group: list[PendingWrite], error: BaseException) -> MemWalError:
+        """Stop the writer; what stopped it, which may have been another failure before."""
         failure = error if isinstance(error, MemWalError) else self._interrupted(error)
         for write in group:
             write.error = failure
         self._fail(failure)
+        return self._failure or failure
 
     def _interrupted(self, error: BaseException) -> WriterFailedError:
         failure = WriterFailedError(

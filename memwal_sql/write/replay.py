@@ -10,7 +10,8 @@ from exec_nodes.sources.at_once import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.storage.wal import Wal, WalEntry
 from memwal_sql.write.batch_marks import decode_mark
-from memwal_sql.write.memtable import FindTexts, MemTable, conform
+from memwal_sql.write.entry_rows import entry_rows
+from memwal_sql.write.memtable import FindTexts, MemTable
 from planner.model import TableInfo
 
 _READ_AHEAD = 16
@@ -66,7 +67,7 @@ class Replay:
         """Take the entry at `position`. Raises CorruptFileError naming the file."""
         if isinstance(entry, TornEntryError):
             self._torn[position] = entry
-        elif entry.generation is None or entry.batch is None:
+        elif entry.batch is None:
             self._fence_epoch = max(self._fence_epoch, entry.writer_epoch)
             for skipped in entry.skipped:
                 self._torn.pop(skipped, None)
@@ -82,19 +83,22 @@ class Replay:
                 f"{self._wal.path(entry.position)} was written by epoch {entry.writer_epoch} "
                 f"above the fence of epoch {self._fence_epoch}"
             )
-        into.memtable.append(conform(entry.batch, into.memtable.schema), indexed=False)
+        memtable, path = into.memtable, self._wal.path(entry.position)
+        rows = entry_rows(entry.batch, memtable.schema, memtable.primary_key, path)
+        memtable.append(rows, indexed=False)
         into.last_position = entry.position
         mark = decode_mark(entry.batch_id)
         if mark is not None:
             into.published[mark.query_id] = mark.batch_id
 
-    def _memtable_of(self, position: int, generation: int) -> ReplayedMemTable:
+    def _memtable_of(self, position: int, generation: int | None) -> ReplayedMemTable:
         newest = self.memtables[-1].memtable.generation if self.memtables else None
-        if newest is not None and generation <= newest:
-            # Native code starts again at the manifest's generation after a replay.
+        if newest is not None and (generation is None or generation <= newest):
+            # Native code starts again at the manifest's generation after a replay, and before
+            # Lance 14 it left the generation out.
             return self.memtables[-1]
         expected = self._current_generation if newest is None else newest + 1
-        if generation > expected:
+        if generation is not None and generation > expected:
             raise CorruptFileError(
                 f"{self._wal.path(position)} belongs to generation {generation}, "
                 f"but no entry before it to generation {expected}"

@@ -20,6 +20,7 @@ from exec_nodes.sources.by_field_id import numbered
 from memwal_sql.errors import NotFoundError
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.write.batch_marks import check_id
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey, Router
 from memwal_sql.write.staged_rows import ORDER, RowForm, RowReader, newest
@@ -192,7 +193,7 @@ class _Buffer:
 def to_bytes(rows: pa.Table) -> bytes:
     """Rows as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions()) as writer:
         writer.write_table(rows)
     return bytes(sink.getvalue())
 
@@ -204,7 +205,9 @@ def discard(store: ObjectStore, folder: str) -> None:
 
 
 def staging_folder(job: str) -> str:
-    """The folder of a job or query."""
+    """The folder of a job or query. Raises InvalidCallError for what can be the id of none: what
+    is staged there is deleted with the folder."""
+    check_id("job", job)
     return f"{STAGING_FOLDER}/{job}"
 
 

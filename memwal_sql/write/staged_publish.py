@@ -81,6 +81,7 @@ class Publisher:
         with ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-publish") as pool:
             parts = staged_regions(context, base, tasks, pool)
             with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=TURN):
+                context.check_writes()
                 for part in parts:
                     if part.key not in self._regions:
                         self._regions[part.key] = self._region(base, part)
@@ -106,6 +107,14 @@ class Publisher:
             ]:
                 done.result()
 
+    def claimed(
+        self, base: BaseTable, region: RegionManifest, values: RegionValues | None
+    ) -> RegionPublisher:
+        """Claim a region, and flush what its WAL holds."""
+        publisher = self._publisher(base, region, values)
+        publisher.empty_wal()
+        return publisher
+
     def _region(self, base: BaseTable, part: StagedRegion) -> RegionPublisher:
         spec = routing_spec(base.info)
         found = self._find(spec.spec_id, part.values)
@@ -124,6 +133,8 @@ class Publisher:
             entry_schema=base.stored,
             write=writer.write,
             limits=self._limits,
+            check=context.check_writes,
+            values=values,
         )
 
     def _recipes(self) -> Sequence[IndexRecipe]:

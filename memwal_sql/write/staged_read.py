@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,9 +16,12 @@ from lance.file import LanceFileReader
 
 from exec_nodes.kernels.arrays import Mask
 from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of, numbered
-from memwal_sql.errors import NotFoundError, SourceGoneError
+from exec_nodes.sources.lance_errors import lance_errors, lance_panics
+from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
+from memwal_sql.storage.arrow_stream import read_stream
+from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.write.memtable import conform, memtable_schema
 from memwal_sql.write.router import RegionKey, RegionValues
@@ -28,6 +32,7 @@ from memwal_sql.write.staged_rows import ORDER
 
 # What is read of a region at once; less than the largest piece it can't be.
 _TABLE_BYTES = 64 << 20
+_NAME = "what a task has staged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,9 @@ class StagedReader:
         elif piece.folder is not None:
             dataset = self._open(piece.folder)
             stored = numbered(dataset.schema, dataset.lance_schema)
-            batches = self._renamed(dataset.to_table(), stored)
+            with self._typed(piece.folder):
+                rows = dataset.to_table()
+            batches = self._renamed(rows, stored)
         else:
             found = self._arrow(piece)
             found = found.select([name for name in found.column_names if name != ORDER])
@@ -137,28 +144,42 @@ class StagedReader:
     def _keys(self, piece: StagedPiece) -> pa.Table:
         columns = list(self._primary_key)
         if piece.order is not None:
-            return _read(self._context.store.get(piece.order))
+            return self._read(piece.order)
         if piece.folder is not None:
-            return self._open(piece.folder).to_table(columns=columns)
+            with self._typed(piece.folder):
+                return self._open(piece.folder).to_table(columns=columns)
         rows = self._arrow(piece)
         return rows.select([*columns, *([ORDER] if ORDER in rows.column_names else [])])
 
     def _arrow(self, piece: StagedPiece) -> pa.Table:
         try:
-            return _read(piece.data or self._context.store.get(str(piece.path)))
+            return self._read(piece.path or "a task's message", piece.data)
         except NotFoundError as error:
             raise self._gone(str(piece.path)) from error
+
+    def _read(self, path: str, data: bytes | None = None) -> pa.Table:
+        found = self._context.store.get(path) if data is None else data
+        with decoding(path, "what a task has staged", "run the job again"):
+            schema, batches = read_stream(found)
+            return pa.Table.from_batches([batch for batch, _ in batches], schema)
 
     def _open(self, folder: str) -> Any:
         uri = f"{lance_uri(self._context.uri)}/{folder}"
         try:
-            return lance.dataset(uri, storage_options=self._context.storage_options)
+            with lance_panics(_NAME, uri):
+                return lance.dataset(uri, storage_options=self._context.storage_options)
+        except MemWalError:
+            raise
         except (OSError, ValueError) as error:
             raise self._gone(folder) from error
 
     def _file(self, uri: str) -> pa.Table:
-        reader = LanceFileReader(uri, storage_options=self._context.storage_options)
-        return reader.read_all().to_table()
+        with lance_errors(_NAME, uri):
+            reader = LanceFileReader(uri, storage_options=self._context.storage_options)
+            return reader.read_all().to_table()
+
+    def _typed(self, folder: str) -> AbstractContextManager[None]:
+        return lance_errors(_NAME, f"{self._context.uri}/{folder}")
 
     def _gone(self, path: str) -> SourceGoneError:
         return SourceGoneError(
@@ -171,8 +192,3 @@ def data_files(piece: StagedPiece) -> list[str]:
     """The paths of a piece's data files from the table's root, in the order of its rows."""
     fragments = [json.loads(one) for one in piece.fragments]
     return [f"data/{file['path']}" for one in fragments for file in one["files"]]
-
-
-def _read(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return reader.read_all()

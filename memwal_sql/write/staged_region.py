@@ -11,23 +11,30 @@ with the mark; what the WAL holds by then is flushed first, so that generations 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
 
+from memwal_sql.errors import ManifestConflictError, ReopenError
 from memwal_sql.storage import paths
 from memwal_sql.storage.generation import random_hex
 from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region_manifest import (
+    FlushedGeneration,
+    RegionManifest,
+    RegionManifests,
+    RegionStatus,
+)
 from memwal_sql.storage.wal import Wal
 from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.flusher import commit_flush
-from memwal_sql.write.lease import Lease, claim
+from memwal_sql.write.lease import Lease, claim, fenced
 from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.staged import StagedPiece
 from memwal_sql.write.wal_writer import WalWriter
+from planner.regions.values import RegionValue
 
 _MIB = 1 << 20
 WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
@@ -76,7 +83,10 @@ class RegionPublisher:
         entry_schema: pa.Schema,
         write: WriteGeneration,
         limits: PublishLimits,
+        check: Callable[[], None],
+        values: Mapping[str, RegionValue] | None = None,
     ) -> None:
+        """`check` raises where the table must not be written any more."""
         self.region_id = manifests.region_id
         self._store = store
         self._manifests = manifests
@@ -84,6 +94,8 @@ class RegionPublisher:
         self._schema = entry_schema
         self._write = write
         self._limits = limits
+        self._check = check
+        self._values = values
         self._lease: Lease | None = None
         self._manifest: RegionManifest | None = None
         self._wal: WalWriter | None = None
@@ -115,6 +127,30 @@ class RegionPublisher:
         lease, _, _ = self._claimed()
         self._flush_tail(lease, self._tail)
 
+    def publish_claimed(self, batch: RegionBatch) -> None:
+        """Make a batch part of the region as generations, under the claim of before.
+
+        Raises FencedError where somebody has written since.
+        """
+        self._publish_generations(self._held(), batch, None)
+
+    def seal(self) -> None:
+        """Let nobody claim the region any more. Raises FencedError where somebody has."""
+        lease, latest = self._held(), self._manifests.latest(self._manifest)
+        while latest.status is not RegionStatus.SEALED:
+            if latest.writer_epoch != lease.epoch:
+                raise fenced(self.region_id, lease.epoch, latest.writer_epoch)
+            try:
+                latest = self._manifests.commit(latest, status=RegionStatus.SEALED)
+            except ManifestConflictError as conflict:
+                latest = conflict.latest
+        self._manifest = latest
+
+    def _held(self) -> Lease:
+        if self._lease is None:
+            raise ReopenError(f"region {self.region_id} is not claimed")
+        return self._lease
+
     def _claimed(self) -> tuple[Lease, RegionManifest, WalWriter]:
         lease, manifest, wal = self._lease, self._manifest, self._wal
         if lease is not None and manifest is not None and wal is not None:
@@ -123,7 +159,7 @@ class RegionPublisher:
                 self._manifest = manifest
                 return lease, manifest, wal
         log = Wal(self._store, self.region_id, self._schema)
-        won = claim(self._manifests, log, self._make)
+        won = claim(self._manifests, log, self._make, self._check, self._values)
         wal = WalWriter(log, self.region_id, won.lease.epoch, won.next_position, self._schema)
         self._lease, self._manifest, self._wal = won.lease, won.lease.manifest, wal
         self._tail = list(won.memtables)

@@ -13,6 +13,7 @@ from exec_nodes.kernels.key_codes import repeated_later
 from exec_nodes.kernels.keys import key_column
 from exec_nodes.kernels.sound import sound
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.missing import ERROR, check_missing, missing_columns
 from memwal_sql.write.normalise import Normaliser
 from planner.model import TableInfo
 
@@ -28,11 +29,13 @@ class RowForm:
             of one task, and two tasks must not have the same key.
         delete_column: a boolean column that is true in rows that delete their key.
         deletes: every row deletes its key; only the key columns are needed.
+        missing: what becomes of columns that rows to upsert lack: `"error"` or `"null"`.
     """
 
     order_by: str | None = None
     delete_column: str | None = None
     deletes: bool = False
+    missing: str = ERROR
 
     def check(self, schema: pa.Schema, info: TableInfo) -> None:
         """Raise InvalidCallError, naming the column, where `schema`'s rows can't be written."""
@@ -60,6 +63,10 @@ class RowForm:
                     f"the column {name!r} ({info.schema.field(name).type}) is missing: the rows "
                     f"have {schema.names}"
                 )
+        check_missing(self.missing)
+        lacking = [name for name in wanted if name not in schema.names]
+        if lacking and self.missing == ERROR:
+            raise missing_columns("the rows lack", lacking)
         beside = {self.order_by, self.delete_column}
         unknown = [n for n in schema.names if n not in info.schema.names and n not in beside]
         if unknown:
@@ -107,7 +114,7 @@ class RowReader:
 
     def _upserts(self, table: pa.Table) -> pa.RecordBatch:
         names = [name for name in table.column_names if name in self._info.schema.names]
-        return self._normaliser.upserts(table.select(names))
+        return self._normaliser.upserts(table.select(names), self._form.missing)
 
     def _mixed(self, table: pa.Table, column: str) -> pa.RecordBatch:
         deleted = pc.fill_null(table[column], False).to_numpy()

@@ -18,13 +18,14 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, TableReplacedError
+from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.wal_entry import entry_schema
 from memwal_sql.write import live
 from memwal_sql.write.background import Background
 from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.generation_writer import FindIndexes
+from memwal_sql.write.missing import ERROR
 from memwal_sql.write.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
@@ -116,7 +117,7 @@ class TableWriter:
             options=options,
             budget=self._budget,
             executor=self._flushes,
-            replaced=self._replaced,
+            lost=self._lose,
             wake=self._wake,
             clock=clock,
             sleep=sleep,
@@ -127,7 +128,7 @@ class TableWriter:
         self._open_lock = Lock()
         self._close_lock = Lock()
         self._closed = False
-        self._lost: TableReplacedError | None = None
+        self._lost: RepairError | None = None
         self.pid = os.getpid()
         self.identity = context.identity
         self.columns = entry_schema(info.schema, base.lance_schema)
@@ -157,26 +158,30 @@ class TableWriter:
             return False
         return True
 
-    def upsert(self, data: Any) -> WriteResult:
+    def upsert(self, data: Any, *, missing: str = ERROR) -> WriteResult:
         """Insert rows, or replace those with the same primary key; of equal keys the last wins.
 
         Args:
-            data: anything Arrow, a pandas or polars frame, a dict of columns or a list of dicts.
-                Nullable columns may be missing: they become null.
+            data: anything Arrow, as tables, readers, datasets and lists of batches are, a pandas or
+                polars frame, a dict of columns or a list of dicts. What can be read only once is
+                read whole.
+            missing: rows are replaced as a whole, so columns that `data` lacks are an `"error"`;
+                with `"null"` they become null, also in rows that had a value there.
 
         Raises InvalidCallError before anything is written when the rows don't fit,
         BackPressureError when nothing was written for lack of room, FencedError or
         WriterFailedError when the writer is finished: open a new one; and TableReplacedError when
-        a flush has found that the base table was overwritten or is gone.
+        a flush has found that the base table was overwritten or is gone, UnknownFormatError when a
+        newer version of this package has the table to itself now.
         """
         self._check_open()
-        return self._write(self._normaliser.upserts(data))
+        return self._write(self._normaliser.upserts(data, missing))
 
     def delete(self, keys: Any) -> WriteResult:
         """Delete the rows with these primary keys, whether they exist or not.
 
-        `keys` are values, tuples for a composite key, or anything Arrow that has the primary key
-        columns. Raises what `upsert` raises.
+        `keys` are values, tuples for a composite key, or rows in any form that `upsert` takes, of
+        which the primary key columns count. Raises what `upsert` raises.
         """
         self._check_open()
         return self._write(self._normaliser.tombstones(keys))
@@ -346,11 +351,17 @@ class TableWriter:
             with suppress(Exception):
                 writer.tick()
 
-    def _replaced(self, error: TableReplacedError) -> None:
+    def _lose(self, error: RepairError) -> None:
         """No region takes rows any more that nobody would see."""
         self._lost = error
         for writer in list(self._writers.values()):
             writer.flush_failed(error)
+
+    def stop(self, error: RepairError) -> None:
+        """The table is known to be gone: write nothing to the one at its place."""
+        self._lost = error
+        for writer in list(self._writers.values()):
+            writer.stop(error)
 
     def _wake(self) -> None:
         if self._background is not None:
@@ -360,7 +371,7 @@ class TableWriter:
         if self._closed:
             raise ReopenError("this writer is closed; open a new one with table.writer()")
         if self._lost is not None:
-            raise TableReplacedError(str(self._lost)) from self._lost
+            raise type(self._lost)(str(self._lost)) from self._lost
         if self.pid != os.getpid():
             raise ReopenError(
                 f"this writer was opened by process {self.pid} and does not survive a fork: open "
@@ -369,6 +380,20 @@ class TableWriter:
 
 
 def active_spec(info: TableInfo) -> RegionSpec | None:
-    """The spec that rows are routed by: the newest; None where regions are given by hand."""
+    """The spec that rows are routed by: the newest; None where regions are given by hand.
+
+    Raises InvalidCallError for one that native code has made over columns outside of the key
+    (protocol rule 10).
+    """
     specs = [spec for spec in info.region_specs if not spec.is_manual]
-    return max(specs, key=lambda spec: spec.spec_id) if specs else None
+    if not specs:
+        return None
+    spec = max(specs, key=lambda one: one.spec_id)
+    if not spec.reads_only(info.primary_key):
+        raise InvalidCallError(
+            f"the table's regions are made by the columns {list(spec.source_columns)}, which are "
+            f"not all part of the primary key {list(info.primary_key)}: one key could be in two "
+            "regions, and an old row come back. This package reads such a table, and merges it, "
+            "but does not write it"
+        )
+    return spec

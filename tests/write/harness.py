@@ -98,7 +98,7 @@ class Region:
         return Wal(store or self.store, self.id)
 
     def claim(self, store: ObjectStore | None = None) -> Claim:
-        return claim(self.manifests(store), self.wal(store), make_memtable)
+        return claim(self.manifests(store), self.wal(store), make_memtable, lambda: None)
 
     def open(
         self,

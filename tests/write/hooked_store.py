@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
+from memwal_sql.errors import OutcomeUnknownError
 from memwal_sql.storage.object_store import ObjectStore
 from tests.faults import Fault, FaultyStore, Kind
 
@@ -34,6 +36,48 @@ class HookedStore(FaultyStore):
     def _run(self, operation: str, path: str, do: Call, do_half: Call | None = None) -> Any:
         run = super()._run
         return self.hook(operation, path, lambda: run(operation, path, do, do_half))
+
+
+class Outage:
+    """A hook: from the `nth` put on, which lands or does not, the store answers nothing, until it
+    has been asked `lasts` times or somebody calls `end`. Then comes `meanwhile`."""
+
+    def __init__(
+        self,
+        nth: int,
+        *,
+        lands: bool,
+        lasts: int | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._nth, self._lands, self._lasts, self._meanwhile = nth, lands, lasts, meanwhile
+        self._puts = self._asked = 0
+        self._lock = Lock()
+        self.over = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether there was an n-th put."""
+        return self._asked > 0
+
+    def end(self) -> None:
+        """The store works again."""
+        self.over = True
+        self._meanwhile()
+
+    def __call__(self, operation: str, path: str, call: Call) -> Any:
+        with self._lock:
+            self._puts += operation == "put_if_absent"
+            out = self._puts >= self._nth and not self.over
+            self._asked += out
+            first, last = out and self._asked == 1, out and self._asked == self._lasts
+        if not out or (first and self._lands):
+            found = call()
+            if not out:
+                return found
+        if last:
+            self.end()
+        raise OutcomeUnknownError(f"no answer to {operation} of {path}")
 
 
 class Crash(BaseException):

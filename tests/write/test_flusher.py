@@ -21,6 +21,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage import paths
 from memwal_sql.storage.region_manifest import FlushedGeneration
 from tests.faults import Kind
+from tests.model.waiting import reached
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
 
@@ -88,13 +89,13 @@ def test_a_memtable_sealed_while_its_entry_is_on_its_way_waits_for_it() -> None:
 
     def hook(operation: str, path: str, call: Call) -> Any:
         on_its_way.set()
-        go_on.wait(5)
+        reached(go_on)
         return call()
 
     store.hook = hook
     thread = threading.Thread(target=writer.append, args=(upsert({2: "b"}),))
     thread.start()
-    on_its_way.wait(5)
+    reached(on_its_way)
     writer.seal()
     assert not executor.waiting
     go_on.set()

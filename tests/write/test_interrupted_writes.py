@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -18,8 +18,9 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.kernels import key_index
 from exec_nodes.kernels.key_index import KeyIndex
-from memwal_sql.write import region_writer
+from memwal_sql.write import region_writer, table_writer
 from memwal_sql.write.wal_writer import WalWriter
+from tests.model.waiting import LONGEST_SECONDS, reached
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 
@@ -136,27 +137,41 @@ def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
 def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Ctrl-C comes while as many regions are written as can be at once, and others wait."""
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.bucket("id", 64)])
     ids = list(range(600))
-    append = WalWriter.append
+    append, wait = WalWriter.append, table_writer.wait
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    waited: list[int] = []
 
-    def slowly(self: WalWriter, *args: Any, **kwargs: Any) -> int:
-        time.sleep(0.02)
+    def held_up(self: WalWriter, *args: Any, **kwargs: Any) -> int:
+        begun.release()
+        reached(go_on)
         return append(self, *args, **kwargs)
+
+    def interrupted_once(futures: Iterable[Future[Any]]) -> object:
+        futures = list(futures)
+        waited.append(len(futures))
+        if len(waited) == 1:
+            for _ in range(table_writer._PARALLEL_REGIONS):
+                assert begun.acquire(timeout=LONGEST_SECONDS)
+            signal.raise_signal(signal.SIGINT)
+        go_on.set()
+        return wait(futures)
 
     with table.writer() as writer:
         writer.upsert({"id": ids, "v": [0] * len(ids)})
-        monkeypatch.setattr(WalWriter, "append", slowly)
-        main = threading.main_thread().ident
-        assert main is not None
-        timer = threading.Timer(0.03, signal.pthread_kill, (main, signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            writer.upsert({"id": ids, "v": [1] * len(ids)})
-        monkeypatch.setattr(WalWriter, "append", append)
+        with monkeypatch.context() as interruption:
+            interruption.setattr(WalWriter, "append", held_up)
+            interruption.setattr(table_writer, "wait", interrupted_once)
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    writer.upsert({"id": ids, "v": [1] * len(ids)})
+            finally:
+                go_on.set()
+        assert waited == [64, table_writer._PARALLEL_REGIONS]
         for one in ids[:80]:
             writer.upsert({"id": [one], "v": [2]})
-        time.sleep(0.3)
     found = {row["id"]: row["v"] for row in mw.open_table(table.uri).scan().read_all().to_pylist()}
     assert {found[one] for one in ids[:80]} == {2}
     assert {found[one] for one in ids[80:]} == {0, 1}

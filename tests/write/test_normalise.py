@@ -12,6 +12,7 @@ import lance
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyarrow.dataset import dataset
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.normalise import Normaliser
@@ -59,11 +60,17 @@ def _exports(inner: Any, method: str) -> Any:
         TABLE.set_column(1, "name", TABLE["name"].dictionary_encode()),
         TABLE.set_column(1, "name", TABLE["name"].cast(pa.large_string())),
         TABLE.select(["kind", "name", "id"]),
+        dataset(TABLE),
+        dataset(TABLE).scanner(),
+        [TABLE.slice(0, 1), TABLE.slice(1, 1)],
+        TABLE.to_batches(max_chunksize=1),
+        (batch for batch in TABLE.to_batches(max_chunksize=1)),
+        iter(TABLE.to_pylist()),
     ],
     ids=lambda data: type(data).__name__,
 )
 def test_anything_arrow_becomes_a_batch_of_the_table(data: Any) -> None:
-    batch = NORMALISER.upserts(data)
+    batch = NORMALISER.upserts(data, "null")
     assert batch.schema.names == [*SCHEMA.names, "_tombstone"]
     assert batch.schema.field("id") == SCHEMA.field("id")
     assert [{k: row[k] for k in ("id", "name", "kind")} for row in batch.to_pylist()] == EXPECTED
@@ -73,7 +80,42 @@ def test_anything_arrow_becomes_a_batch_of_the_table(data: Any) -> None:
 
 @pytest.mark.parametrize("data", [[], {}, TABLE.slice(0, 0), pa.table({"id": [], "kind": []})])
 def test_no_rows_are_fine(data: Any) -> None:
-    assert NORMALISER.upserts(data).num_rows == 0
+    assert NORMALISER.upserts(data, "null").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (TABLE, r"rows lack the columns \['score', 'at', 'vector'\] of the table"),
+        (TABLE.to_reader(), r"rows lack the columns \['score', 'at', 'vector'\]"),
+        (TABLE.to_pydict(), r"rows lack the columns \['score', 'at', 'vector'\]"),
+        (TABLE.to_pylist(), r"rows lack the columns \['score', 'at', 'vector'\]"),
+        (pd.DataFrame(TABLE.to_pydict()), "rows lack the columns"),
+        (TABLE.slice(0, 0), "rows lack the columns"),
+        (
+            [{"id": 1, "kind": "k", "name": "a"}, {"id": 2, "kind": "l"}],
+            r"row 1 lacks .*\['name'\]",
+        ),
+    ],
+)
+def test_columns_that_are_left_out_are_refused_naming_them_and_the_ways(
+    data: Any, said: str
+) -> None:
+    with pytest.raises(InvalidCallError, match=said + r".*give every column, or missing=\"null\""):
+        NORMALISER.upserts(data)
+
+
+def test_what_becomes_of_missing_columns_is_one_of_two_words() -> None:
+    with pytest.raises(
+        InvalidCallError, match=r"missing='keep' must be one of \['error', 'null'\]"
+    ):
+        NORMALISER.upserts(TABLE, "keep")
+
+
+def test_batches_of_other_columns_are_refused() -> None:
+    parts = [TABLE, TABLE.select(["id", "kind"])]
+    with pytest.raises(InvalidCallError, match=r"batch 1 has the columns \['id', 'kind'\]"):
+        NORMALISER.upserts(parts, "null")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +154,7 @@ def test_no_rows_are_fine(data: Any) -> None:
 )
 def test_what_does_not_fit_is_refused_naming_column_and_value(data: Any, said: str) -> None:
     with pytest.raises(InvalidCallError, match=said):
-        NORMALISER.upserts(data)
+        NORMALISER.upserts(data, "null")
 
 
 def test_casts_that_change_no_value_are_made() -> None:
@@ -126,13 +168,26 @@ def test_casts_that_change_no_value_are_made() -> None:
             "name": pa.nulls(1),
         }
     )
-    (row,) = NORMALISER.upserts(data).to_pylist()
+    (row,) = NORMALISER.upserts(data, "null").to_pylist()
     assert row["vector"] == [1.0, 2.0] and row["score"] == 0.5
     nan = pa.table({"id": [1], "kind": ["k"], "score": pa.array([float("nan")], pa.float64())})
-    assert NORMALISER.upserts(nan).num_rows == 1
+    assert NORMALISER.upserts(nan, "null").num_rows == 1
 
 
-@pytest.mark.parametrize("keys", [[1, 2], pa.table({"id": [1, 2]}), pd.DataFrame({"id": [1, 2]})])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [1, 2],
+        iter([1, 2]),
+        pa.table({"id": [1, 2]}),
+        pd.DataFrame({"id": [1, 2]}),
+        [{"id": 1}, {"id": 2}],
+        ({"id": key, "name": "x"} for key in (1, 2)),
+        pa.table({"id": [1, 2]}).to_batches(max_chunksize=1),
+        dataset(pa.table({"id": [1, 2], "name": ["a", "b"]})),
+    ],
+    ids=lambda keys: type(keys).__name__,
+)
 def test_tombstones_have_the_key_and_nulls_or_placeholders(keys: Any) -> None:
     batch = NORMALISER.tombstones(keys)
     assert batch["id"].to_pylist() == [1, 2] and batch["_tombstone"].to_pylist() == [True, True]
@@ -163,7 +218,9 @@ def test_every_type_has_a_placeholder() -> None:
     assert all(column.null_count == 0 for column in batch.columns)
 
 
-@pytest.mark.parametrize("keys", [["x"], [None], pa.table({"name": ["a"]}), [2**40]])
+@pytest.mark.parametrize(
+    "keys", [["x"], [None], pa.table({"name": ["a"]}), [2**40], [{"name": "a"}], [{"id": None}]]
+)
 def test_keys_that_do_not_fit_are_refused(keys: Any) -> None:
     with pytest.raises(InvalidCallError):
         NORMALISER.tombstones(keys)
@@ -232,14 +289,14 @@ def test_many_columns_cost_as_much_each_as_few(monkeypatch: pytest.MonkeyPatch) 
     assert normaliser.upserts({_CountedName(n): [1, 2] for n in names}).num_rows == 2
     assert _CountedName.comparisons < 10 * len(names)
     counted = _CountedTable(pa.table({n: pa.array([1, 2], pa.int32()) for n in names}))
-    monkeypatch.setattr(normaliser, "_table", lambda data: data)
+    monkeypatch.setattr(normaliser, "_table", lambda data, _: data)
     assert normaliser.upserts(counted).num_rows == 2
     assert counted.reads["column_names"] <= 5
 
 
 def test_a_table_in_the_tables_types_is_not_looked_at() -> None:
     data = pa.table({"id": pa.array([1, 2], pa.int32()), "kind": ["a", "b"]})
-    batch = NORMALISER.upserts(data)
+    batch = NORMALISER.upserts(data, "null")
     for name in data.column_names:
         assert batch[name].buffers()[1].address == data[name].chunk(0).buffers()[1].address
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Callable
+from random import Random
 from typing import Any, NoReturn
 
 import pytest
@@ -16,7 +17,9 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage.wal import encode_entry, encode_fence
+from memwal_sql.write.region_writer import RegionWriter
 from tests.faults import Kind
+from tests.model.waiting import eventually, reached
 from tests.write.harness import ENTRY_SCHEMA, ManualExecutor, Region, Rows, delete, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, HookedStore, passing
 
@@ -33,30 +36,38 @@ def test_a_durable_write_is_in_the_wal_when_it_returns() -> None:
     assert seen(writer) == {1: "a", 2: "b"} == region.rows()
 
 
-def test_a_row_is_not_seen_before_it_is_durable() -> None:
+def test_a_row_is_not_seen_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     """#7760: readers of this process and of others agree on what was written."""
     region = Region()
-    reached, go_on = threading.Event(), threading.Event()
+    arrived, go_on = threading.Event(), threading.Event()
     store = HookedStore(region.store)
     writer = region.open(store)
 
     def hook(operation: str, path: str, call: Call) -> Any:
-        reached.set()
-        go_on.wait(5)
+        arrived.set()
+        reached(go_on)
         return call()
 
     store.hook = hook
     thread = threading.Thread(target=writer.append, args=(upsert({1: "a"}),))
     thread.start()
-    reached.wait(5)
+    reached(arrived)
     found: list[Rows] = []
+    waits, wait_for = threading.Event(), writer._changed.wait_for
+
+    def noted(condition: Callable[[], bool]) -> bool:
+        waits.set()
+        return wait_for(condition)
+
+    monkeypatch.setattr(writer._changed, "wait_for", noted)
     reader = threading.Thread(target=lambda: found.append(seen(writer)))
     reader.start()
-    time.sleep(0.02)
-    assert not found  # the entry on its way decides what the reader sees
+    eventually(lambda: waits.is_set() or found)
+    early = list(found)  # the entry on its way decides what the reader sees
     go_on.set()
     thread.join()
     reader.join()
+    assert not early
     assert found == [{1: "a"}]
 
 
@@ -123,6 +134,47 @@ def test_an_entry_belongs_to_one_generation_and_replay_rebuilds_the_same_memtabl
     assert [(m.generation, m.rows) for m in again.memtables()] == before
 
 
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_replay_rebuilds_the_memtables_of_any_writes(seed: int, durable: bool) -> None:
+    """Protocol rule 6, whatever waits for one entry when a MemTable is sealed."""
+    rng = Random(seed)
+    region = Region()
+    options = {"durable": durable, "memtable_rows": 9, "wal_flush_bytes": 400}
+    writer = region.open(executor=ManualExecutor(), **options)
+    for number in range(40):
+        what = rng.random()
+        if what < 0.15:
+            writer.seal()
+        elif what < 0.25:
+            writer.flush_wal()
+        elif what < 0.4:
+            writer.append(delete(rng.sample(range(20), 2)))
+        else:
+            keys = rng.sample(range(20), rng.randint(1, 12))
+            writer.append(upsert(dict.fromkeys(keys, f"write {number}")))
+    writer.flush_wal()
+    held = _contents(writer)
+    assert len(held) > 3
+    generations = [entry.generation for entry in region.entries() if not entry.is_fence]
+    assert generations == sorted(generations)
+    for _ in range(2):
+        assert _contents(region.open(executor=ManualExecutor(), **options)) == held
+
+
+def _contents(writer: RegionWriter) -> dict[int, list[Any]]:
+    """The rows of each MemTable that has some, in their order."""
+    return {
+        source.generation: [
+            row
+            for batch in source.scan(["id", "val", "_tombstone"], [], None)
+            for row in batch.to_pylist()
+        ]
+        for source in writer.memtables()
+        if source.rows
+    }
+
+
 def test_a_call_larger_than_a_memtable_is_split_into_generations() -> None:
     region = Region()
     writer = region.open(executor=ManualExecutor(), memtable_rows=10)
@@ -140,7 +192,7 @@ def test_writers_waiting_for_the_wal_share_one_entry() -> None:
     def hook(operation: str, path: str, call: Call) -> Any:
         if armed and operation == "put_if_absent" and not started.is_set():
             started.set()
-            go_on.wait(5)
+            reached(go_on)
         return call()
 
     writer = region.open(HookedStore(region.store, hook))
@@ -149,11 +201,10 @@ def test_writers_waiting_for_the_wal_share_one_entry() -> None:
         threading.Thread(target=writer.append, args=(upsert({i: str(i)}),)) for i in range(8)
     ]
     threads[0].start()
-    started.wait(5)
+    reached(started)
     for thread in threads[1:]:
         thread.start()
-    while writer._pending.last_ticket < 8:
-        time.sleep(0.001)
+    eventually(lambda: writer._pending.last_ticket == 8)
     go_on.set()
     for thread in threads:
         thread.join()
@@ -229,7 +280,7 @@ def test_everybody_waiting_fails_with_the_writer(no_pauses: None) -> None:
 
     def hook(operation: str, path: str, call: Call) -> Any:
         started.set()
-        go_on.wait(5)
+        reached(go_on)
         raise_unknown(path)
 
     store.hook = hook
@@ -243,14 +294,13 @@ def test_everybody_waiting_fails_with_the_writer(no_pauses: None) -> None:
 
     threads = [threading.Thread(target=write, args=(key,)) for key in range(4)]
     threads[0].start()
-    started.wait(5)
+    reached(started)
     for thread in threads[1:]:
         thread.start()
-    while writer._pending.last_ticket < 4:
-        time.sleep(0.001)
+    eventually(lambda: writer._pending.last_ticket == 4)
     go_on.set()
     for thread in threads:
-        thread.join(10)
+        thread.join()
     assert len(errors) == 4
     assert region.rows() == {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,13 +17,18 @@ import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.errors import FencedError, InvalidCallError, MemWalError, SourceGoneError
 from memwal_sql.storage import settle
+from memwal_sql.storage.region_manifest import RegionManifests
+from memwal_sql.storage.store import open_store
 from memwal_sql.table import Table
 from memwal_sql.write import staged_read
-from memwal_sql.write.batch_marks import BatchMark
+from memwal_sql.write.batch_marks import BatchMark, last_complete
 from memwal_sql.write.staged import StagedTask, StageLimits
 from memwal_sql.write.staged_region import PublishLimits
 from memwal_sql.write.staged_rows import RowForm
 from tests.faults import Fault, FaultyStore, Kind
+from tests.model.merging import manifests
+from tests.model.opened import opened_over
+from tests.write.hooked_store import HookedStore, Outage
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 PLAIN = RowForm()
@@ -114,6 +120,63 @@ def test_a_batch_cut_through_anywhere_is_completed_by_its_replay(
     table.publisher().publish([stage(table, keys(10, 40, "batch"), limits)], mark)
     expected = dict.fromkeys(range(10), "before") | dict.fromkeys(range(10, 40), "batch")
     assert values(table) == expected | dict.fromkeys([100, *overwritten], "after")
+
+
+@pytest.mark.parametrize("limits", [SMALL, LARGE])
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("same", [True, False], ids=["same publisher", "new publisher"])
+def test_a_batch_is_completed_after_an_outage_of_the_store(
+    tmp_path: Path, limits: StageLimits, lands: bool, same: bool
+) -> None:
+    """At any of its puts: what a publisher knows of its claim may be wrong by then."""
+    table = mw.create_table(tmp_path / "one region", SCHEMA, "id")
+    stores: list[HookedStore] = []
+
+    def hooked(inner: Any) -> HookedStore:
+        stores.append(HookedStore(inner))
+        return stores[-1]
+
+    publisher = opened_over(table.uri, hooked).publisher()
+    (store,) = stores
+    for batch in range(40):
+        mark, rows = BatchMark("q", batch), keys(0, 9, str(batch))
+        staged = [stage(table, rows, limits)]
+        outage = store.hook = Outage(batch + 1, lands=lands)
+        try:
+            publisher.publish(staged, mark)
+        except MemWalError:
+            outage.end()
+            other = publisher if same else table.publisher()
+            other.publish([stage(table, rows, limits)], mark)  # the tasks have run again
+        assert values(table) == dict.fromkeys(range(9), str(batch)), f"put {batch + 1}"
+        assert table.last_batch("q") == batch
+        if not outage.begun:
+            break
+    assert 3 < batch < 39
+
+
+@pytest.mark.parametrize("limits", [SMALL, LARGE])
+@pytest.mark.parametrize("lost", ["marks of manifests", "markers"])
+def test_one_record_of_a_batch_is_enough(table: Table, limits: StageLimits, lost: str) -> None:
+    """Native code drops our fields of the manifests; who dies early leaves no marker. The batch's
+    entries are flushed and collected, and its rows are replaced."""
+    publisher, mark = table.publisher(), BatchMark("q", 3)
+    publisher.publish([stage(table, keys(0, 30, "a"), limits)], mark)
+    with table.writer() as writer:
+        writer.upsert(keys(0, 30, "newer"))
+        writer.flush()
+    table.collect_garbage(older_than=timedelta(0))
+    assert last_complete(open_store(table.uri), "q") == 3
+    if lost == "markers":
+        for note in Path(table.uri).glob("_memwal_sql/batches/q/*"):
+            note.unlink()
+    else:
+        for region_id, manifest in manifests(table.uri).items():
+            assert manifest.published == {"q": 3}
+            RegionManifests(open_store(table.uri), region_id).commit(manifest, published={})
+    for one in (publisher, mw.open_table(table.uri).publisher()):
+        assert one.publish([stage(table, keys(0, 30, "a"), limits)], mark).rows == 0
+    assert values(table) == dict.fromkeys(range(30), "newer")
 
 
 def test_a_fence_in_the_middle_is_reported_and_nothing_claims_again(table: Table) -> None:
@@ -364,9 +427,28 @@ def test_columns_that_change_while_rows_are_staged_go_by_id(
     assert found.to_pylist() == [expected(n) for n in range(10)]
 
 
+def test_rows_that_lack_columns_are_refused_or_null_as_the_form_says(nested: Table) -> None:
+    rows = {"id": [1], "val": ["new"]}
+    schema = pa.table(rows).schema
+    with pytest.raises(
+        mw.InvalidCallError, match=r"rows lack the columns \['s'\].*missing=\"null\""
+    ):
+        PLAIN.check(schema, nested.info)
+    with pytest.raises(mw.InvalidCallError, match=r"rows lack the columns \['s'\]"):
+        stage(nested, rows)
+    RowForm(deletes=True).check(pa.schema({"id": pa.int64()}), nested.info)
+    nulls = RowForm(missing="null")
+    nulls.check(schema, nested.info)
+    nested.publisher().publish([stage(nested, rows, form=nulls)])
+    assert nested.get([1]).to_pylist() == [{"id": 1, "s": None, "val": "new"}]
+    with pytest.raises(mw.InvalidCallError, match="missing='keep'"):
+        RowForm(missing="keep").check(schema, nested.info)
+
+
 def test_a_publisher_learns_of_a_column_that_was_dropped_and_added_again(nested: Table) -> None:
     publisher = nested.publisher()
-    publisher.publish([stage(nested, {"id": [1], "val": ["before"]})])
+    nulls = RowForm(missing="null")
+    publisher.publish([stage(nested, {"id": [1], "val": ["before"]}, form=nulls)])
     _add_again(nested.uri)
-    publisher.publish([stage(nested, {"id": [2], "val": ["after"]})])
+    publisher.publish([stage(nested, {"id": [2], "val": ["after"]}, form=nulls)])
     assert values(nested) == {1: None, 2: "after", 9: None}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,7 +26,8 @@ from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.write import live
 from memwal_sql.write.options import WriterOptions
 from planner.regions.factories import bucket, identity
-from planner.regions.ids import region_id
+from planner.regions.ids import new_region_id, region_id
+from tests.model.waiting import eventually, reached
 from tests.write.hooked_store import Call, HookedStore
 from tests.write.tables import Table
 
@@ -35,7 +35,7 @@ from tests.write.tables import Table
 def test_upserts_and_deletes_are_durable_and_survive_reopening(tmp_path: Path) -> None:
     table = Table(tmp_path)
     with table.writer() as writer:
-        result = writer.upsert([{"id": 1, "val": "a"}, {"id": 2}])
+        result = writer.upsert([{"id": 1, "val": "a"}, {"id": 2, "val": None}])
         assert (result.rows, result.reached) == (2, "durable")
         (region,) = table.regions()
         assert result.positions == {region.region_id: 2}
@@ -130,7 +130,7 @@ def test_a_result_says_what_was_reached(
     with table.writer(durable=durable, indexed=indexed) as writer:
         result = writer.upsert({"id": [1], "val": ["a"]})
         assert (result.reached, bool(result.positions)) == (reached, durable)
-        assert writer.upsert({"id": pa.array([], pa.int64())}).rows == 0
+        assert writer.upsert({"id": pa.array([], pa.int64()), "val": []}).rows == 0
     assert table.values() == {1: "a"}
 
 
@@ -138,14 +138,14 @@ def test_buffered_writes_reach_the_wal_in_the_background(tmp_path: Path) -> None
     table = Table(tmp_path)
     with table.writer(durable=False, wal_flush_interval_s=0.01) as writer:
         writer.upsert({"id": [1], "val": ["a"]})
-        _eventually(lambda: table.values() == {1: "a"})
+        eventually(lambda: table.values() == {1: "a"})
 
 
 def test_a_memtable_is_flushed_by_age_in_the_background(tmp_path: Path) -> None:
     table = Table(tmp_path)
     with table.writer(memtable_age_s=0.02) as writer:
         writer.upsert({"id": [1], "val": ["a"]})
-        _eventually(lambda: len(table.regions()[0].flushed_generations) == 1)
+        eventually(lambda: len(table.regions()[0].flushed_generations) == 1)
 
 
 def test_only_regions_that_get_rows_are_created_and_claimed(tmp_path: Path) -> None:
@@ -181,7 +181,9 @@ def test_creators_racing_make_one_region(tmp_path: Path) -> None:
         thread.join()
     regions = table.regions()
     spec = table.info.region_specs[0]
-    derived = {region_id(table.incarnation, 1, {spec.field_ids[0]: value}) for value in (0, 1)}
+    derived = {
+        new_region_id(table.incarnation, spec, {spec.field_ids[0]: value}) for value in (0, 1)
+    }
     assert {m.region_id for m in regions} <= derived
     assert set(table.values()) == set(acknowledged) and acknowledged
 
@@ -200,7 +202,7 @@ def test_a_listed_region_with_these_values_is_taken_instead_of_the_derived_one(
 
 def test_a_region_whose_manifest_belongs_to_other_values_is_refused(tmp_path: Path) -> None:
     table = Table(tmp_path)
-    derived = region_id(table.incarnation, 1, {"unsharded": 0})
+    derived = new_region_id(table.incarnation, table.info.region_specs[0], {"unsharded": 0})
     RegionManifests(table.store, derived).create(RegionManifest(derived, region_spec_id=3))
     with table.writer() as writer, pytest.raises(RepairError, match="its manifest says spec 3"):
         writer.upsert({"id": [1], "val": ["a"]})
@@ -287,7 +289,7 @@ def test_back_pressure_ends_in_an_error_with_nothing_written(tmp_path: Path) -> 
 
     def stuck(operation: str, path: str, call: Call) -> Any:
         if "bloom_filter" in path:
-            released.wait(10)
+            reached(released)
         return call()
 
     store.hook = stuck
@@ -295,7 +297,7 @@ def test_back_pressure_ends_in_an_error_with_nothing_written(tmp_path: Path) -> 
         writer.upsert({"id": [1000], "val": ["y"]})
     assert 1000 not in table.values()
     released.set()
-    _eventually(lambda: writer._budget.used == 0)
+    eventually(lambda: writer._budget.used == 0)
     writer.upsert({"id": [1000], "val": ["y"]})
     writer.close()
     assert len(table.values()) == 201
@@ -403,10 +405,3 @@ def test_readers_find_the_writers_of_this_process(tmp_path: Path) -> None:
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidCallError, match=next(iter(options))):
         WriterOptions(**options)
-
-
-def _eventually(condition: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

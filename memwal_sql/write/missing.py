@@ -1,0 +1,24 @@
+"""What becomes of columns that the rows of a write lack: rows are replaced as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memwal_sql.errors import InvalidCallError
+
+ERROR = "error"
+NULL = "null"
+
+
+def missing_columns(what: str, names: Sequence[str]) -> InvalidCallError:
+    """The error for rows without these columns; `what` says which rows."""
+    return InvalidCallError(
+        f"{what} the columns {list(names)} of the table, and an upsert replaces whole rows: give "
+        'every column, or missing="null" to set these to null'
+    )
+
+
+def check_missing(value: str) -> None:
+    """Raise InvalidCallError unless `value` says what becomes of them."""
+    if value not in (ERROR, NULL):
+        raise InvalidCallError(f"missing={value!r} must be one of {[ERROR, NULL]}")
