@@ -9,14 +9,17 @@ are inherited anyway, and a search finds without an index what it finds with one
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_panics
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,
     RetryError,
     StoreUnavailableError,
+    UnsupportedError,
 )
 from memwal_sql.index.text import TEXT_KINDS, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, vector_arguments
@@ -25,8 +28,19 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.schema import primary_key_of
 from memwal_sql.storage.index_details import INDEX_NAME, IndexDetails
 
-SCALAR_KINDS = ("BTREE", "BITMAP")
+_log = logging.getLogger(__name__)
+
+# For filters of scans over the base table alone: a generation is small, and reading it takes less
+# time than an index of its own would save.
+SCALAR_KINDS = ("BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER")
 KINDS = (*VECTOR_KINDS, *TEXT_KINDS, *SCALAR_KINDS)
+# Lance makes them, for conditions that are never handed to it here.
+_UNASKED = {
+    "LABEL_LIST": "array_has and its like",
+    "NGRAM": "contains",
+    "RTREE": "functions of geometries",
+    "MINHASHLSH": "searches by MinHash",
+}
 
 
 def create_index(
@@ -40,6 +54,12 @@ def create_index(
 ) -> None:
     """See `Table.create_index`."""
     kind = index_type.upper() if isinstance(index_type, str) else index_type
+    if isinstance(kind, str) and kind in _UNASKED:
+        raise UnsupportedError(
+            f"an index of kind {kind} is for {_UNASKED[kind]}, which no query of this package "
+            "looks up in an index: make it with lance, for readers by plain Lance; here there are "
+            f"{list(KINDS)}"
+        )
     if kind not in KINDS:
         raise InvalidCallError(f"index_type={index_type!r} must be one of {list(KINDS)}")
     dataset = latest_dataset(context)
@@ -51,15 +71,17 @@ def create_index(
     field = dataset.schema.field(column)
     if kind in VECTOR_KINDS:
         arguments = vector_arguments(dataset, field, kind, parameters)
-        _built(dataset.create_index, column, kind, name=chosen, replace=replace, **arguments)
+        build = dataset.create_index
     else:
         if kind in TEXT_KINDS:
             arguments = text_arguments(field, parameters)
         else:
             arguments = _no_arguments(kind, parameters)
-        _built(dataset.create_scalar_index, column, kind, name=chosen, replace=replace, **arguments)
+        build = dataset.create_scalar_index
+    _built(context.uri, build, column, kind, name=chosen, replace=replace, **arguments)
     if kind not in SCALAR_KINDS:
         _maintain(context, f"create_index {chosen}", lambda held: _with(held, chosen))
+    _log.info("indexed %s: made index %r, %s on %r", context.uri, chosen, kind, column)
 
 
 def drop_index(context: TableContext, name: str) -> None:
@@ -75,7 +97,8 @@ def drop_index(context: TableContext, name: str) -> None:
         raise InvalidCallError(f"{name!r} is the index of the primary key column {columns[0]!r}")
     _maintain(context, f"drop_index {name}", lambda held: (n for n in held if n != name))
     dataset = latest_dataset(context)
-    _built(dataset.drop_index, name)
+    _built(context.uri, dataset.drop_index, name)
+    _log.info("dropped index %r of %s", name, context.uri)
 
 
 def _name(name: str | None, column: str) -> str:
@@ -108,9 +131,12 @@ def _no_arguments(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _built(call: Any, *arguments: Any, **named: Any) -> None:
+def _built(uri: str, call: Any, *arguments: Any, **named: Any) -> None:
     try:
-        call(*arguments, **named)
+        with lance_panics(BASE_NAME, uri):
+            call(*arguments, **named)
+    except MemWalError:
+        raise
     except (ValueError, TypeError, NotImplementedError) as error:
         raise InvalidCallError(f"Lance refuses: {error}") from error
     except (OSError, RuntimeError) as error:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
-import pyarrow as pa
-
-from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.checks.base_keys import check_base_keys
 from memwal_sql.maintain.checks.blooms import check_blooms
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.generation_indexes import check_generation_indexes
 from memwal_sql.maintain.checks.generations import check_generations
 from memwal_sql.maintain.checks.leftovers import check_leftovers
@@ -19,7 +18,7 @@ from memwal_sql.maintain.checks.recorded import check_checkpoints, check_recorde
 from memwal_sql.maintain.checks.region_keys import check_region_keys
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.checks.wal import check_wal
-from memwal_sql.maintain.findings import CheckReport, Finding, Severity, first_line
+from memwal_sql.maintain.findings import CheckReport, Finding, Severity
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
@@ -40,8 +39,6 @@ CHECKS: Mapping[str, Check] = {
     "leftovers": check_leftovers,
 }
 _LOOKS = 3
-# What Lance and Arrow raise for files that are damaged.
-_DAMAGE = (MemWalError, OSError, ValueError, RuntimeError, KeyError, pa.ArrowException)
 
 
 def check_table(
@@ -73,12 +70,6 @@ def _run(state: CheckState, report: Report) -> list[Finding]:
     found: list[Finding] = []
     for done, (name, check) in enumerate(CHECKS.items()):
         report(Progress("check", None, done, len(CHECKS), "checks"))
-        try:
-            found += [replace(one, check=name) for one in check(state)]
-        except _DAMAGE as error:
-            # The check that looks at what is damaged says more; this one could not go on.
-            where = first_line(error)  # which names the file
-            remedy = "mend what the other findings name, and check again"
-            found.append(Finding(Severity.ERROR, "could not be finished", where, remedy, name))
+        found += [replace(one, check=name) for one in contained(partial(check, state))]
     report(Progress("check", None, len(CHECKS), len(CHECKS), "checks"))
     return found

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from memwal_sql.errors import CorruptFileError, InvalidCallError, NotFoundError
+from memwal_sql.errors import InvalidCallError, NotFoundError
 from memwal_sql.maintain.holds import GenerationName, Holds
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
+from memwal_sql.storage.decoding import LAST_SECOND, decoding, whole_number
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.region_snapshot import decode_regions, encode_regions
@@ -27,6 +28,7 @@ from planner.regions.spec import RegionSpec
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_REMEDY = "restore it from a copy, or drop the checkpoint: move its folder away"
 _TAG_PREFIX = "memwal_sql.checkpoint."
 
 
@@ -63,7 +65,7 @@ class Checkpoint:
     def snapshot(self, specs: Sequence[RegionSpec] = ()) -> PinnedSnapshot:
         """What it reads; regions have values where `specs` has their spec."""
         path = f"the checkpoint {self.name!r}"
-        manifests = decode_regions(self.regions, specs, path)
+        manifests = decode_regions(self.regions, specs, path, _REMEDY)
         regions = (PinnedRegion(one, one.wal_entry_position_last_seen + 1) for one in manifests)
         return PinnedSnapshot(self.version, tuple(regions))
 
@@ -116,14 +118,18 @@ def find(store: ObjectStore, name: str) -> Checkpoint | None:
     while True:
         with suppress(NotFoundError):  # collected after it was listed
             record = records.latest()
-            return None if record is None else _decode(name, record)
+            return None if record is None else _decode(records.path(record.version), name, record)
+
+
+def checkpoint_names(store: ObjectStore) -> list[str]:
+    """The names that have records, in order."""
+    listed = (meta.path.split("/") for meta in store.list(f"{RECORD_FOLDER}/{_FOLDER}"))
+    return sorted({parts[2] for parts in listed if len(parts) == 4 and _NAME.fullmatch(parts[2])})
 
 
 def all_checkpoints(store: ObjectStore) -> list[Checkpoint]:
     """The latest record of every name, by name; expired and dropped ones too."""
-    listed = (meta.path.split("/") for meta in store.list(f"{RECORD_FOLDER}/{_FOLDER}"))
-    names = sorted({parts[2] for parts in listed if len(parts) == 4})
-    found = (find(store, name) for name in names)
+    found = (find(store, name) for name in checkpoint_names(store))
     return [one for one in found if one is not None]
 
 
@@ -144,21 +150,24 @@ def held_by_checkpoints(checkpoints: Iterable[Checkpoint], now: float) -> Holds:
     return Holds(frozenset(generations), wal)
 
 
-def _decode(name: str, record: Record) -> Checkpoint:
+def _decode(path: str, name: str, record: Record) -> Checkpoint:
     content = record.content
-    try:
+    with decoding(path, "the record of a checkpoint", _REMEDY):
         dropped = bool(content.get("dropped", False))
         expires = content.get("expires")
         return Checkpoint(
             name=name,
             number=record.version,
-            version=0 if dropped else int(content["base_version"]),
-            created=float(content["created"]),
-            expires=None if expires is None else float(expires),
-            regions=b"" if dropped else base64.b64decode(content["regions"]),
+            version=0 if dropped else whole_number(content["base_version"], 1),
+            created=_seconds(content["created"]),
+            expires=None if expires is None else _seconds(expires),
+            regions=b"" if dropped else base64.b64decode(content["regions"], validate=True),
             dropped=dropped,
         )
-    except (KeyError, ValueError, TypeError) as error:
-        raise CorruptFileError(
-            f"the record of checkpoint {name!r} is damaged: {error!r}"
-        ) from error
+
+
+def _seconds(value: object) -> float:
+    """A time of a calendar: infinities are no time, and NaN is neither before nor after any."""
+    if not isinstance(value, int | float) or not 0 <= value <= LAST_SECOND:
+        raise ValueError(f"{value!r} is no time")
+    return float(value)

@@ -7,6 +7,7 @@ before it looks at the checkpoints, and deletes after that. So one of the two se
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from exec_nodes.sources.lance_errors import is_not_found
-from memwal_sql.errors import InvalidCallError, RetryError
+from exec_nodes.sources.lance_errors import BASE_NAME, is_not_found, lance_panics
+from memwal_sql.errors import InvalidCallError, MemWalError, RetryError
 from memwal_sql.maintain.checkpoint_records import (
     Checkpoint,
     all_checkpoints,
@@ -32,6 +33,8 @@ from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.storage.floors import Floor, read_floors
+
+_log = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 _TIME = pa.timestamp("ms", "UTC")
@@ -82,7 +85,9 @@ def make_checkpoint(
         if not write(context.store, made):
             raise InvalidCallError(f"somebody else is making the checkpoint {name!r} now")
         if _tag(context, made) and _is_whole(context, pinned):
+            _log.info("checkpointed %s as %r: version %d", context.uri, name, pinned.version)
             return pinned.version
+        _log.debug("checkpoint %r: made again, as files were collected meanwhile", name)
         number += 1
         _release(context, replace(made, number=number, dropped=True), made.tag)
     raise RetryError(f"checkpoint {name!r}: files were collected while it was made; try again")
@@ -99,6 +104,7 @@ def drop_checkpoint(
         raise InvalidCallError(_unknown(context, name, clock()))
     dropped = replace(found, number=found.number + 1, created=clock(), dropped=True)
     _release(context, dropped, found.tag)
+    _log.info("dropped checkpoint %r of %s", name, context.uri)
 
 
 def live_checkpoint(
@@ -166,8 +172,11 @@ def _is_whole(context: TableContext, pinned: PinnedSnapshot) -> bool:
 def _tag(context: TableContext, checkpoint: Checkpoint) -> bool:
     """Tag the base version; False when it was cleaned up meanwhile."""
     try:
-        latest_dataset(context).tags.create(checkpoint.tag, checkpoint.version)
-    except (OSError, ValueError) as error:
+        with lance_panics(BASE_NAME, context.uri):
+            latest_dataset(context).tags.create(checkpoint.tag, checkpoint.version)
+    except MemWalError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
         if not is_not_found(error):
             raise RetryError(
                 f"the base version {checkpoint.version} of {context.uri} could not be tagged: "
@@ -185,7 +194,7 @@ def _release(context: TableContext, dropped: Checkpoint, tag: str) -> None:
 
 def delete_tag(context: TableContext, tag: str) -> None:
     """Remove a tag from the base table; one that has gone already is passed over."""
-    with suppress(OSError, ValueError):
+    with lance_panics(BASE_NAME, context.uri), suppress(OSError, ValueError, RuntimeError):
         latest_dataset(context).tags.delete(tag)
 
 

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 from lance.mem_wal import CompactedSsTable
 
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
 from memwal_sql.errors import NotFoundError, RepairError, RetryError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.read.base import open_latest
@@ -26,7 +27,7 @@ from memwal_sql.storage.index_details import (
     read_details,
     read_details_at,
 )
-from memwal_sql.storage.merge_token import MergeProgress, is_pass_shard, pass_shard
+from memwal_sql.storage.merge_token import MergeProgress, pass_shard, regions_in
 
 _ATTEMPTS = 10
 
@@ -46,10 +47,21 @@ def latest_dataset(context: TableContext) -> Any:
     return open_latest(context)
 
 
+def tags_of(context: TableContext, dataset: Any) -> dict[str, Any]:
+    """The tags of the base table. Raises CorruptFileError and StoreUnavailableError."""
+    with lance_errors(BASE_NAME, context.uri):
+        found: dict[str, Any] = dataset.tags.list()
+    return found
+
+
 @contextmanager
 def maintenance(context: TableContext, job: str) -> Iterator[Lease]:
-    """Hold the maintenance lease; what earlier holders left unchecked is put right first."""
+    """Hold the maintenance lease; what earlier holders left unchecked is put right first.
+
+    Raises UnknownFormatError where this package is too old to write the table.
+    """
     with maintenance_lease(context.store, job) as lease:
+        context.check_writes()
         if lease.unfinished:
             _settle(context, lease)
         yield lease
@@ -168,13 +180,14 @@ def _restored(dataset: Any, now: MergeProgress, erased: MergeProgress) -> bool:
     in the base table already: then the higher mark would be wrong. So pass shards are first marked
     with the least that Lance refuses after such a merge, and only then with what they had.
     """
-    regions = {shard for shard in erased if not is_pass_shard(shard)}
+    known = regions_in({**now, **erased})
+    regions = {shard for shard in erased if shard in known}
     guards = {pass_shard(region): now.get(pass_shard(region), 0) + 1 for region in regions}
     marks = {region: erased[region] for region in regions} | guards
     if marks and not mark_only(dataset, marks):
         return False
     held = dict(now) | marks
-    tokens = {s: g for s, g in erased.items() if is_pass_shard(s) and g > held.get(s, 0)}
+    tokens = {s: g for s, g in erased.items() if s not in known and g > held.get(s, 0)}
     return not tokens or mark_only(dataset, tokens)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,6 +22,17 @@ FINDINGS = pa.schema(
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, as those of Lance go on with backtraces."""
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def lacking_in(first: int, end: int, present: Iterable[int]) -> str:
+    """The numbers from `first` up to `end`, exclusive, that are not `present`, as text; "" where
+    all are. However far apart the two are, it takes no longer than what is there."""
+    runs, start = [], first
+    for number in (*sorted({one for one in present if first <= one < end}), end):
+        if number > start:
+            runs.append(f"{start}" if number == start + 1 else f"{start} to {number - 1}")
+        start = number + 1
+    return ", ".join(runs)
 
 
 class Severity(StrEnum):

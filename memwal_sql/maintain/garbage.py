@@ -8,6 +8,8 @@ manifest versions go last, in ascending order. Whatever is left over is garbage 
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.sources.at_once import at_once
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
 from memwal_sql.errors import (
     CorruptFileError,
     InvalidCallError,
@@ -29,7 +32,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.maintain.catch_up import CatchUp
 from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints, held_by_checkpoints
-from memwal_sql.maintain.details import latest_dataset
+from memwal_sql.maintain.details import latest_dataset, tags_of
 from memwal_sql.maintain.garbage_rules import Garbage, Kind, RegionState, region_garbage
 from memwal_sql.maintain.holds import Holds, held_by_versions
 from memwal_sql.maintain.loose_garbage import loose_garbage
@@ -41,9 +44,12 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base_versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.floors import Floor, Floors, check_floors, raise_floors, read_floors
 from memwal_sql.storage.index_details import IndexDetails
+from memwal_sql.storage.local_folders import refuse_links_below
 from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -95,10 +101,14 @@ def collect_garbage(
     _check_base(context, versions[-1])
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
+        collector.make_base_durable()
         doomed = collector.clean_up(doomed)
     plan = collector.plan(versions, frozenset(one.number for one in doomed))
     if not dry_run:
         plan = collector.carry_out(plan)
+        _log.info(
+            "collected %d files of %s", sum(len(one.files) for one in plan.garbage), context.uri
+        )
     return _table([*doomed, *plan.garbage])
 
 
@@ -121,7 +131,7 @@ class _Collector:
         if age is None:
             return ()
         limit = self._now - max(self._grace, age.total_seconds())
-        kept = {tag["version"] for tag in self.dataset.tags.list().values()}
+        kept = {tag["version"] for tag in tags_of(self._context, self.dataset).values()}
         kept |= {branch["parent_version"] for branch in self.dataset.branches.list().values()}
         reason = f"older than {age}, and no tag's or branch's"
         return tuple(
@@ -139,13 +149,22 @@ class _Collector:
             and one.version < self.dataset.version
         )
 
+    def make_base_durable(self) -> None:
+        """Sync what merges have written: Lance leaves it to the system when that reaches the disk,
+        and what goes is the last that a power failure would leave of these rows."""
+        for folder in paths.BASE_FOLDERS:
+            self._store.sync(folder)
+
     def clean_up(self, doomed: tuple[Garbage, ...]) -> tuple[Garbage, ...]:
         """Let Lance remove base versions; those that it did remove."""
         if not doomed:
             return ()
-        self.dataset.cleanup_old_versions(
-            versions=[one.number for one in doomed], error_if_tagged_old_versions=False
-        )
+        if os.path.isdir(self._store.uri):
+            refuse_links_below(self._store.uri)
+        with lance_errors(BASE_NAME, self._context.uri):
+            self.dataset.cleanup_old_versions(
+                versions=[one.number for one in doomed], error_if_tagged_old_versions=False
+            )
         left = set(version_numbers(self._store))
         return tuple(one for one in doomed if one.number not in left)
 

@@ -136,7 +136,8 @@ def newest_of(generations: Sequence[GenerationRows]) -> list[GenerationRows]:
 
 
 def _newest(keys: pa.Table) -> Mask:
-    """Which rows are the last of their key. Ours all are; native code may repeat a key."""
+    """Which rows are the last of their key. Ours all are, and native code masks those that are not;
+    who flushes as the specification says repeats a key."""
     newest = np.ones(keys.num_rows, np.bool_)
     if first_duplicate(keys) is not None:
         last = {key: row for row, key in enumerate(KeyBatch(keys).values)}

@@ -7,16 +7,20 @@ with every compaction, so it is written again where it has fallen behind.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors, lance_panics
 from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.merge_token import is_pass_shard
+from memwal_sql.storage.merge_token import regions_in
+
+_log = logging.getLogger(__name__)
 
 JOB = "build_indexes"
 # Every search asks each segment of a vector index, so there should be few.
@@ -43,6 +47,7 @@ def build_indexes(
     for done, name in enumerate(wanted, start=1):
         if _build(context, name):
             built.append(name)
+            _log.info("indexed %s: index %r is up to date", context.uri, name)
         report(Progress(JOB, None, done, len(wanted), "indexes"))
     change_details(context, JOB, _with_catch_up)
     return built
@@ -55,7 +60,8 @@ def covers_everything(dataset: Any, index: Any) -> bool:
 
 
 def _indexes(dataset: Any) -> list[Any]:
-    return [one for one in dataset.describe_indices() if not one.name.startswith(_SYSTEM)]
+    with lance_errors(BASE_NAME, dataset.uri):
+        return [one for one in dataset.describe_indices() if not one.name.startswith(_SYSTEM)]
 
 
 def _build(context: TableContext, name: str) -> bool:
@@ -66,7 +72,8 @@ def _build(context: TableContext, name: str) -> bool:
         if index is None or covers_everything(dataset, index):
             return attempt > 0
         try:
-            dataset.optimize.optimize_indices(index_names=[name], **_settings(index))
+            with lance_panics(BASE_NAME, context.uri):
+                dataset.optimize.optimize_indices(index_names=[name], **_settings(index))
         except (OSError, RuntimeError) as error:
             # Merges and compactions may come in between, and other builders.
             if "conflict" not in str(error).lower():
@@ -89,8 +96,7 @@ def _settings(index: Any) -> dict[str, int]:
 def _with_catch_up(rewrite: Rewrite) -> IndexDetails | None:
     """The details with the progress of the indexes that cover everything, if it is not there."""
     details = rewrite.details
-    marks = details.merged_generations
-    merged = {region: marks[region] for region in marks if not is_pass_shard(region)}
+    merged = regions_in(details.merged_generations)
     written = dict(details.index_catchup)
     for index in _indexes(rewrite.dataset):
         known = written.get(index.name, {})

@@ -13,21 +13,27 @@ stale marks and `memwal_sql.maintain.details` put right.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
 from memwal_sql.errors import MaintenanceLostError, MemWalError, NotFoundError
+from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.table_record import Record, Records
 
+_log = logging.getLogger(__name__)
+
 PATIENCE_SECONDS = 30.0
 _KEPT = 8
+_MOST_PROCESSES = 2**31 - 1
+_MOVE_AWAY = "stop all maintenance jobs, then move the folder of the record away"
 _FIRST_PAUSE_SECONDS = 0.005
 _LONGEST_PAUSE_SECONDS = 0.5
 
@@ -66,7 +72,7 @@ class Lease:
     def take(self, after: Record | None) -> bool:
         """Take the lease with the record after `after`; whether nobody was faster."""
         version = 1 if after is None else after.version + 1
-        self._unfinished = () if after is None else _notes(after.content["unfinished"])
+        self._unfinished = () if after is None else _notes(self._records, after)
         if self._records.put(version, self._record(held=True)) is not None:
             return False
         if self._records.versions()[-1] != version:
@@ -137,8 +143,12 @@ def maintenance_lease(
         _own.discard(holder)
 
 
-def _notes(content: Sequence[Mapping[str, Any]]) -> tuple[Unfinished, ...]:
-    return tuple(Unfinished(int(one["read_version"]), UUID(one["index_uuid"])) for one in content)
+def _notes(records: Records, record: Record) -> tuple[Unfinished, ...]:
+    with decoding(records.path(record.version), "a record of a lease", _MOVE_AWAY):
+        return tuple(
+            Unfinished(whole_number(one["read_version"], 1), UUID(one["index_uuid"]))
+            for one in record.content["unfinished"]
+        )
 
 
 def _wait_and_take(
@@ -148,16 +158,24 @@ def _wait_and_take(
     clock: Callable[[], float],
 ) -> None:
     seen, since, pause = -1, clock(), _FIRST_PAUSE_SECONDS
+    waited = False
     while True:
         latest = _latest(records)
         version = 0 if latest is None else latest.version
         if version != seen:
             seen, since, pause = version, clock(), _FIRST_PAUSE_SECONDS
-        free = latest is None or not latest.content.get("held") or _is_dead(latest)
-        if free or clock() - since > PATIENCE_SECONDS:
+        held = latest is not None and bool(latest.content.get("held"))
+        dead = held and latest is not None and _is_dead(latest)
+        if not held or dead or clock() - since > PATIENCE_SECONDS:
             if lease.take(latest):
+                if held:
+                    why = "died" if dead else "is silent"
+                    _log.debug("lease %s: taken over, as its holder %s", records.name, why)
                 return
             continue
+        if not waited:
+            waited = True
+            _log.debug("lease %s: held by another job, waiting", records.name)
         sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -172,13 +190,14 @@ def _is_dead(record: Record) -> bool:
     """Whether the holder is known to have died: only told of processes of this machine."""
     if record.content.get("host") != socket.gethostname():
         return False
-    process = int(record.content.get("process", 0))
-    if process == os.getpid():
-        return record.content.get("holder") not in _own
     try:
+        # Of 0 and below are groups of processes, and no kernel numbers them beyond 32 bits.
+        process = whole_number(record.content.get("process"), 1, _MOST_PROCESSES)
+        if process == os.getpid():
+            return record.content.get("holder") not in _own
         os.kill(process, 0)
     except ProcessLookupError:
         return True
-    except OSError:
+    except (OSError, ValueError, TypeError):  # nobody knows: wait, as for those of other machines
         return False
     return False

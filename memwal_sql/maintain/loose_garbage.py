@@ -12,6 +12,7 @@ from memwal_sql.maintain.survey import Survey
 from memwal_sql.storage.base_versions import BaseVersion
 from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
+from memwal_sql.storage.probe import PROBE_FOLDER
 from memwal_sql.write.staged import STAGING_FOLDER
 
 # Whatever grace was asked for: what is under way looks the same.
@@ -25,7 +26,8 @@ def loose_garbage(
     """All of it; `versions` are the base versions that are kept, times are in seconds."""
     before = now - max(grace, _TEMPORARY_SECONDS)
     yield from _snapshots(store, versions, before)
-    temporary = [*survey.temporary, *store.leftovers(RECORD_FOLDER)]
+    probes = [] if store.service is None else store.list(PROBE_FOLDER)
+    temporary = [*survey.temporary, *store.leftovers(RECORD_FOLDER), *probes]
     for meta in temporary:
         if _is_older(before, (meta,)):
             reason = "left behind by a process that died"

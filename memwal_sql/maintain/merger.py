@@ -7,6 +7,7 @@ Any number of mergers may run: who comes too late is refused by Lance and looks 
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,8 @@ from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.merge_token import passes_done
 from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration
+
+_log = logging.getLogger(__name__)
 
 # Half of the memory pool in which Lance joins the rows of a pass (LANCE_MEM_POOL_SIZE).
 MAX_PASS_BYTES = 150_000_000
@@ -101,6 +104,11 @@ class Merger:
                 done = self._step(region, last)
             except TooLargeError as error:
                 self._max_pass_bytes //= 2
+                _log.debug(
+                    "region %s: a pass was too large, the next is of %d bytes",
+                    region.region_id,
+                    self._max_pass_bytes,
+                )
                 if self._max_pass_bytes < LEAST_PASS_BYTES:
                     raise RetryError(
                         f"region {region.name}: Lance had too little memory for a merge; give it "
@@ -113,6 +121,9 @@ class Merger:
                         f"region {region.name}: other commits to {self._context.uri} came in "
                         f"between {failures} times; run the merge again"
                     ) from error
+                _log.debug(
+                    "region %s: a pass was refused, %s", region.region_id, type(error).__name__
+                )
                 self._sleep(_PAUSE_SECONDS * failures * random.random())  # noqa: S311
             else:
                 if not done:
@@ -130,6 +141,7 @@ class Merger:
                 if len(passes) == 1 or _is_recorded(self._context, region, work):
                     self._merge(lease, region, work, passes)
                     return len(work.rows)
+            _log.debug("region %s: recorded before a merge in parts", region.region_id)
             self._record()
 
     def _next(self, region: RegionReader, last: int) -> _Next | None:
@@ -201,6 +213,14 @@ class Merger:
         done = passes_done(progress, region.region_id, work.generations[0])
         writer = PassWriter(work.base.dataset, key, region.region_id, work.generations, done)
         written, total = 0, sum(one.rows for one in passes)
+        _log.debug(
+            "region %s: merging generations %d to %d over version %d in %d passes",
+            region.region_id,
+            work.generations[0],
+            work.generations[-1],
+            work.base.version,
+            len(passes),
+        )
         for one in passes:
             if written:
                 lease.renew()
@@ -208,6 +228,14 @@ class Merger:
             commit(one.read(), last=one is passes[-1])
             written += one.rows
             self._report(Progress("merge", region.name, written, total, "rows"))
+        _log.info(
+            "merged generations %d to %d of region %s into %s: %d rows",
+            work.generations[0],
+            work.generations[-1],
+            region.region_id,
+            self._context.uri,
+            written,
+        )
 
 
 def _all_rows(generations: Sequence[GenerationRows]) -> pa.Table:

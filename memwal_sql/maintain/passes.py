@@ -10,6 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 from lance.mem_wal import CompactedSsTable
 
+from exec_nodes.sources.lance_errors import BASE_NAME, lance_panics
 from memwal_sql.errors import StoreUnavailableError
 from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
 
@@ -53,10 +54,11 @@ class PassWriter:
         self._execute(merge, rows, last=last)
 
     def _merge(self) -> Any:
-        # An index on the key may hold addresses of rows that are gone, and rows then stay as they
-        # were (lance-format/lance 7596, 7934); a scan of the key column costs little.
+        # An index on the key may hold addresses of rows that are gone: rows then stay as they were
+        # (lance-format/lance 7596, 7934) or come twice; a scan of the key column costs little.
         merge = self._dataset.merge_insert(self._primary_key).use_index(False)
-        # Lance would try again on a version whose progress nobody has looked at.
+        # Lance would try again on a version whose progress nobody has looked at: an index commit
+        # may have erased the mark that would refuse these rows, and older ones would come back.
         return merge.conflict_retries(0)
 
     def _execute(self, merge: Any, rows: pa.Table, *, last: bool) -> None:
@@ -67,7 +69,8 @@ class PassWriter:
         if last:
             marks.append(CompactedSsTable(str(self._region_id), self._generations[-1]))
         try:
-            merge.mark_sstables_as_compacted(marks).execute(rows)
+            with lance_panics(BASE_NAME, self._dataset.uri):
+                merge.mark_sstables_as_compacted(marks).execute(rows)
         except (OSError, RuntimeError) as error:
             raise _typed(error, self._dataset.uri) from error
         self._done = number

@@ -11,7 +11,7 @@ from memwal_sql.maintain.checkpoint_records import (
     records_of,
 )
 from memwal_sql.maintain.checkpoints import delete_tag
-from memwal_sql.maintain.details import latest_dataset
+from memwal_sql.maintain.details import latest_dataset, tags_of
 from memwal_sql.maintain.garbage_rules import Garbage, Kind
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.paths import RECORD_FOLDER
@@ -44,7 +44,7 @@ def remove_checkpoints(
         records = records_of(context.store, checkpoint.name)
         last = checkpoint.number if checkpoint.name in going else checkpoint.number - 1
         records.delete(version for version in records.versions() if version <= last)
-    tags = [tag for tag in latest_dataset(context).tags.list() if is_checkpoint_tag(tag)]
+    tags = [tag for tag in tags_of(context, latest_dataset(context)) if is_checkpoint_tag(tag)]
     if tags:
         kept = {one.tag for one in all_checkpoints(context.store) if not one.dropped}
         for tag in tags:

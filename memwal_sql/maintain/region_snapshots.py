@@ -6,6 +6,7 @@ with the record that it has (protocol rule 18).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_snapshot import INLINE_REGIONS, encode_regions, external_path
 from memwal_sql.storage.wal import Wal
 from planner.regions.spec import RegionSpec
+
+_log = logging.getLogger(__name__)
 
 
 def record_regions(
@@ -46,7 +49,9 @@ def record_regions(
             inline_snapshots=inline,
         )
 
-    return change_details(context, "snapshot_regions", recorded)
+    version = change_details(context, "snapshot_regions", recorded)
+    _log.info("recorded %d regions of %s in version %d", len(manifests), context.uri, version)
+    return version
 
 
 def note_last_seen(store: ObjectStore, manifest: RegionManifest) -> RegionManifest:

@@ -13,6 +13,7 @@ writes the same rows again in the same order.
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -35,9 +36,11 @@ from memwal_sql.enabling import (
     open_lance,
     wanted_of,
 )
-from memwal_sql.errors import CorruptFileError, InvalidCallError
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.read.context import TableContext
+from memwal_sql.storage.decoding import decoding
+from memwal_sql.storage.format_versions import FORMAT_VERSION
 from memwal_sql.storage.index_details import commit_details, drop_index, read_details
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.older_format import (
@@ -46,9 +49,9 @@ from memwal_sql.storage.older_format import (
     decode_older,
     read_older_index,
 )
+from memwal_sql.storage.storage_options import checked_options
 from memwal_sql.storage.store import canonical_uri, open_store
 from memwal_sql.storage.table_record import (
-    FORMAT_VERSION,
     UPGRADE_KEY,
     Records,
     TableRecord,
@@ -57,6 +60,8 @@ from memwal_sql.storage.table_record import (
 from memwal_sql.storage.wal_entry import TOMBSTONE
 from memwal_sql.table import Table
 from planner.regions.spec import RegionSpec
+
+_log = logging.getLogger(__name__)
 
 ReadWal = Callable[[OlderMemWal], Iterable[Any]]
 """Yields the rows of a MemWAL in the order of its WAL entries, as anything Arrow with the table's
@@ -71,6 +76,11 @@ class _Begun:
     incarnation: UUID
     recorded: bool
     record_version: int
+
+    @property
+    def table_record(self) -> TableRecord:
+        """The record that the table will have, as if it were there."""
+        return TableRecord(FORMAT_VERSION, self.incarnation, self.record_version)
 
 
 def older_mem_wals(
@@ -116,20 +126,23 @@ def upgrade(
         check_unique(dataset, keys)
         begun = _keep(uri, store, begun)
     _make_current(store, dataset, keys, spec, begun.incarnation)
-    options = dict(storage_options) if storage_options else None
-    context = TableContext(uri, store, TableRecord(FORMAT_VERSION, begun.incarnation), options)
+    store.sync("")
+    options = checked_options(storage_options) or None
+    context = TableContext(uri, store, begun.table_record, options)
     if read_wal is not None:
         unread = [one for one in mem_wals if one.is_lost_without_its_wal]
         with Table(context, open_lance(uri, options)) as table:
             _move(table, unread, read_wal, spec.is_manual, progress or report_nothing)
     Records(store, "table").put(begun.record_version + 1, table_content(store, begun.incarnation))
+    _log.info("upgraded %s: %d MemWALs of the older format", uri, len(mem_wals))
     return open_table(uri, storage_options=storage_options)
 
 
 def _opened(uri: Uri, storage_options: Mapping[str, str] | None) -> tuple[str, ObjectStore, Any]:
     uri = canonical_uri(uri)
-    dataset = open_lance(uri, dict(storage_options) if storage_options else None)
-    return uri, open_store(uri, storage_options), dataset
+    options = checked_options(storage_options) or None
+    store = open_store(uri, options)
+    return uri, store, open_lance(uri, options)
 
 
 def _begun(uri: str, store: ObjectStore, dataset: Any) -> _Begun | None:
@@ -137,13 +150,9 @@ def _begun(uri: str, store: ObjectStore, dataset: Any) -> _Begun | None:
     records = Records(store, "table")
     latest = records.latest()
     if latest is not None and UPGRADE_KEY in latest.content:
-        try:
+        with decoding(f"{uri}/{records.path(latest.version)}", "a record of an upgrade"):
             message = base64.b64decode(latest.content[UPGRADE_KEY], validate=True)
             incarnation = UUID(latest.content["incarnation"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(
-                f"{uri}/{records.path(latest.version)} holds no upgrade: {error!r}"
-            ) from error
         return _Begun(message, incarnation, True, latest.version)
     found = read_older_index(store, dataset)
     if found is None:

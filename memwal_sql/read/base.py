@@ -140,12 +140,14 @@ class BaseTracker:
         self, context: TableContext, dataset: Any, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._context = context
-        self._current = load_base(context, dataset)
         self._clock = clock
         self._checked = clock()
         self._session = BaseSession(dataset.session())
         self._lock = Lock()
-        self._path = _naming(context, self._current.version)
+        self._path = _naming(context, dataset.version)
+        self._stamps: dict[int, Hashable | None] = {}
+        self._is_as_it_was(dataset.version)
+        self._current = load_base(context, dataset)
 
     @property
     def current(self) -> BaseTable:
@@ -171,12 +173,16 @@ class BaseTracker:
     def reload(self) -> BaseTable:
         """Ask Lance for the latest version, whatever the probes say.
 
-        Raises ReopenError when another table is there now.
+        Raises ReopenError when another table is there now, and UnknownFormatError when this package
+        has become too old to read the table.
         """
+        self._context.check_reads()
         with self._lock:
             before = self._current
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
+            # Before what it stands for is looked at, and forgotten where that raises.
+            stamp = self._context.store.stamp(self._path(dataset.version))
             if dataset.version == before.version and not self._is_the_same(before):
                 # Lance's session holds files of the old table under the names of the new one's.
                 dataset = open_latest(self._context)
@@ -184,8 +190,10 @@ class BaseTracker:
             elif dataset.version == before.version:
                 self._checked = self._clock()
                 self._path = _naming(self._context, before.version)  # perhaps it was not found
+                self._stamps = {before.version: stamp}
                 return before
             self._current = load_base(self._context, dataset, before.info)
+            self._stamps = {dataset.version: stamp}
             self._checked = self._clock()
             self._session.replaced()
             return self._current
@@ -195,14 +203,24 @@ class BaseTracker:
         return self._context.store.exists(self._path(version))
 
     def is_replaced(self, version: int) -> bool:
-        """Whether there may be a newer version than one that was there, at the price of two."""
+        """Whether there may be a newer version than one that was there, or another one under its
+        number, at the price of two probes."""
         # Lance's cleanup may have removed version + 1; then it removed this one as well.
-        return self._may_have_newer(version) or not self.is_there(version)
+        return self._may_have_newer(version) or not self._is_as_it_was(version)
 
     def _may_have_newer(self, version: int) -> bool:
-        # A tagged version outlives cleanup, so that the probes could miss a newer one for ever.
+        # A tagged version outlives cleanup, so that the probes could miss a newer one for ever; as
+        # it is, only what is cleaned up before it is so old makes them late.
         overdue = self._clock() - self._checked > _FULL_CHECK_SECONDS
         return self.is_there(version + 1) or overdue
+
+    def _is_as_it_was(self, version: int) -> bool:
+        """Whether a version is there, and its file the one that was found at first."""
+        stamp = self._context.store.stamp(self._path(version))
+        known = self._stamps.get(version)
+        if known is None:
+            self._stamps[version] = known = stamp
+        return stamp is not None and stamp == known
 
     def _is_the_same(self, base: BaseTable) -> bool:
         return read_etag(self._context.store, base.version) == base.etag

@@ -5,6 +5,9 @@ that were collected are a gap, and a gap is an error. Generations that were publ
 (protocol rule 24) show as generations that no entry belongs to: generations never decrease along
 the WAL and every one up to the manifest's is in storage (rule 6), so between an entry of generation
 2 and one of generation 5 the generations 3 and 4 must have been published whole.
+
+Lance before version 14, which LanceDB 0.40 has, leaves the generation out of its entries. Those of
+its generations that no entry names are told from published ones by who wrote their files.
 """
 
 from __future__ import annotations
@@ -26,13 +29,18 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import ChangeOffset
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
+from memwal_sql.storage.base_versions import version_numbers
+from memwal_sql.storage.lance_manifest import read_writer
 from memwal_sql.storage.memory_store import lance_uri
-from memwal_sql.storage.paths import generation_uri
+from memwal_sql.storage.paths import generation_folder, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal import Wal, WalEntry
+from memwal_sql.write.entry_rows import entry_rows
 from memwal_sql.write.memtable import conform, memtable_schema
 from memwal_sql.write.replay import read_ahead
 from planner.model import TableInfo
+
+_NAMES_GENERATIONS = 14  # the first major version of Lance whose WAL entries do
 
 UPSERT = "upsert"
 DELETE = "delete"
@@ -65,7 +73,7 @@ class RegionChanges:
         self._wal = Wal(context.store, region.region_id, base.stored)
         self._names = base.names
         self._stored = memtable_schema(info.schema)
-        self._key = frozenset(info.primary_key)
+        self._key = info.primary_key
         self._columns = tuple(columns)
         self._schema = feed_schema(info, columns)
 
@@ -74,13 +82,16 @@ class RegionChanges:
         manifest = self._region.refresh()
         flushed = manifest.replay_after_wal_entry_position
         newest = manifest.current_generation - 1
-        last = max(self._wal.positions(), default=0)
-        while last > flushed and (entry := self._read(last)) is None:
-            last -= 1  # cut off, or still on its way: nobody was told that it is there
-        for position in range(last, flushed, -1):
+        positions = self._wal.positions()
+        last = min(flushed, max(positions, default=0))
+        above = [position for position in positions if position > flushed]
+        while above and self._read(above[-1]) is None:
+            above.pop()  # cut off, or still on its way: nobody was told that it is there
+        last = above[-1] if above else last
+        for position in reversed(above):
             entry = self._read(position)
-            if entry is not None and entry.generation is not None:
-                newest = max(newest, entry.generation)
+            if entry is not None and not entry.is_fence:
+                newest = max(newest, entry.generation or manifest.current_generation)
                 break
         return ChangeOffset(last, newest)
 
@@ -102,24 +113,68 @@ class RegionChanges:
         position = after.position
         generation = self._generation_at(after)
         manifest, last = self._extent(after.position, until)
+        flushed = manifest.replay_after_wal_entry_position
         order = _Order(self._wal)
+        held: tuple[pa.RecordBatch, int] | None = None
+        unnumbered = False
         for position, entry in read_ahead(self._wal, after.position + 1, last + 1):
             if entry is None:
                 raise self._missing(position)
             rows = order.rows_of(position, entry)
             if rows is None:
                 continue
-            own = max(generation, rows.generation or 0)
-            for published in range(generation + 1, own):
+            if held is not None:
+                yield self._changes(*held, generation)
+                held = None
+            batch = entry_rows(rows.batch, self._stored, self._key, self._wal.path(position))
+            if rows.generation is None and position <= flushed:
+                held, unnumbered = (batch, position), True
+                continue
+            own = max(generation, rows.generation or manifest.current_generation)
+            for published in self._between(manifest, generation, own, unnumbered):
                 yield from self._published(manifest, published, position - 1)
             generation = own
-            yield self._changes(conform(rows.batch, self._stored), position, generation)
+            yield self._changes(batch, position, generation)
+        newest = generation
         if until is None or until.generation is not None:
             newest = manifest.current_generation - 1
             if until is not None and until.generation is not None:
                 newest = min(newest, until.generation)
-            for published in range(generation + 1, newest + 1):
-                yield from self._published(manifest, published, position)
+        left = self._between(manifest, generation, newest + 1, unnumbered)
+        if held is not None:
+            # Who goes on after it need not look again at generations that are in the WAL.
+            yield self._changes(*held, generation if left else max(generation, newest))
+        for published in left:
+            yield from self._published(manifest, published, position)
+
+    def _between(
+        self, manifest: RegionManifest, after: int, before: int, unnumbered: bool
+    ) -> list[int]:
+        """The generations between two that were published without WAL entries.
+
+        Raises ChangesCollectedError where one is gone, and, after entries that are `unnumbered`,
+        where there is one: it may have come before them.
+        """
+        found = [one for one in range(after + 1, before) if self._is_published(manifest, one)]
+        if found and unnumbered:
+            raise ChangesCollectedError(
+                f"region {self._region.name}: generation {found[0]} was published without WAL "
+                "entries, beside entries of Lance before version 14, which do not say whether they "
+                "are older: take table.change_offsets(), then the rows of table.scan(), and go on "
+                "from there"
+            )
+        return found
+
+    def _is_published(self, manifest: RegionManifest, generation: int) -> bool:
+        """Whether a generation that no entry names has no entries: that is so where Lance wrote it
+        that names the generation in every entry."""
+        folder = generation_folder(self._region.region_id, self._flushed(manifest, generation).path)
+        versions = version_numbers(self._context.store, folder)
+        if not versions:
+            raise self._missing_generation(generation)
+        library, version = read_writer(self._context.store, folder, versions[-1])
+        major = version.partition(".")[0]
+        return not (library == "lance" and major.isdecimal() and int(major) < _NAMES_GENERATIONS)
 
     def _generation_at(self, after: ChangeOffset) -> int:
         """The generation that was reached at a place: that of the last entry up to it."""
@@ -168,9 +223,7 @@ class RegionChanges:
     def _published(
         self, manifest: RegionManifest, generation: int, position: int
     ) -> Iterator[pa.RecordBatch]:
-        flushed = _listed(manifest, generation) or _listed(self._region.refresh(), generation)
-        if flushed is None:
-            raise self._missing_generation(generation)
+        flushed = self._flushed(manifest, generation)
         uri = generation_uri(lance_uri(self._context.uri), self._region.region_id, flushed.path)
         name, options = f"generation {generation}", self._context.storage_options
         try:
@@ -186,6 +239,12 @@ class RegionChanges:
                     yield self._changes(held, position, generation)
         except SourceGoneError as error:
             raise self._missing_generation(generation) from error
+
+    def _flushed(self, manifest: RegionManifest, generation: int) -> FlushedGeneration:
+        flushed = _listed(manifest, generation) or _listed(self._region.refresh(), generation)
+        if flushed is None:
+            raise self._missing_generation(generation)
+        return flushed
 
     def _missing_generation(self, generation: int) -> ChangesCollectedError:
         return ChangesCollectedError(

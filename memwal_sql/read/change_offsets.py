@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memwal_sql.errors import InvalidCallError
 
@@ -37,9 +38,9 @@ def parse_place(place: Place) -> ChangeOffset:
 
     Raises InvalidCallError naming the value.
     """
-    numbers = [place] if isinstance(place, int) else list(place)
+    numbers: list[Any] = list(place) if isinstance(place, list | tuple) else [place]
     plain = all(isinstance(one, int) and not isinstance(one, bool) for one in numbers)
-    if isinstance(place, str) or not plain or len(numbers) not in (1, 2) or min(numbers) < 0:
+    if not plain or len(numbers) not in (1, 2) or min(numbers) < 0:
         raise InvalidCallError(
             f"{place!r} is no place in the change feed: give a WAL position (0: the beginning), "
             "or [position, generation] as the feed has them in its columns"

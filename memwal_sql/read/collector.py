@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,28 +11,36 @@ from threading import Lock
 from typing import Literal, TypeVar
 from uuid import UUID
 
-from memwal_sql.errors import InvalidCallError, NotFoundError
+from memwal_sql.errors import InvalidCallError, NotFoundError, TableReplacedError
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.index_gaps import IndexGaps
+from memwal_sql.read.left_out_values import is_lancedbs, with_values
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.recorded_view import RecordedView
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
 from memwal_sql.read.rehearsals import Rehearsals
 from memwal_sql.read.served_base import ServedBase
+from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
 from memwal_sql.storage.floors import check_floors
+from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.region_values import value_types
 from planner.model import RegionSources, Snapshot
+from planner.predicates.nodes import Predicate
+from planner.regions.ids import lancedb_id
 from planner.regions.pruning import prune
 from planner.regions.values import RegionValue
+
+_log = logging.getLogger(__name__)
 
 Consistency = Literal["eventual", "manifest", "strong"]
 CONSISTENCIES = ("eventual", "manifest", "strong")
 ATTEMPTS = 8
 _PARALLEL_REQUESTS = 32
+# Readers move on from one version to the next, and back to the one that is served.
+_KNOWN_SOUND = 4
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -65,13 +75,15 @@ class SnapshotCollector:
         self.rehearsals = Rehearsals()
         self._held_regions: tuple[RegionSources, ...] | None = None
         self._regions: dict[UUID, RegionReader] = {}
-        self._by_values: dict[tuple[int, tuple[RegionValue, ...]], RegionReader] = {}
+        self._by_values: dict[ValuesKey, RegionReader] = {}
+        self._twins: dict[ValuesKey, list[RegionReader]] = {}
         self._without_values: list[RegionReader] = []
         self._view: tuple[BaseTable, RecordedView] | None = None
+        self._sound: deque[tuple[str, MergeProgress]] = deque(maxlen=_KNOWN_SOUND)
         self._lock = Lock()
 
     def collect(
-        self, consistency: str, filters: Sequence[str] = (), *, served: bool = False
+        self, consistency: str, filters: Sequence[Predicate] = (), *, served: bool = False
     ) -> Snapshot:
         """One consistent state of the table, without the regions that `filters` rule out.
 
@@ -115,7 +127,7 @@ class SnapshotCollector:
         unheld = self._held is None
         return unheld and recorded_regions(self._context, self._tracker.current) is None
 
-    def pin(self, consistency: str, filters: Sequence[str] = ()) -> PinnedSnapshot:
+    def pin(self, consistency: str, filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
         """What `collect` would read, by name, so that other processes can read the same.
 
         Buffered rows of this process's own writers are made durable for it.
@@ -126,7 +138,7 @@ class SnapshotCollector:
     def _over_base(self, begin: Callable[[], BaseTable], take: Callable[[BaseTable], T]) -> T:
         """Call `take` with a base version, and with newer ones where the regions are past it, or
         gone: another table may be there now, which `catch_up` says."""
-        base = begin()
+        base = self.sound(begin())
         for _ in range(ATTEMPTS):
             try:
                 return take(base)
@@ -134,7 +146,13 @@ class SnapshotCollector:
                 gap = error
                 if self._pinned:
                     break
-                base = self.catch_up()
+                _log.debug(
+                    "%s: version %d is taken again, as the regions are past it: %s",
+                    self._context.uri,
+                    base.version,
+                    type(error).__name__,
+                )
+                base = self.sound(self.catch_up())
         self.check_floors(base)
         raise gap_error(gap)
 
@@ -143,14 +161,43 @@ class SnapshotCollector:
         if not self._pinned:
             check_floors(self._context.store, base.details.merged_generations)
 
+    def sound(self, base: BaseTable) -> BaseTable:
+        """`base`, or a newer version in its place, whose merge progress is not below what was
+        collected: as rows are lost there, whatever is read of it (protocol rule 22). That is asked
+        once a version, and only where progress has not grown from the one before.
+
+        Raises TableReplacedError.
+        """
+        if self._pinned or any(etag == base.etag for etag, _ in self._sound):
+            return base
+        for _ in range(ATTEMPTS):
+            progress = base.details.merged_generations
+            if self._sound and _has_grown(self._sound[-1][1], progress):
+                break
+            try:
+                check_floors(self._context.store, progress)
+                break
+            except TableReplacedError:
+                newest = self._tracker.latest()
+                if newest is base:
+                    raise
+                base = newest  # merged and collected meanwhile
+        self._sound.append((base.etag, progress))
+        return base
+
     def region_of(
         self, base: BaseTable, spec_id: int, values: tuple[RegionValue, ...]
     ) -> RegionReader | None:
-        """The region with these values; regions are listed only while it is not known."""
-        region = self._by_values.get((spec_id, values))
-        if region is None:
+        """The region with these values; regions are listed only while it is not known, or while
+        there may be another one. Raises RepairError where there is."""
+        key = spec_id, values
+        region = self._by_values.get(key)
+        if region is None or region.may_have_twin:
             self.regions(base)
-            region = self._by_values.get((spec_id, values))
+            region = self._by_values.get(key)
+        if key in self._twins:
+            self._check_twins(base, key)
+            region = self._by_values.get(key)
         return region
 
     def manifest_of(
@@ -161,13 +208,25 @@ class SnapshotCollector:
         Raises InvalidCallError where a region's values are not known: it may be the one, and
         a second region for the same keys would hide rows (protocol rules 10 and 11).
         """
-        region = self.region_of(base, spec_id, tuple(values.values()))
-        if self._without_values:
-            unknown = sorted(str(one.region_id) for one in self._without_values)
+        wanted = tuple(values.values())
+        try:
+            region = self.region_of(base, spec_id, wanted)
+        except StaleBaseError:  # a twin was emptied just now
+            region = self.region_of(self.catch_up(), spec_id, wanted)
+        spec = base.info.spec(spec_id)
+        derived = None if spec is None else lancedb_id(spec, values)
+        unknown = []
+        for one in self._without_values:
+            if one.region_id == derived:
+                region = region or one
+            elif not is_lancedbs(self._context, base, one.refresh()):
+                unknown.append(str(one.region_id))
+        if unknown:
             raise InvalidCallError(
                 f"{self._context.uri} has regions whose values native code has not written down: "
-                f"{unknown}. Rows can't be routed beside them: go on writing with native code, or "
-                "merge them all, remove their folders, and write with this package only"
+                f"{sorted(unknown)}, under ids that LanceDB does not derive from values. Rows "
+                "can't be routed beside them: go on writing with native code, or merge them all, "
+                "remove their folders, and write with this package only"
             )
         return None if region is None else region.refresh()
 
@@ -194,8 +253,52 @@ class SnapshotCollector:
         found.sort(key=lambda region: region.order)
         return found
 
-    def _current(self, base: BaseTable, filters: Sequence[str], *, strong: bool) -> Snapshot:
+    def regions_to_merge(self) -> list[RegionReader]:
+        """Every region. Raises RepairError where two have the same values: what is merged last
+        would win."""
+
+        def found(base: BaseTable) -> list[RegionReader]:
+            regions = self.regions(base)
+            self.check_twins(base)
+            return regions
+
+        return self._over_base(self.newest, found)
+
+    def check_twins(self, base: BaseTable) -> None:
+        """Raise RepairError where regions that are known by now have the same values, and
+        StaleBaseError where one of them is merged in a newer base version."""
+        for key in tuple(self._twins):
+            self._check_twins(base, key)
+
+    def twins(self) -> list[list[RegionReader]]:
+        """The regions with the same values among those known by now."""
+        return [list(regions) for regions in self._twins.values()]
+
+    def _check_twins(self, base: BaseTable, key: ValuesKey) -> None:
+        alive = [one for one in self._twins[key] if not is_emptied(one, base)]
+        if len(alive) > 1:
+            newest = self.newest()
+            if sum(not is_emptied(one, newest) for one in alive) < len(alive):
+                raise StaleBaseError(
+                    f"of the regions {[str(one.region_id) for one in alive]} one was emptied after "
+                    f"base version {base.version}"
+                )
+            ids = [one.region_id for one in alive]
+            raise twins_error(self._context.uri, alive[0].values, ids)
+        if alive:
+            self._by_values[key] = alive[0]
+
+    def _live_regions(self, base: BaseTable) -> list[RegionReader]:
+        """The regions that have rows or may get some. Raises as `check_twins`."""
         regions = self.regions(base)
+        if not self._twins:
+            return regions
+        self.check_twins(base)
+        twins = {one for group in self.twins() for one in group}
+        return [one for one in regions if one not in twins or not is_emptied(one, base)]
+
+    def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
+        regions = self._live_regions(base)
         kept = prune(filters, regions, base.info.region_specs, base.info.schema)
 
         def sources(region: RegionReader) -> RegionSources:
@@ -210,9 +313,11 @@ class SnapshotCollector:
         collected = tuple(self.parallel(sources, kept))
         gaps = IndexGaps(self._context, base, kept)
         pruned = len(regions) - len(kept)
+        if pruned:
+            _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, len(regions))
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
 
-    def _recorded(self, base: BaseTable, filters: Sequence[str]) -> Snapshot:
+    def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._held is not None:
             return self._of_checkpoint(self._held, base, filters)
         manifests = recorded_regions(self._context, base)
@@ -223,6 +328,7 @@ class SnapshotCollector:
         known = self._view
         if known is None or known[0] is not base:
             pairs = [(self._reader(manifest, base), manifest) for manifest in manifests]
+            check_recorded(self._context.uri, pairs, base)
             self._view = known = base, RecordedView(pairs)
         view = known[1]
         kept = view.kept(filters, base.info)
@@ -235,7 +341,7 @@ class SnapshotCollector:
         return Snapshot(base.info, base.source, regions, len(view.readers) - len(kept))
 
     def _of_checkpoint(
-        self, held: PinnedSnapshot, base: BaseTable, filters: Sequence[str]
+        self, held: PinnedSnapshot, base: BaseTable, filters: Sequence[Predicate]
     ) -> Snapshot:
         with self._lock:
             if self._held_regions is None:
@@ -244,7 +350,9 @@ class SnapshotCollector:
         kept = prune(filters, regions, base.info.region_specs, base.info.schema)
         return Snapshot(base.info, base.source, kept, len(regions) - len(kept))
 
-    def _pin(self, base: BaseTable, consistency: str, filters: Sequence[str]) -> PinnedSnapshot:
+    def _pin(
+        self, base: BaseTable, consistency: str, filters: Sequence[Predicate]
+    ) -> PinnedSnapshot:
         if self._held is not None:
             return self._held
         recorded = None
@@ -253,9 +361,10 @@ class SnapshotCollector:
             if recorded is None and self._pinned:
                 return PinnedSnapshot(base.version, ())
         if recorded is None:
-            regions = [(region, region.manifest) for region in self.regions(base)]
+            regions = [(region, region.manifest) for region in self._live_regions(base)]
         else:
             regions = [(self._reader(manifest, base), manifest) for manifest in recorded]
+            check_recorded(self._context.uri, regions, base)
             regions.sort(key=lambda pair: pair[0].order)
         manifests = {region.region_id: manifest for region, manifest in regions}
         readers = [region for region, _ in regions]
@@ -282,19 +391,16 @@ class SnapshotCollector:
                 if reader.values is None:
                     self._without_values.append(reader)
                 else:
-                    self._by_values[(reader.spec_id, tuple(reader.values.values()))] = reader
+                    key = reader.spec_id, tuple(reader.values.values())
+                    first = self._by_values.setdefault(key, reader)
+                    if first is not reader:
+                        self._twins.setdefault(key, [first]).append(reader)
             return reader
 
     def _first_look(self, region_id: UUID) -> RegionManifest | None:
-        store, specs = self._context.store, self._tracker.current.info.region_specs
         try:
-            manifest = RegionManifests(store, region_id).latest()
-            spec = next((s for s in specs if s.spec_id == manifest.region_spec_id), None)
-            if spec is not None and manifest.region_values is None:
-                # Native code does not note the values' types: the spec knows them.
-                typed = RegionManifests(store, region_id, value_types(spec))
-                manifest = typed.read(manifest.version)
-            return manifest
+            manifest = RegionManifests(self._context.store, region_id).latest()
+            return with_values(self._context, self._tracker.current, manifest)
         except NotFoundError:
             return None  # a folder whose creator has not come to its manifest yet
 
@@ -305,3 +411,7 @@ class SnapshotCollector:
             return [call(item) for item in items]
         with ThreadPoolExecutor(min(_PARALLEL_REQUESTS, len(items))) as pool:
             return list(pool.map(call, items))
+
+
+def _has_grown(before: MergeProgress, now: MergeProgress) -> bool:
+    return all(now.get(shard, 0) >= mark for shard, mark in before.items())

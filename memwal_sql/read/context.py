@@ -7,7 +7,7 @@ from uuid import UUID
 
 from exec_nodes.sources.cache import ByteCache
 from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.table_record import TableRecord
+from memwal_sql.storage.table_record import TableRecord, check_current
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,15 @@ class TableContext:
     def identity(self) -> tuple[str, str]:
         """Tells the table from all others, also from one that was deleted at the same place."""
         return self.uri, str(self.incarnation) if self.record else str(self.first_version)
+
+    def check_reads(self) -> None:
+        """Raise UnknownFormatError when this package has become too old to read the table, at the
+        price of a request; `format_versions` says when to ask."""
+        check_current(self.store, self.record, writes=False)
+
+    def check_writes(self) -> None:
+        """The same for writing it; ReopenError when the table was enabled anew meanwhile."""
+        check_current(self.store, self.record, writes=True)
 
     @property
     def incarnation(self) -> UUID:

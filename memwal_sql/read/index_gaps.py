@@ -8,21 +8,26 @@ built are looked at; `index_catchup` is not needed for it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any
 from uuid import UUID
 
-from exec_nodes.sources.at_once import at_once
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError
 from memwal_sql.read.base import BaseTable
+from memwal_sql.read.commits import Commits
 from memwal_sql.read.context import TableContext
-from memwal_sql.read.region import MOST_BRIDGED, RegionReader
-from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details_at
-from memwal_sql.storage.lance_manifest import read_fragment_ids
-from memwal_sql.storage.merge_token import MergeProgress, is_pass_shard
+from memwal_sql.read.region import RegionReader
+from memwal_sql.storage.merge_token import MergeProgress, regions_in
 from planner.model import IndexGap
 
+_log = logging.getLogger(__name__)
+
+# So many versions are looked at by one query at most: where an index is thousands of versions
+# behind, some queries read the fragments that it lacks meanwhile.
+_READ_AT_ONCE = 256
 _KEPT_BYTES = 1024
 _FRAGMENT_BYTES = 64
 
@@ -59,70 +64,91 @@ class IndexGaps(Mapping[str, IndexGap]):
     def _find(self, name: str) -> IndexGap | None:
         since = self._context.cache.compute(
             ("index gap", self._context.uri, self._base.etag, name),
-            lambda: _Since(self._context, self._base, name),
+            lambda: _Since(self._base, name),
             lambda made: _KEPT_BYTES + _FRAGMENT_BYTES * len(made.covered),
         )
-        if since.progress is None:
+        progress = since.progress(Commits(self._context))
+        if progress is None:
             return None
         merged: dict[UUID, tuple[Source, ...]] = {}
         known = {region.region_id: region for region in self._regions}
-        for region_id, through in self._base.details.merged_generations.items():
-            after = since.progress.get(region_id, 0)
-            if is_pass_shard(region_id) or after >= through:
+        for region_id, through in regions_in(self._base.details.merged_generations).items():
+            after = progress.get(region_id, 0)
+            if after >= through:
                 continue
             region = known.get(region_id)
             sources = None if region is None else region.merged(self._base, after, through)
             if sources is None:
                 return None  # its files may be collected already
             merged[region_id] = sources
-        return IndexGap(self._base.source.share(since.covered), merged) if merged else None
+        if not merged:
+            return None
+        _log.debug(
+            "%s: index %r is behind in %d regions, whose merged generations are searched",
+            self._context.uri,
+            name,
+            len(merged),
+        )
+        return IndexGap(self._base.source.share(since.covered), merged)
 
 
 class _Since:
-    """What an index covers, and the merge progress when it last covered everything: None where that
-    can't be told, or others than merges have written since, or it covers everything now."""
+    """What an index covers in one base version, and how far merging had come when it last covered
+    everything."""
 
-    def __init__(self, context: TableContext, base: BaseTable, name: str) -> None:
-        self.progress: MergeProgress | None = None
+    def __init__(self, base: BaseTable, name: str) -> None:
         self.covered: frozenset[int] = frozenset()
+        self._caught_up = base.details.index_catchup.get(name, {})
+        self._progress: MergeProgress | None = None
+        self._lock = Lock()
+        # The version that is looked at next, and the one that the index was built over.
+        self._next = self._built = base.version
+        self._may_be_newer = True
+        self._done = True
         index = next((one for one in base.dataset.describe_indices() if one.name == name), None)
         if index is None:
             return
         fragments = _fragments(base.dataset)
         held = {one for segment in index.segments for one in segment.fragment_ids}
         self.covered = fragments & held
-        built = max(segment.dataset_version_at_last_update for segment in index.segments)
-        if fragments == self.covered or base.version - built > MOST_BRIDGED:
-            return
-        try:
-            self.progress = self._look_back(context, base, name, built)
-        except (OSError, ValueError, RuntimeError, MemWalError):
-            return  # versions in between were cleaned up by Lance
+        self._built = max(segment.dataset_version_at_last_update for segment in index.segments)
+        self._done = fragments == self.covered
 
-    def _look_back(
-        self, context: TableContext, base: BaseTable, name: str, built: int
-    ) -> MergeProgress | None:
-        def read(version: int) -> FoundDetails:
-            found = read_details_at(context.store, version)
-            return FoundDetails(IndexDetails(), "", "") if found is None else found
+    def progress(self, commits: Commits) -> MergeProgress | None:
+        """None where that can't be told, or others than merges have written since, or the index
+        covers everything now; and for as long as not all versions since were looked at: each call
+        reads some."""
+        with self._lock:
+            if not self._done:
+                try:
+                    self._done = self._look_back(commits)
+                except (OSError, ValueError, RuntimeError, MemWalError):
+                    self._done = True  # versions in between were cleaned up by Lance
+            return self._progress
 
-        versions = range(built, base.version + 1)
-        found = dict(zip(versions, at_once(read, versions), strict=True))
-        progress = {version: one.details.merged_generations for version, one in found.items()}
-        # Lance does not always note that an index was brought up to date; `index_catchup` may.
-        caught_up = base.details.index_catchup.get(name, {})
-        known = (v for v in reversed(versions) if _within(progress[v], caught_up))
-        for since in (next(known, built), built):
-            if read_fragment_ids(context.store, since) <= self.covered:
-                later = range(since + 1, base.version + 1)
-                merges = all(found[version].leaves_rows_of(found[version - 1]) for version in later)
-                return progress[since] if merges else None
-        return None
+    def _look_back(self, commits: Commits) -> bool:
+        """Go from version to version, from the newest to the one that the index was built over;
+        whether that has come to an end."""
+        left = _READ_AT_ONCE
+        while True:
+            commit, read = commits.at(self._next, max(self._built, 1))
+            left -= read
+            # Lance does not always note that an index was brought up to date; `index_catchup` may.
+            newer = self._may_be_newer and _within(commit.progress, self._caught_up)
+            if newer or self._next <= self._built:
+                self._may_be_newer = False
+                if commits.fragments(self._next) <= self.covered:
+                    self._progress = commit.progress
+                    return True
+            if self._next <= self._built or not commit.leaves_rows:
+                return True
+            self._next -= 1
+            if left <= 0:
+                return False
 
 
 def _within(progress: MergeProgress, most: MergeProgress) -> bool:
-    regions = (region for region in progress if not is_pass_shard(region))
-    return all(progress[region] <= most.get(region, 0) for region in regions)
+    return all(mark <= most.get(region, 0) for region, mark in regions_in(progress).items())
 
 
 def _fragments(dataset: Any) -> frozenset[int]:

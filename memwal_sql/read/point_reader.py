@@ -32,6 +32,7 @@ class PointReader:
 
     def get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """The live rows of distinct `keys`, in their order; `base` is what queries of now read."""
+        base = self._collector.sound(base)
         for _ in range(ATTEMPTS):
             try:
                 found = self._get(base, keys, columns)
@@ -41,7 +42,7 @@ class PointReader:
                 return found
             except (StaleBaseError, SourceGoneError, NotFoundError) as error:
                 changed = error
-                base = self._collector.catch_up()
+                base = self._collector.sound(self._collector.catch_up())
         self._collector.check_floors(base)
         raise gap_error(changed)
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.region_manifest import RegionManifest
 from planner.model import TableInfo
+from planner.predicates.nodes import Predicate
 from planner.regions.pinned import pinned_values
 from planner.regions.pruning import prune
 from planner.regions.values import RegionValue
@@ -33,13 +34,13 @@ class RecordedView:
         """The state that was recorded."""
         return self._manifests[reader.region_id]
 
-    def kept(self, filters: Sequence[str], info: TableInfo) -> tuple[RegionReader, ...]:
+    def kept(self, filters: Sequence[Predicate], info: TableInfo) -> tuple[RegionReader, ...]:
         """What `prune` keeps, in order."""
         candidates = self._pinned(tuple(filters), info) if filters else None
         regions = self.readers if candidates is None else candidates
         return prune(filters, regions, info.region_specs, info.schema)
 
-    def _pinned(self, filters: tuple[str, ...], info: TableInfo) -> list[RegionReader] | None:
+    def _pinned(self, filters: tuple[Predicate, ...], info: TableInfo) -> list[RegionReader] | None:
         """The regions that the filters pin; None where they leave a spec open."""
         specs = [spec for spec in info.region_specs if not spec.is_manual]
         if not self._spec_ids <= {spec.spec_id for spec in specs}:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -25,12 +26,13 @@ from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
 from memwal_sql.write.live import live_writer
+from planner.model import TableInfo
+from planner.regions.ids import lancedb_id, lancedb_values
 from planner.regions.names import region_name
-from planner.regions.spec import RegionSpec
-from planner.regions.values import RegionValue
+from planner.regions.values import RegionValue, is_value_of, type_of
 
-# An index that is further behind, in versions and so in generations, is better built than bridged.
-MOST_BRIDGED = 32
+# So many generations stay open after they were merged: an index lacks them for a moment.
+KEPT_MERGED = 32
 
 
 class StaleBaseError(Exception):
@@ -51,7 +53,8 @@ class RegionReader:
     def __init__(self, context: TableContext, manifest: RegionManifest, base: BaseTable) -> None:
         self.region_id: UUID = manifest.region_id
         self.spec_id = manifest.region_spec_id
-        self.values = values_in_order(manifest, base.info.region_specs)
+        self.values = values_in_order(manifest, base.info)
+        self.may_have_twin = may_have_twin(self.region_id, self.spec_id, self.values, base.info)
         self.name = region_name(self.region_id, self.values)
         self.order = (self.spec_id, *_sortable(self.values, self.region_id))
         self._context = context
@@ -60,6 +63,8 @@ class RegionReader:
         self._tail = WalTail(context, self._manifests, self.region_id, self.name, base)
         self._generations: dict[str, LanceSource] = {}
         self._merged = 0
+        # Those above were asked for since the last merge, for an index that lacks them.
+        self._bridged_after = 0
         self._stored = base.stored
         self._lock = Lock()
 
@@ -74,6 +79,12 @@ class RegionReader:
         if newer is not None:
             self.advance(newer)
         return self._manifest
+
+    def with_values(self, manifest: RegionManifest) -> RegionManifest:
+        """One of the region's manifests with its values, also where native code left them out."""
+        if manifest.region_values is not None or self.values is None:
+            return manifest
+        return replace(manifest, region_values=self.values)
 
     def advance(self, manifest: RegionManifest) -> None:
         """Remember a manifest; an older one than the newest seen changes nothing.
@@ -139,15 +150,17 @@ class RegionReader:
         if merged > self._merged:
             with self._lock:
                 self._merged = merged
-                self._keep(lambda _, source: source.generation > merged - MOST_BRIDGED)
+                lowest = min(merged - KEPT_MERGED, self._bridged_after)
+                self._bridged_after = merged
+                self._keep(lambda _, source: source.generation > lowest)
         flushed = sorted(manifest.flushed_generations, key=lambda g: g.generation)
         unmerged = [g for g in flushed if g.generation > merged]
-        expected = list(range(merged + 1, manifest.current_generation))
-        if [g.generation for g in unmerged] != expected:
+        found, last = [g.generation for g in unmerged], manifest.current_generation - 1
+        gapless = all(b == a + 1 for a, b in pairwise([merged, *found]))
+        if len(found) != max(0, last - merged) or not gapless:
             raise StaleBaseError(
-                f"region {self.region_id} lists the generations "
-                f"{[g.generation for g in unmerged]} where {expected} are needed over base "
-                f"version {base.version}"
+                f"region {self.region_id} lists the generations {found} where those from "
+                f"{merged + 1} to {last} are needed over base version {base.version}"
             )
         live = sorted((m for m in memtables if m.rows), key=lambda m: -m.generation)
         return (*live, *(self._generation(base, g) for g in reversed(unmerged)))
@@ -161,6 +174,7 @@ class RegionReader:
     def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
         """The merged generations above `after` up to `through`, newest first; None where one is
         not listed any more."""
+        self._bridged_after = min(self._bridged_after, after)
         listed = {one.generation: one for one in self._manifest.flushed_generations}
         found = [listed.get(number) for number in range(through, after, -1)]
         known = [one for one in found if one is not None]
@@ -226,24 +240,37 @@ def wal_end(
         manifest = newer
 
 
-def values_in_order(
-    manifest: RegionManifest, specs: Sequence[RegionSpec]
-) -> dict[str, RegionValue] | None:
+def values_in_order(manifest: RegionManifest, info: TableInfo) -> dict[str, RegionValue] | None:
     """A region's values by field id, in the order of its spec's fields.
 
-    None for a region without values, of an unknown spec, or whose values do not fit its spec: any
-    row may be in such a region, so it is never pruned.
+    None for a region without values, of an unknown spec, or whose values do not fit its spec, and
+    where the spec reads columns outside of the key, so that a key may be in several regions: any
+    row may be in such a region, so it is never pruned (protocol rules 1 and 10).
     """
-    spec = next((s for s in specs if s.spec_id == manifest.region_spec_id), None)
-    if spec is None:
+    spec = info.spec(manifest.region_spec_id)
+    if spec is None or not spec.reads_only(info.primary_key):
         return None
     stored = manifest.region_values
+    if stored is None:
+        stored = lancedb_values(spec, manifest.region_id)
     if stored is None and all(f.transform == "unsharded" for f in spec.fields):
         # Native code leaves the values out; there is one region, and it is where rows go.
         return dict.fromkeys(spec.field_ids, 0)
     if stored is None or set(stored) != set(spec.field_ids):
         return None
+    if not all(is_value_of(stored[one.field_id], type_of(one.result_type)) for one in spec.fields):
+        return None
     return {name: stored[name] for name in spec.field_ids}
+
+
+def may_have_twin(
+    region_id: UUID, spec_id: int, values: Mapping[str, RegionValue] | None, info: TableInfo
+) -> bool:
+    """Whether a program that knows nothing of the region would make another one with its values:
+    LanceDB would, under an id of its own."""
+    spec = info.spec(spec_id)
+    derived = None if spec is None or values is None else lancedb_id(spec, values)
+    return derived is not None and derived != region_id
 
 
 def _sortable(values: Mapping[str, RegionValue] | None, region_id: UUID) -> tuple[Any, ...]:

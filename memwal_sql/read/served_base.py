@@ -103,6 +103,7 @@ class ServedBase:
         if base.source.rows < _LEAST_ROWS:
             return None
         try:
+            self._context.check_reads()
             # A table that was deleted and made again has versions of its own under these numbers.
             if read_etag(self._context.store, version) != found.etag:
                 return None

@@ -70,7 +70,9 @@ class IndexView:
 @dataclass(frozen=True)
 class Overview:
     """A table at one moment. `regions` is None where a version has no record of its regions;
-    `region_specs` are texts such as `bucket(id, 16)`."""
+    `region_specs` are texts such as `bucket(id, 16)`. `format_version` is that of our own state, as
+    the README lists them, None where only native code has written; `storage_version` is that of
+    Lance's data files."""
 
     uri: str
     version: int
@@ -82,6 +84,8 @@ class Overview:
     fragments: int
     regions: tuple[RegionView, ...] | None
     indexes: tuple[IndexView, ...]
+    format_version: int | None = None
+    storage_version: str = ""
 
     @property
     def unmerged(self) -> int:
@@ -119,6 +123,8 @@ def overview(
             )
             for row in index_table(base).to_pylist()
         ),
+        format_version=None if context.record is None else context.record.format_version,
+        storage_version=base.dataset.data_storage_version,
     )
 
 
@@ -132,8 +138,7 @@ def _recorded(context: TableContext, base: BaseTable) -> tuple[RegionView, ...] 
     manifests = recorded_regions(context, base)
     if manifests is None:
         return None
-    specs = base.info.region_specs
-    names = [region_name(one.region_id, values_in_order(one, specs)) for one in manifests]
+    names = [region_name(one.region_id, values_in_order(one, base.info)) for one in manifests]
     found = (
         _region(name, Unflushed(one, ()), base) for name, one in zip(names, manifests, strict=True)
     )

@@ -44,6 +44,12 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("v", "IVF_HNSW_SQ"), {"m": 2}, "m=2"),
     (("v", "IVF_RQ"), {"num_bits": 0}, "num_bits=0"),
     (("lang", "BTREE"), {"stem": True}, "takes no parameters"),
+    (("lang", "ZONEMAP"), {"rows_per_zone": 9}, "takes no parameters"),
+    (("lang", "NGRAM"), {}, "NGRAM is for contains, which no query of this package"),
+    (("lang", "label_list"), {}, "LABEL_LIST is for array_has .* make it with lance"),
+    (("lang", "RTREE"), {}, "RTREE is for functions of geometries"),
+    (("lang", "MINHASHLSH"), {}, "MINHASHLSH is for searches by MinHash"),
+    (("v", "BLOOMFILTER"), {}, "Lance refuses"),
     (("id", "BTREE"), {"name": "id_idx"}, "already"),
     (("id", "BITMAP"), {"name": "id_idx", "replace": True}, "finds primary keys"),
     (("lang", "BTREE"), {"name": "id_idx", "replace": True}, "not on 'lang'"),
@@ -112,6 +118,7 @@ def test_indexes_are_noted_as_maintained_and_let_go(tmp_path: Path) -> None:
     table.create_index("body", "FTS", name="texts")
     table.create_index("body", "FTS", name="texts", replace=True, stem=False)
     table.create_index("lang", "BITMAP")
+    table.create_index("lang", "ZONEMAP", name="zones")
     assert _maintained(table) == ("v_idx", "texts")
     table.drop_index("v_idx")
     assert _maintained(table) == ("texts",)
@@ -119,10 +126,11 @@ def test_indexes_are_noted_as_maintained_and_let_go(tmp_path: Path) -> None:
         "id_idx",
         "texts",
         "lang_idx",
+        "zones",
         "__lance_mem_wal",
     }
     shown = {row["name"]: row["maintained"] for row in table.indexes().to_pylist()}
-    assert shown == {"id_idx": True, "texts": True, "lang_idx": False}
+    assert shown == {"id_idx": True, "texts": True, "lang_idx": False, "zones": False}
 
 
 @pytest.mark.parametrize("name", ["nope", "__lance_mem_wal", "id_idx"])

@@ -121,7 +121,10 @@ def test_few_or_no_vectors_are_flushed(kind: str, vectors: str, tmp_path: Path) 
     table.create_index("v", kind, num_partitions=4)
     vector = {"none": None, "one": [1.0] * DIMENSION, "nan": [float("nan")] * DIMENSION}[vectors]
     with table.writer() as writer:
-        writer.upsert([{"id": 1000, "body": "new", "v": vector}, {"id": 1001, "v": None}])
+        writer.upsert(
+            [{"id": 1000, "body": "new", "v": vector}, {"id": 1001, "body": None, "v": None}],
+            missing="null",
+        )
         writer.flush()
     (source,) = generations(table)
     assert "v_idx" in indexes(source)

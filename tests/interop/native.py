@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 from lance.mem_wal import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
 
 from tests.model.merging import manifests, merged_generations
+from tests.model.waiting import eventually
 
 _KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 
@@ -43,16 +43,15 @@ def native_writer(uri: str, region_id: UUID | str, **options: Any) -> Any:
     return lance.dataset(uri).mem_wal_writer(str(region_id), **settings)
 
 
-def wait_for_flushes(writer: Any, generations: int, seconds: float = 10.0) -> None:
+def wait_for_flushes(writer: Any, generations: int) -> None:
     """Native flushes in the background: wait until so many generations are committed, and no more
     are under way."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        flushed = writer.stats()["memtable_flush_count"]
-        if flushed >= generations and not writer.memtable_stats()["frozen_count"]:
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"native code did not flush {generations} generations")
+
+    def done() -> bool:
+        enough = writer.stats()["memtable_flush_count"] >= generations
+        return enough and not writer.memtable_stats()["frozen_count"]
+
+    eventually(done)
 
 
 def snapshots(uri: str, without: UUID | None = None) -> list[ShardSnapshot]:

@@ -89,7 +89,7 @@ def test_plain_lance_may_use_a_merged_table_as_any_other(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("mode", ["unsharded", "manual"])
 def test_generations_of_native_writers_are_merged(mode: str, tmp_path: Path) -> None:
-    """They hold a key more than once, newest first or with a deletion vector."""
+    """They hold a key more than once, all but its last row masked by a deletion vector."""
     uri = folder_of(tmp_path)
     arguments = {"unsharded": True} if mode == "unsharded" else {}
     create_native(uri, _rows(BASE), ["id"], **arguments)

@@ -102,7 +102,7 @@ def test_what_native_code_wrote_follows_its_fields(tmp_path: Path, flush: bool) 
         assert handle.scan().read_all().sort_by("id").to_pylist() == expected
         assert handle.get([2]).to_pylist() == expected[2:]
     with mw.open_table(uri).writer() as ours:
-        ours.upsert([{"id": 9}])
+        ours.upsert([{"id": 9}], missing="null")
         ours.flush()
     mw.open_table(uri).merge()
     found = lance.dataset(uri).to_table(filter="id < 9").sort_by("id").to_pylist()

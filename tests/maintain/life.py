@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,18 @@ def collect(
     clock: Callable[[], float] | None = None,
     **options: Any,
 ) -> pa.Table:
-    """Collect with another store or clock; `after` seconds from now, without grace by default."""
+    """Collect with another store or clock; `after` seconds from now, without grace by default.
+
+    Unless it is another store, which may have faults, a dry run has to say the same before.
+    """
     own = store or open_store(table.uri)
     context = TableContext(table.uri, own, read_record(own))
     options.setdefault("older_than", NOW)
-    return collect_garbage(context, clock=clock or (lambda: time.time() + after), **options)
+    moment = (clock or time.time)() + after
+    run = partial(collect_garbage, context, clock=lambda: moment)
+    if store is not None:
+        return run(**options)
+    said = run(**options | {"dry_run": True})
+    done = run(**options)
+    assert done.equals(said), f"a dry run said {said.to_pylist()}, done was {done.to_pylist()}"
+    return done

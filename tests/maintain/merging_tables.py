@@ -13,7 +13,7 @@ import memwal_sql as mw
 from memwal_sql.maintain.merger import MAX_PASS_BYTES, Merger
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.index_details import read_details
-from memwal_sql.storage.merge_token import is_pass_shard
+from memwal_sql.storage.merge_token import regions_in
 from memwal_sql.storage.store import open_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
@@ -82,7 +82,7 @@ def progress_of(uri: str) -> dict[str, int]:
     found = read_details(open_store(uri), lance.dataset(uri))
     assert found is not None
     marks = found.details.merged_generations
-    return {str(region): g for region, g in marks.items() if not is_pass_shard(region)}
+    return {str(region): g for region, g in regions_in(marks).items()}
 
 
 def merger_of(table: mw.Table, max_pass_bytes: int = MAX_PASS_BYTES) -> Callable[[], int]:

@@ -185,7 +185,7 @@ def test_rows_of_the_log_follow_their_columns(tmp_path: Path, change: str, flush
         (fed,) = handle.changes().read_all().select(list(kinds)).to_pylist()
         assert fed == expected
     with late.writer() as writer:  # replays the log, and flushes what was in it
-        writer.upsert(pa.table({"id": [2]}))
+        writer.upsert(pa.table({"id": [2]}), missing="null")
         writer.flush()
     assert late.get([1]).to_pylist() == [expected]
     assert reader.get([1]).to_pylist() == [expected]

@@ -155,7 +155,7 @@ def test_a_replay_by_another_process_and_the_feed_go_by_id(tmp_path: Path, chang
     other = (
         "import sys, memwal_sql as mw\n"
         "with mw.open_table(sys.argv[1]).writer() as writer:\n"
-        "    writer.upsert([{'id': 9}]); writer.flush()\n"
+        "    writer.upsert([{'id': 9}], missing='null'); writer.flush()\n"
     )
     subprocess.run([sys.executable, "-c", other, table.uri], check=True)
     assert table.check().ok

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 import zlib
@@ -168,7 +169,7 @@ def no_values(site: Site) -> None:
 # The WAL
 
 
-@damages(ERROR, "wal", "is missing, and later ones are there")
+@damages(ERROR, "wal", "are missing, and later ones are there")
 def wal_hole(site: Site) -> None:
     site.wal(1).unlink()
 
@@ -428,7 +429,7 @@ def checkpointed_version_lost(site: Site) -> None:
     lance.dataset(site.uri).cleanup_old_versions(older_than=NOW, delete_unverified=True)
 
 
-@damages(ERROR, "checkpoints", "files that it holds are missing: WAL entry")
+@damages(ERROR, "checkpoints", "files that it holds are missing: WAL entries")
 def checkpointed_entry_lost(site: Site) -> None:
     mw.open_table(site.uri).merge()
     with mw.open_table(site.uri).writer() as writer:
@@ -634,3 +635,49 @@ def test_a_record_that_is_no_json_is_an_error_that_names_it(site: Site) -> None:
 def test_a_pinned_handle_checks_nothing(site: Site) -> None:
     with pytest.raises(mw.InvalidCallError, match="reads version"):
         mw.open_table(site.uri, checkpoint="c").check()
+
+
+def _files_of_a_kind(folder: Path, but: str) -> dict[str, Path]:
+    """One file of every kind below a table, the last by name; none below a folder `but`."""
+    kinds: dict[str, Path] = {}
+    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+        if but in file.parts:
+            continue
+        name = str(file.relative_to(folder))
+        kinds[re.sub(r"[0-9a-f]{8}[-0-9a-f]*|[01]{64}|\d+", "*", name)] = file
+    return kinds
+
+
+NOT_OPENED = ("_versions/*.manifest", "_memwal_sql/table/*.json")
+
+
+def test_a_damaged_file_of_any_kind_ends_no_check_early(site: Site) -> None:
+    """Whatever is damaged, a bloom filter of another region that was lost is still found."""
+    other = sorted(manifests(site.uri))[1]
+    generations = RegionManifests(site.store, other).latest().flushed_generations[1:]  # unmerged
+    lost = {paths.bloom_filter_path(other, one.path) for one in generations}
+    assert lost
+    for one in lost:
+        site.file(one).unlink()
+    tried = 0
+    for kind, file in _files_of_a_kind(site.folder, str(other)).items():
+        if kind in NOT_OPENED:
+            continue
+        whole = file.read_bytes()
+        file.write_bytes(b"" if tried % 2 else whole[: len(whole) // 2])
+        report = mw.open_table(site.uri).check()
+        found = {one.where for one in report.of(ERROR) if one.check == "bloom filters"}
+        assert found >= lost, (kind, str(report))
+        file.write_bytes(whole)
+        tried += 1
+    assert tried > 10
+
+
+def test_an_old_version_that_is_damaged_hides_no_checkpoint(site: Site) -> None:
+    oldest = max(site.file("_versions").glob("*.manifest"))  # Lance counts names down
+    oldest.write_bytes(b"")
+    (tagged,) = site.file("_refs/tags").iterdir()
+    tagged.unlink()
+    report = mw.open_table(site.uri).check()
+    assert f"_versions/{oldest.name}" in {one.where for one in report.of(ERROR)}, str(report)
+    assert any("the tag" in one.what for one in report.of(WARNING)), str(report)

@@ -14,6 +14,9 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain import lease, passes
 from memwal_sql.maintain.merger import Merger
+from memwal_sql.maintain.progress import report_nothing
+from memwal_sql.storage.index_details import commit_details, read_details
+from memwal_sql.storage.store import open_store
 from tests.maintain.merging_tables import (
     GENERATIONS,
     expected,
@@ -25,6 +28,7 @@ from tests.maintain.merging_tables import (
     write_generations,
 )
 from tests.model.merging import manifests
+from tests.model.waiting import eventually, reached
 
 SMALL_PASS = 16_000
 NO_DELETES = [(dict.fromkeys(range(3000), n), []) for n in range(1, 4)]
@@ -49,7 +53,7 @@ class Sleeper:
                 self._passes += 1
                 if self._passes == self._before_pass:
                     self._asleep.set()
-                    assert self._wake.wait(20)
+                    reached(self._wake)
             execute(writer, *args, **kwargs)
 
         def run() -> None:
@@ -61,12 +65,13 @@ class Sleeper:
         self._thread = threading.Thread(target=run)
         monkeypatch.setattr(passes.PassWriter, "_execute", sleepy)
         self._thread.start()
-        assert self._asleep.wait(20), self.outcome
+        eventually(lambda: self._asleep.is_set() or self.outcome is not None)
+        assert self._asleep.is_set(), self.outcome
 
     def wake(self) -> Any:
         """Let it go on; what it returned or raised."""
         self._wake.set()
-        self._thread.join(20)
+        self._thread.join()
         return self.outcome
 
 
@@ -142,6 +147,43 @@ def test_a_merger_that_slept_changes_nothing(
     assert rows_of(_opened(table)) == expected(generations)
 
 
+@pytest.mark.parametrize(
+    "generations",
+    [
+        [({0: 1, 1: 1}, []), ({0: 3}, [])],
+        [({5: 5}, []), ({}, [5])],
+        [({5: 5}, []), ({5: 6}, [])],
+        [({}, [1]), ({1: 9}, [])],
+    ],
+    ids=["replaced", "inserted, then deleted", "inserted, then replaced", "deleted, then inserted"],
+)
+def test_a_merger_that_slept_is_refused_also_where_the_progress_was_erased(
+    tmp_path: Path, generations: list[tuple[dict[int, int], list[int]]]
+) -> None:
+    """Protocol rules 19 and 20: an index commit from an older version has erased the marks that it
+    would be refused by. If Lance tried again by itself, over the version of now, it would not."""
+    table = make_table(tmp_path, [({0: 0, 1: 0, 2: 0}, [])])
+    table.merge()
+    write_generations(table, generations)
+    (region,) = manifests(table.uri)
+    asleep, older = lance.dataset(table.uri), lance.dataset(table.uri)
+    found = read_details(open_store(table.uri), older)
+    assert found is not None
+    regions = _opened(table)._collector.regions(table._tracker.latest())
+    assert Merger(table._context, lambda: None, report_nothing).run(regions) == 2
+    commit_details(older, found.details)
+    assert progress_of(table.uri) == {str(region): 1}
+    version, before = lance.dataset(table.uri).version, in_base(table.uri)
+    writer = passes.PassWriter(asleep, ["id"], region, [2], 0)
+    ((upserts, deletes), _) = generations
+    columns = {"id": deletes} if deletes else {"id": [*upserts], "val": [*upserts.values()]}
+    rows = pa.table(columns, pa.schema([asleep.schema.field(name) for name in columns]))
+    with pytest.raises(passes.OvertakenError):
+        (writer.delete if deletes else writer.upsert)(rows, last=True)
+    assert lance.dataset(table.uri).version == version
+    assert in_base(table.uri) == before
+
+
 def test_mergers_of_different_regions_do_not_disturb_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +209,7 @@ def test_many_mergers_at_once_merge_everything_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert all(isinstance(one, int) for one in outcomes), outcomes
     assert sum(outcomes) == 6
     assert in_base(table.uri) == expected(MANY)

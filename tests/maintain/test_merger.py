@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import lance
 import pyarrow as pa
@@ -13,6 +15,8 @@ from memwal_sql.maintain import merger, passes
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.storage.index_details import read_details
 from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.paths import generation_folder
+from memwal_sql.storage.region_manifest import RegionManifests
 from memwal_sql.storage.store import open_store
 from tests.folder_state import folder_state
 from tests.maintain.merging_tables import (
@@ -142,6 +146,44 @@ def test_a_part_of_a_generation_that_no_record_names_is_not_read(tmp_path: Path)
         assert rows_of(mw.open_table(table.uri), consistency) == expected(GENERATIONS[:2])
     assert table.merge() == 1
     assert in_base(table.uri) == expected(GENERATIONS[:2])
+
+
+def _repeat_keys(table: mw.Table, writes: list[tuple[int, int | None]]) -> None:
+    """Let the newest generation hold all of these writes in their order, None for deletes, as a
+    flush leaves them by the specification; the keys are those that it had."""
+    ((region_id, manifest),) = manifests(table.uri).items()
+    newest = manifest.flushed_generations[-1]
+    folder = Path(table.uri) / generation_folder(region_id, newest.path)
+    schema = lance.dataset(folder).schema
+    columns = {"id": [w[0] for w in writes], "val": [w[1] for w in writes]}
+    columns |= {"_tombstone": [w[1] is None for w in writes]}
+    lance.write_dataset(pa.table(columns, schema=schema), folder, mode="overwrite")
+    lance.dataset(folder).create_scalar_index("id", "BTREE")
+    known = (*manifest.flushed_generations[:-1], replace(newest, rows=len(writes)))
+    RegionManifests(open_store(table.uri), region_id).commit(manifest, flushed_generations=known)
+
+
+@pytest.mark.parametrize("max_pass_bytes", [1, 10**9])
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_key_that_a_generation_repeats_the_last_row_is_read_and_merged(
+    tmp_path: Path, seed: int, max_pass_bytes: int
+) -> None:
+    """Specification 2, "MemTable Flush"; native code masks the others, ours writes none."""
+    rng = Random(seed)
+    keys = [*range(6)]
+    writes = [(key, rng.choice([None, 10 + n])) for n, key in enumerate(rng.choices(keys, k=20))]
+    writes = [*((key, 5) for key in keys), *writes]
+    table = make_table(tmp_path, [({3: 1, 4: 1, 9: 1}, []), (dict.fromkeys(keys, 5), [])])
+    _repeat_keys(table, writes)
+    live = {9: 1} | {key: val for key, val in dict(writes).items() if val is not None}
+    assert rows_of(mw.open_table(table.uri)) == live
+    found = mw.open_table(table.uri).get([*keys, 9]).to_pylist()
+    assert {row["id"]: row["val"] for row in found} == live
+    for key in keys:
+        alone = mw.open_table(table.uri).get([key])["val"].to_pylist()
+        assert alone == ([live[key]] if key in live else [])
+    assert merger_of(mw.open_table(table.uri), max_pass_bytes)() == 2
+    assert in_base(table.uri) == rows_of(mw.open_table(table.uri)) == live
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
                     _search_text(scene, table)
                 rounds += 1
     assert not scene.failures, scene.failures
-    assert rounds and merged[0] > 3, (rounds, merged)
+    assert rounds and merged[0] > 0, (rounds, merged)
     last: dict[int, int] = {}
     for group in range(GROUPS):
         last |= _expected(group, scene.acknowledged[group])

@@ -17,6 +17,7 @@ from memwal_sql.storage.store import open_store
 from memwal_sql.storage.wal import Wal
 from tests.model.merging import manifests, merge_one
 from tests.model.process import Process
+from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
 
@@ -120,8 +121,9 @@ def test_a_query_for_one_region_looks_it_up_and_finds_the_same(tmp_path: Path) -
         found = reader.scan(["id"], filter=condition, consistency="eventual").read_all()
         expected = reader.scan(["id"], filter=condition, consistency="manifest").read_all()
         assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_pylist())
-        eventual = reader.snapshot("eventual", [condition])
-        manifest = reader.snapshot("manifest", [condition])
+        filters = Said(reader.schema)(condition)
+        eventual = reader.snapshot("eventual", filters)
+        manifest = reader.snapshot("manifest", filters)
         assert [r.region_id for r in eventual.regions] == [r.region_id for r in manifest.regions]
         assert eventual.regions_pruned == manifest.regions_pruned
 

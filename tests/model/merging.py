@@ -21,7 +21,7 @@ def manifests(uri: str) -> dict[UUID, RegionManifest]:
     """The latest manifest of every region."""
     store = open_store(uri)
     found = {}
-    for folder in store.list_folders("_mem_wal/"):
+    for folder in store.list_folders("_mem_wal"):
         region_id = UUID(folder.rstrip("/").rpartition("/")[2])
         with suppress(NotFoundError):  # the folder of a region that is just being created
             found[region_id] = RegionManifests(store, region_id).latest()

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import boto3
 from moto.server import ThreadedMotoServer
 
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
 
 @contextmanager
-def s3_server(bucket: str, secret: str = "secret") -> Iterator[dict[str, str]]:
-    """A server with an empty bucket: the storage options that lead to it, and nothing more."""
+def s3_server(
+    bucket: str, secret: str = "secret", around: Callable[[Application], Application] | None = None
+) -> Iterator[dict[str, str]]:
+    """A server with an empty bucket: the storage options that lead to it, and nothing more.
+
+    `around` puts something between the clients and the server, as WSGI has it.
+    """
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
+    if around is not None and (inner := server._server) is not None:
+        inner.app = around(inner.app)
     try:
         host, port = server.get_host_and_port()
         options = {

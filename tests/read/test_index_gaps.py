@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
+import pytest
 
 import memwal_sql as mw
+from memwal_sql.read import commits, index_gaps, region
 from memwal_sql.read.base import load_base
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.index_gaps import IndexGaps
+from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.store import open_store
 
 SCHEMA = pa.schema({"id": pa.int64(), "body": pa.string()})
@@ -62,3 +67,108 @@ def test_another_index_that_was_made_meanwhile_changes_nothing(tmp_path: Path) -
     assert "texts" in table.snapshot().gaps
     table.create_index("body", "BTREE", name="bodies")
     assert "texts" in table.snapshot().gaps
+
+
+def _table(folder: Path) -> mw.Table:
+    """An index, and a generation that was merged and that it lacks."""
+    table = mw.create_table(folder / "t", SCHEMA, "id")
+    with table.writer() as writer:
+        writer.upsert({"id": [0], "body": ["text 0"]})
+        writer.flush()
+        table.merge()
+        table.create_index("body", "FTS", name="texts")
+    _merged(table, 1)
+    return table
+
+
+def _merged(table: mw.Table, key: int) -> None:
+    with table.writer() as writer:
+        writer.upsert({"id": [key], "body": [f"text {key}"]})
+        writer.flush()
+    table.merge()
+
+
+def _found(table: mw.Table) -> list[int]:
+    found: list[int] = table.full_text_search("body", "text", 100)["id"].to_pylist()
+    return sorted(found)
+
+
+def test_a_gap_is_bridged_however_many_versions_an_index_is_behind(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    for _ in range(40):
+        table.snapshot_regions()
+    assert "texts" in table.snapshot().gaps
+    assert "texts" in mw.open_table(table.uri).snapshot().gaps
+    assert _found(table) == [0, 1]
+
+
+def test_versions_are_read_once_and_some_by_each_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_gaps, "_READ_AT_ONCE", 6)
+    monkeypatch.setattr(commits, "_TOGETHER", 3)
+    table = _table(tmp_path)
+    for _ in range(20):
+        table.snapshot_regions()
+    read: list[int] = []
+    original = commits.read_details_at
+
+    def counted(store: ObjectStore, version: int) -> Any:
+        read.append(version)
+        return original(store, version)
+
+    monkeypatch.setattr(commits, "read_details_at", counted)
+    reader = mw.open_table(table.uri)
+    bridged = []
+    while not (bridged and bridged[-1]):
+        read.clear()
+        bridged.append("texts" in reader.snapshot().gaps)
+        assert _found(reader) == [0, 1], "right, bridged or not"
+        assert len(read) <= 16, "two queries"
+        assert len(bridged) < 10
+    assert len(bridged) > 1
+    read.clear()
+    assert "texts" in reader.snapshot().gaps
+    assert read == []
+    _merged(table, 2)
+    assert "texts" in reader.snapshot().gaps
+    assert len(read) <= 8, "the new version and some before it"
+    assert _found(reader) == [0, 1, 2]
+
+
+def test_what_others_wrote_since_ends_the_looking_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "_TOGETHER", 2)
+    table = _table(tmp_path)
+    for _ in range(6):
+        table.snapshot_regions()
+    lance.dataset(table.uri).delete("id = 0")
+    for _ in range(4):
+        table.snapshot_regions()
+    reader, last = mw.open_table(table.uri), lance.dataset(table.uri).version
+    read: list[int] = []
+    original = commits.read_details_at
+    monkeypatch.setattr(
+        commits, "read_details_at", lambda store, v: read.append(v) or original(store, v)
+    )
+    assert "texts" not in reader.snapshot().gaps
+    assert min(read) > last - 8
+    assert _found(reader) == [1]
+
+
+def test_generations_that_an_index_lacks_stay_open_over_merges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region, "KEPT_MERGED", 1)
+    table = _table(tmp_path)
+    opened: list[list[object]] = []
+    for key in range(2, 7):
+        _merged(table, key)
+        (merged,) = table.snapshot().gaps["texts"].merged.values()
+        opened.append(list(reversed(merged)))
+    for before, after in pairwise(opened):
+        assert len(after) == len(before) + 1
+        assert all(one is other for one, other in zip(before, after, strict=False))
+    table.build_indexes()
+    assert _found(table) == list(range(7))

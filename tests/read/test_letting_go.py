@@ -113,7 +113,7 @@ def test_rows_that_an_index_holds_now_are_not_kept_tokenized(table: mw.Table) ->
 def test_generations_that_no_index_lacks_are_let_go_of_before_they_are_collected(
     table: mw.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(region, "MOST_BRIDGED", 2)
+    monkeypatch.setattr(region, "KEPT_MERGED", 2)
     reader = mw.open_table(table.uri)
     held = []
     for step in range(1, 6):

@@ -12,6 +12,7 @@ import memwal_sql as mw
 from memwal_sql.errors import SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import stream
+from memwal_sql.sql.conditions import implied
 from memwal_sql.table import Table
 from planner.model import Query
 from planner.plan import plan
@@ -53,7 +54,7 @@ def test_later_writes_flushes_and_merges_change_nothing(table: Table, durable: b
 def test_filters_leave_regions_out(table: Table) -> None:
     with table.writer() as writer:
         writer.upsert({"id": list(range(50)), "val": ["a"] * 50})
-    pinned = table.pin("strong", ["id = 7"])
+    pinned = table.pin("strong", implied("id = 7", table.schema))
     assert (len(pinned.regions), pinned.regions_pruned) == (1, 2)
     assert len(table.pin("manifest").regions) == 3
     assert read(table, table.pin("manifest")) == {}

@@ -224,6 +224,41 @@ def test_a_table_made_again_at_the_same_place_is_another_one(life: Life, tmp_pat
             reader.get([1])
 
 
+def _restore_folder(uri: str, copy: Path) -> None:
+    shutil.rmtree(uri)
+    shutil.copytree(copy, uri)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_merges_over_other_rows_under_the_same_number_are_not_passed_over(
+    life: Life, tmp_path: Path, pending: Pending, ahead: bool
+) -> None:
+    """The folder went back to a copy and other rows were committed under the number that is read,
+    or, `ahead`, under that of the newest version that showed the same rows as it."""
+    life.write()
+    if ahead:
+        reader = mw.open_table(life.uri)
+        seen(reader, [1], QUERY)
+        read = base_version(reader)
+    shutil.copytree(life.uri, copy := tmp_path / "copy")
+    if ahead:
+        life.table.merge()
+    else:
+        life.append()
+        reader = mw.open_table(life.uri)
+        read = lance.dataset(life.uri).version
+    seen(reader, [1], QUERY)
+    assert base_version(reader) == read
+    known = lance.dataset(life.uri).version
+    _restore_folder(life.uri, copy)
+    while lance.dataset(life.uri).version < known:
+        life.append()
+    mw.open_table(life.uri).merge()
+    assert lance.dataset(life.uri).version > known
+    assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
+    assert base_version(reader) == lance.dataset(life.uri).version
+
+
 def test_a_version_is_not_waited_for_without_end(
     life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from exec_nodes.kernels.bloom import BloomFilter
 from exec_nodes.kernels.key_match import bloom_hits
 from exec_nodes.kernels.keys import KeyBatch
 from memwal_sql.errors import NotFoundError, RepairError
-from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.storage.paths import bloom_filter_path
+from memwal_sql.storage.region_manifest import FlushedGeneration
 
 _REMEDY = "merge the generation, which does not need the filter; until then lookups are wrong"
 
@@ -20,18 +23,24 @@ def check_blooms(state: CheckState) -> Iterator[Finding]:
     for region in state.regions:
         for flushed in state.unmerged(region):
             path = bloom_filter_path(region.region_id, flushed.path)
-            try:
-                bloom = BloomFilter(state.store.get(path), path, flushed.bloom_checksum)
-            except (NotFoundError, RepairError) as error:
-                yield Finding(Severity.ERROR, str(error), path, _REMEDY)
-                continue
-            keys = state.keys(region, flushed).table
-            missed = int((~bloom_hits(bloom, KeyBatch(keys))).sum())
-            if missed:
-                yield Finding(
-                    Severity.ERROR,
-                    f"the bloom filter does not know {missed} of the {keys.num_rows} keys of "
-                    f"generation {flushed.generation}",
-                    path,
-                    _REMEDY,
-                )
+            yield from contained(partial(_of_generation, state, region, flushed, path), path)
+
+
+def _of_generation(
+    state: CheckState, region: CheckedRegion, flushed: FlushedGeneration, path: str
+) -> Iterator[Finding]:
+    try:
+        bloom = BloomFilter(state.store.get(path), path, flushed.bloom_checksum)
+    except (NotFoundError, RepairError) as error:
+        yield Finding(Severity.ERROR, str(error), path, _REMEDY)
+        return
+    keys = state.keys(region, flushed).table
+    missed = int((~bloom_hits(bloom, KeyBatch(keys))).sum())
+    if missed:
+        yield Finding(
+            Severity.ERROR,
+            f"the bloom filter does not know {missed} of the {keys.num_rows} keys of "
+            f"generation {flushed.generation}",
+            path,
+            _REMEDY,
+        )

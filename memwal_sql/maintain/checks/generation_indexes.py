@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
 from exec_nodes.sources.source import SourceKeys
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line
 from memwal_sql.storage import paths
@@ -24,8 +26,9 @@ def check_generation_indexes(state: CheckState) -> Iterator[Finding]:
     """Specification 2, "MemTable Indexing"."""
     for region in state.regions:
         for flushed in state.unmerged(region):
-            yield from _lance_indexes(state, region, flushed)
-            yield from _btrees(state, region, flushed)
+            folder = paths.generation_folder(region.region_id, flushed.path)
+            for look in (_lance_indexes, _btrees):
+                yield from contained(partial(look, state, region, flushed), folder)
 
 
 def _lance_indexes(

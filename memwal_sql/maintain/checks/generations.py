@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from exec_nodes.sources.by_field_id import ByFieldId, numbered
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity, first_line
+from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.schema import TOMBSTONE
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region_manifest import FlushedGeneration
@@ -25,7 +27,8 @@ def check_generations(state: CheckState) -> Iterator[Finding]:
             if flushed.path not in region.files.generations:
                 yield _missing(state, region, flushed)
         for flushed in state.unmerged(region):
-            yield from _content(state, region, flushed)
+            look = partial(_content, state, region, flushed)
+            yield from contained(look, generation_folder(region.region_id, flushed.path))
 
 
 def _gaps(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
@@ -38,12 +41,11 @@ def _gaps(state: CheckState, region: CheckedRegion) -> Iterator[Finding]:
             region.folder,
             "stop the program that wrote it; restore the region's folder from a copy",
         )
-    expected = range(merged + 1, region.manifest.current_generation)
-    lacking = sorted(set(expected) - set(listed))
+    lacking = lacking_in(merged + 1, region.manifest.current_generation, listed)
     if lacking:
         yield Finding(
             Severity.ERROR,
-            f"generations {lacking} are in no manifest, and the base table holds those up to "
+            f"generations [{lacking}] are in no manifest, and the base table holds those up to "
             f"{merged} only",
             region.folder,
             "restore the base table to a version that has merged them, or the manifest from a copy",

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from memwal_sql.errors import MemWalError
-from memwal_sql.maintain.checks.state import CheckState
+from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.maintain.survey import RegionFiles
+from memwal_sql.read.left_out_values import is_lancedbs
 from memwal_sql.storage import paths
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from planner.regions.spec import RegionSpec
 
 _GROWING = (
     "writer_epoch",
@@ -51,14 +53,32 @@ def check_manifests(state: CheckState) -> Iterator[Finding]:
                 region.folder,
                 "restore a version of the base table that has the spec",
             )
-        elif spec_id and region.values is None:
-            yield Finding(
-                Severity.WARNING,
-                f"region {region.name} has no region values, as native code leaves them out: it is "
-                "read by every query, and this package can't write the table",
-                region.folder,
-                "write with native code, or merge everything and enable the table anew",
-            )
+        elif region.spec is not None and region.values is None:
+            yield from _without_values(state, region, region.spec)
+
+
+def _without_values(
+    state: CheckState, region: CheckedRegion, spec: RegionSpec
+) -> Iterator[Finding]:
+    key = state.base.info.primary_key
+    if not spec.reads_only(key):
+        yield Finding(
+            Severity.WARNING,
+            f"region {region.name} is made by the columns {list(spec.source_columns)}, which are "
+            f"not all part of the primary key {list(key)}: it is read by every query, and this "
+            "package can't write the table",
+            region.folder,
+            "see to it that no key is written with two values of them, and write with native code",
+        )
+    elif not is_lancedbs(state.context, state.base, region.manifest):
+        yield Finding(
+            Severity.WARNING,
+            f"region {region.name} has no region values, as native code leaves them out, and an id "
+            "that LanceDB does not derive from values: it is read by every query, and this package "
+            "can't write the table",
+            region.folder,
+            "write with native code, or merge everything and enable the table anew",
+        )
 
 
 def _gaps(files: RegionFiles) -> Iterator[Finding]:

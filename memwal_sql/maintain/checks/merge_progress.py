@@ -4,12 +4,15 @@ are there. Lance itself keeps index progress at or below merge progress."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckState
-from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.maintain.findings import Finding, Severity, first_line
 from memwal_sql.storage.floors import read_floors
-from memwal_sql.storage.merge_token import is_pass_shard
+from memwal_sql.storage.merge_token import regions_in
+from memwal_sql.storage.paths import base_manifest_path
 
 _RESTORE = "restore the base table to a version that has the progress, such as the newest before"
 
@@ -19,10 +22,8 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding]:
     where = f"the MemWAL index of version {state.base.version}"
     details = state.base.details
     regions = {region.region_id: region for region in state.regions}
-    for region_id, merged in details.merged_generations.items():
+    for region_id, merged in regions_in(details.merged_generations).items():
         region = regions.get(region_id)
-        if is_pass_shard(region_id):
-            continue
         if region is None:
             if region_id not in state.survey.regions:
                 yield Finding(
@@ -39,6 +40,13 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding]:
                 where,
                 "the region's manifest is an older copy: restore the newest one",
             )
+    yield from contained(partial(_floors, state, where))
+    yield from _unreadable(state)
+    yield from _went_back(state, where)
+    yield from contained(partial(_indexes, state, where), where)
+
+
+def _floors(state: CheckState, where: str) -> Iterator[Finding]:
     for region_id, floor in read_floors(state.store).items():
         if state.merged(region_id) < floor.generation:
             yield Finding(
@@ -48,8 +56,16 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding]:
                 where,
                 _RESTORE,
             )
-    yield from _went_back(state, where)
-    yield from _indexes(state, where)
+
+
+def _unreadable(state: CheckState) -> Iterator[Finding]:
+    for number, error in state.unreadable_versions.items():
+        yield Finding(
+            Severity.ERROR,
+            f"version {number} can't be read: {first_line(error)}",
+            base_manifest_path(number),
+            "restore the file from a copy, or let Lance clean up the version",
+        )
 
 
 def _went_back(state: CheckState, where: str) -> Iterator[Finding]:
@@ -57,9 +73,8 @@ def _went_back(state: CheckState, where: str) -> Iterator[Finding]:
     for version in state.versions:
         if version.details is None or version.version > state.base.version:
             continue
-        for region_id, merged in version.details.merged_generations.items():
-            if not is_pass_shard(region_id):
-                most[region_id] = max(most.get(region_id, (0, 0)), (merged, version.version))
+        for region_id, merged in regions_in(version.details.merged_generations).items():
+            most[region_id] = max(most.get(region_id, (0, 0)), (merged, version.version))
     for region_id, (merged, number) in most.items():
         if merged > state.merged(region_id):
             yield Finding(

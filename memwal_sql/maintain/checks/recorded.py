@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from memwal_sql.errors import MemWalError
+from memwal_sql.maintain.checkpoint_records import checkpoint_names, find
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckState
-from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.maintain.details import tags_of
+from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.storage.base_versions import recorded_manifests
 from memwal_sql.storage.region_manifest import RegionManifest
 
@@ -49,43 +53,51 @@ def check_recorded(state: CheckState) -> Iterator[Finding]:
 
 def check_checkpoints(state: CheckState) -> Iterator[Finding]:
     """Document 4's snapshots: every file of a checkpoint that has not ended."""
-    tags = state.base.dataset.tags.list()
-    versions = {version.version: version for version in state.versions}
-    for checkpoint in state.checkpoints:
-        where = f"the checkpoint {checkpoint.name!r}"
-        if not checkpoint.is_live(time.time()):
-            continue
-        if checkpoint.tag not in tags:
-            yield Finding(
-                Severity.WARNING,
-                f"the tag {checkpoint.tag} is gone: Lance may clean up version "
-                f"{checkpoint.version}, which the checkpoint reads",
-                where,
-                f"tag version {checkpoint.version} as {checkpoint.tag}, or drop the checkpoint",
-            )
-        if checkpoint.version not in versions:
-            yield Finding(
-                Severity.ERROR,
-                f"version {checkpoint.version} of the base table is gone",
-                where,
-                "drop the checkpoint",
-            )
-            continue
-        pinned = checkpoint.snapshot()
-        lost = _lost(state, [one.manifest for one in pinned.regions], {})
-        for region in pinned.regions:
-            files = state.survey.regions.get(region.manifest.region_id)
-            first = region.manifest.replay_after_wal_entry_position + 1
-            positions = {} if files is None else files.wal
-            gone = [p for p in range(first, region.wal_end) if p not in positions]
-            lost += [f"WAL entry {p} of {region.manifest.region_id}" for p in gone]
-        if lost:
-            yield Finding(
-                Severity.ERROR,
-                f"files that it holds are missing: {', '.join(lost)}",
-                where,
-                "restore them from a copy, or drop the checkpoint",
-            )
+    tags: Container[str] | None = None
+    try:
+        tags = tags_of(state.context, state.base.dataset)
+    except MemWalError as error:
+        where, remedy = "_refs/tags", "restore the tag's file, or drop the checkpoint"
+        yield Finding(Severity.ERROR, f"tags can't be read: {first_line(error)}", where, remedy)
+    for name in checkpoint_names(state.store):
+        yield from contained(partial(_checkpoint, state, name, tags))
+
+
+def _checkpoint(state: CheckState, name: str, tags: Container[str] | None) -> Iterator[Finding]:
+    checkpoint = find(state.store, name)
+    if checkpoint is None or not checkpoint.is_live(time.time()):
+        return
+    where = f"the checkpoint {name!r}"
+    if tags is not None and checkpoint.tag not in tags:
+        yield Finding(
+            Severity.WARNING,
+            f"the tag {checkpoint.tag} is gone: Lance may clean up version "
+            f"{checkpoint.version}, which the checkpoint reads",
+            where,
+            f"tag version {checkpoint.version} as {checkpoint.tag}, or drop the checkpoint",
+        )
+    if checkpoint.version not in {version.version for version in state.versions}:
+        yield Finding(
+            Severity.ERROR,
+            f"version {checkpoint.version} of the base table is gone",
+            where,
+            "drop the checkpoint",
+        )
+        return
+    pinned = checkpoint.snapshot()
+    lost = _lost(state, [one.manifest for one in pinned.regions], {})
+    for region in pinned.regions:
+        files = state.survey.regions.get(region.manifest.region_id)
+        first = region.manifest.replay_after_wal_entry_position + 1
+        gone = lacking_in(first, region.wal_end, () if files is None else files.wal)
+        lost += [f"WAL entries {gone} of {region.manifest.region_id}"] if gone else []
+    if lost:
+        yield Finding(
+            Severity.ERROR,
+            f"files that it holds are missing: {', '.join(lost)}",
+            where,
+            "restore them from a copy, or drop the checkpoint",
+        )
 
 
 def _decoded(state: CheckState, details: Any) -> list[RegionManifest] | MemWalError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,53 +11,73 @@ import pyarrow as pa
 
 from exec_nodes.kernels.key_codes import KeyCodes
 from exec_nodes.kernels.keys import key_column, one_array
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.storage.paths import generation_folder
+from memwal_sql.storage.region_manifest import FlushedGeneration, RegionStatus
 
 
 def check_region_keys(state: CheckState) -> Iterator[Finding]:
     """Protocol rules 10 and 11; of regions given by hand the caller promises it, and this looks."""
-    yield from _twins(state.regions)
+    yield from _twins(state)
     unrouted: list[tuple[CheckedRegion, pa.Table]] = []
     for region in state.regions:
         for flushed in state.unmerged(region):
-            keys = state.keys(region, flushed).table
-            if region.spec is None or region.values is None or region.spec.is_manual:
-                unrouted.append((region, keys))
-                continue
-            distinct, index = region.spec.assign(keys)
-            values = region.spec.values_of(distinct)
-            wrong = np.isin(index, [i for i, one in enumerate(values) if one != region.values])
-            if wrong.any():
-                row = int(np.flatnonzero(wrong)[0])
-                yield Finding(
-                    Severity.ERROR,
-                    f"{int(wrong.sum())} keys of generation {flushed.generation} belong to other "
-                    f"regions than {region.name}, such as {_example(keys, row)}, which belongs to "
-                    f"{values[index[row]]}: lookups miss them",
-                    generation_folder(region.region_id, flushed.path),
-                    "merge the generation, then upsert these keys again",
-                )
+            look = partial(_of_generation, state, region, flushed, unrouted)
+            yield from contained(look, generation_folder(region.region_id, flushed.path))
     yield from _in_several(unrouted)
 
 
-def _twins(regions: list[CheckedRegion]) -> Iterator[Finding]:
-    """Regions of the same values: the keys of both are looked for in one of them only."""
+def _of_generation(
+    state: CheckState,
+    region: CheckedRegion,
+    flushed: FlushedGeneration,
+    unrouted: list[tuple[CheckedRegion, pa.Table]],
+) -> Iterator[Finding]:
+    """Keys that belong elsewhere; those that no spec gives a region are put into `unrouted`."""
+    keys = state.keys(region, flushed).table
+    if region.spec is None or region.values is None or region.spec.is_manual:
+        unrouted.append((region, keys))
+        return
+    distinct, index = region.spec.assign(keys)
+    values = region.spec.values_of(distinct)
+    wrong = np.isin(index, [i for i, one in enumerate(values) if one != region.values])
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        yield Finding(
+            Severity.ERROR,
+            f"{int(wrong.sum())} keys of generation {flushed.generation} belong to other "
+            f"regions than {region.name}, such as {_example(keys, row)}, which belongs to "
+            f"{values[index[row]]}: lookups miss them",
+            generation_folder(region.region_id, flushed.path),
+            "merge the generation, then upsert these keys again",
+        )
+
+
+def _twins(state: CheckState) -> Iterator[Finding]:
+    """Regions of the same values: nothing says which of their rows are newer."""
     first: dict[tuple[Any, ...], CheckedRegion] = {}
-    for region in regions:
-        if region.values is None:
+    for region in state.regions:
+        if region.values is None or _is_emptied(state, region):
             continue
         values = (region.manifest.region_spec_id, *region.values.values())
         if values in first:
             yield Finding(
                 Severity.ERROR,
                 f"regions {first[values].region_id} and {region.region_id} both have the values "
-                f"{region.values}",
+                f"{region.values}: queries and writes are refused",
                 region.folder,
-                "stop the writers of one of them, flush and merge both, the older one first",
+                "`memwal repair`, or table.repair_regions(), brings their rows together in one",
             )
         first.setdefault(values, region)
+
+
+def _is_emptied(state: CheckState, region: CheckedRegion) -> bool:
+    """Whether a repair has moved all of a region to another one with its values."""
+    manifest = region.manifest
+    merged = state.merged(region.region_id) >= manifest.current_generation - 1
+    return manifest.status is RegionStatus.SEALED and merged
 
 
 def _in_several(keys: list[tuple[CheckedRegion, pa.Table]]) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,16 +15,20 @@ from exec_nodes.once import once_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.errors import MemWalError
-from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints
 from memwal_sql.maintain.survey import RegionFiles, Survey, survey_regions
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
+from memwal_sql.read.left_out_values import with_values
 from memwal_sql.read.region import values_in_order
 from memwal_sql.storage import paths
-from memwal_sql.storage.base_versions import BaseVersion, base_versions
+from memwal_sql.storage.base_versions import (
+    BaseVersion,
+    base_versions,
+    read_base_version,
+    version_numbers,
+)
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
-from memwal_sql.storage.region_values import value_types
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
@@ -67,15 +73,30 @@ class CheckState:
         """The files of all regions."""
         return survey_regions(self.store)
 
-    @once_property
+    @property
     def versions(self) -> tuple[BaseVersion, ...]:
-        """The base versions that Lance keeps."""
-        return base_versions(self.store, self.context.cache)
+        """The base versions that Lance keeps and that can be read."""
+        return self._versions[0]
+
+    @property
+    def unreadable_versions(self) -> Mapping[int, MemWalError]:
+        """The others, with what is wrong with each."""
+        return self._versions[1]
 
     @once_property
-    def checkpoints(self) -> list[Checkpoint]:
-        """The latest record of every checkpoint."""
-        return all_checkpoints(self.store)
+    def _versions(self) -> tuple[tuple[BaseVersion, ...], Mapping[int, MemWalError]]:
+        with suppress(MemWalError):
+            return base_versions(self.store, self.context.cache), {}
+        found: list[BaseVersion] = []
+        bad: dict[int, MemWalError] = {}
+        for number in version_numbers(self.store):
+            try:
+                version = read_base_version(self.store, number)
+            except MemWalError as error:
+                bad[number] = error
+            else:
+                found += [] if version is None else [version]
+        return tuple(found), bad
 
     @once_property
     def regions(self) -> list[CheckedRegion]:
@@ -136,9 +157,6 @@ class CheckState:
             return None
         newest = max(files.manifests)
         manifest = RegionManifests(self.store, files.region_id).read(newest)
-        specs = self.base.info.region_specs
-        spec = next((one for one in specs if one.spec_id == manifest.region_spec_id), None)
-        if spec is not None and manifest.region_values is None:
-            typed = RegionManifests(self.store, files.region_id, value_types(spec))
-            manifest = typed.read(newest)
-        return CheckedRegion(files, manifest, spec, values_in_order(manifest, specs))
+        manifest = with_values(self.context, self.base, manifest)
+        spec = self.base.info.spec(manifest.region_spec_id)
+        return CheckedRegion(files, manifest, spec, values_in_order(manifest, self.base.info))

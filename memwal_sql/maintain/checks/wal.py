@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 
-from memwal_sql.errors import CorruptFileError, RepairError, TornEntryError
+from memwal_sql.errors import CorruptFileError, RepairError, TornEntryError, UnknownFormatError
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.maintain.findings import Finding, Severity, lacking_in
 from memwal_sql.storage import paths
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.wal import Wal, WalEntry
 from memwal_sql.write.replay import Replay, memtables_of
 
 _FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
+_WITH_ITS_WRITER = "install a newer version, or flush with the program that wrote the entry"
 _NAME_BACK = "give the fields the names that they had, flush with table.writer(), rename them again"
 
 
@@ -20,7 +24,8 @@ def check_wal(state: CheckState) -> Iterator[Finding]:
     for region in state.regions:
         wal = Wal(state.store, region.region_id, state.base.stored)
         yield from _watermarks(region, wal)
-        yield from _entries(state, region, wal)
+        look = partial(_entries, state, region, wal)
+        yield from contained(look, paths.wal_folder(region.region_id))
 
 
 def _watermarks(region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
@@ -46,17 +51,22 @@ def _watermarks(region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
 def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
     manifest, info = region.manifest, state.base.info
     flushed = manifest.replay_after_wal_entry_position
+    positions = sorted(p for p in region.files.wal if p > flushed)
     last = max(region.files.wal, default=0)
-    missing = [p for p in range(flushed + 1, last) if p not in region.files.wal]
-    for position in missing:
-        yield Finding(
-            Severity.ERROR,
-            f"the WAL entry at position {position} is missing, and later ones are there",
-            wal.path(position),
-            _FROM_A_COPY,
-        )
+    for before, after in pairwise([flushed, *positions]):
+        if after != before + 1:
+            yield Finding(
+                Severity.ERROR,
+                f"the WAL entries at {lacking_in(before + 1, after, ())} are missing, and later "
+                "ones are there",
+                wal.path(before + 1),
+                _FROM_A_COPY,
+            )
+    # Once one is missing, the rest would be held against entries that are not there.
+    whole = len(positions) == last - flushed or not positions
     replay = Replay(wal, manifest.current_generation, memtables_of(info, region.name))
-    for position in sorted(p for p in region.files.wal if p > flushed):
+    for position in positions:
+        entry: WalEntry | TornEntryError | None
         try:
             entry = wal.read(position)
         except TornEntryError as error:
@@ -68,15 +78,14 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
                     "none needed: the next writer of the region records it as skipped",
                 )
                 return
-            replay.add(position, error)
-            continue
+            entry = error
         except RepairError as error:
-            remedy = _FROM_A_COPY if isinstance(error, CorruptFileError) else _NAME_BACK
-            yield Finding(Severity.ERROR, str(error), wal.path(position), remedy)
-            return
+            yield Finding(Severity.ERROR, str(error), wal.path(position), _remedy(error))
+            whole = False
+            continue
         if entry is None:
             return  # flushed and collected since it was listed
-        if entry.writer_epoch > manifest.writer_epoch:
+        if isinstance(entry, WalEntry) and entry.writer_epoch > manifest.writer_epoch:
             yield Finding(
                 Severity.ERROR,
                 f"the WAL entry is of writer epoch {entry.writer_epoch}, and the region's manifest "
@@ -84,11 +93,17 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
                 wal.path(position),
                 "the manifest is an older copy: restore the newest one",
             )
-        if missing:
-            continue  # the rest would be held against entries that are not there
+        if not whole:
+            continue
         try:
             replay.add(position, entry)
         except CorruptFileError as error:  # it names the file, which may be one before
             where = paths.wal_folder(region.region_id)
             yield Finding(Severity.ERROR, str(error), where, _FROM_A_COPY)
-            return
+            whole = False
+
+
+def _remedy(error: RepairError) -> str:
+    if isinstance(error, CorruptFileError):
+        return _FROM_A_COPY
+    return _WITH_ITS_WRITER if isinstance(error, UnknownFormatError) else _NAME_BACK

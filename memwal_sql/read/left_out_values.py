@@ -1,0 +1,104 @@
+"""The values of regions whose manifests leave them out, as LanceDB does (protocol rules 1 and 11).
+
+It derives a region's id from the values. Where there are few possible values, the id says them;
+else one row of the region does, and the id proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+
+import pyarrow as pa
+
+from exec_nodes.sources.lance_errors import lance_errors
+from exec_nodes.sources.stored_generation import open_generation
+from memwal_sql.errors import MemWalError
+from memwal_sql.read.base import BaseTable
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.paths import generation_uri
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region_values import value_types
+from memwal_sql.storage.wal import Wal
+from planner.regions.ids import is_lancedb_spec, lancedb_id, lancedb_values
+from planner.regions.spec import RegionSpec
+from planner.regions.values import RegionValue
+
+_DERIVED = 5  # the version of a UUID that is derived from a name
+
+
+def with_values(context: TableContext, base: BaseTable, manifest: RegionManifest) -> RegionManifest:
+    """A manifest with the region's values as far as they can be known."""
+    spec = base.info.spec(manifest.region_spec_id)
+    if spec is None or manifest.region_values is not None:
+        return manifest
+    # Native code does not note the types of values: the spec knows them.
+    typed = RegionManifests(context.store, manifest.region_id, value_types(spec))
+    manifest = typed.read(manifest.version)
+    if manifest.region_values is not None or not spec.reads_only(base.info.primary_key):
+        return manifest
+    values: Mapping[str, RegionValue] | None = lancedb_values(spec, manifest.region_id)
+    if values is None and _may_be_derived(spec, manifest):
+        found = _values_of_a_row(context, base, manifest, spec)
+        if found is not None and lancedb_id(spec, found) == manifest.region_id:
+            values = found
+    return manifest if values is None else replace(manifest, region_values=values)
+
+
+def is_lancedbs(context: TableContext, base: BaseTable, manifest: RegionManifest) -> bool:
+    """Whether LanceDB must have made a region whose values are not known, as its only rows are some
+    that LanceDB would put there, or as it has none; with other values another region has them."""
+    spec = base.info.spec(manifest.region_spec_id)
+    if spec is None or not _may_be_derived(spec, manifest):
+        return False
+    found = _values_of_a_row(context, base, manifest, spec)
+    return found is None or lancedb_id(spec, found) == manifest.region_id
+
+
+def _may_be_derived(spec: RegionSpec, manifest: RegionManifest) -> bool:
+    """Whether LanceDB may have derived the region's id from values that only its rows tell."""
+    of_rows = is_lancedb_spec(spec) and spec.fields[0].transform == "identity"
+    return of_rows and manifest.region_id.version == _DERIVED
+
+
+def _values_of_a_row(
+    context: TableContext, base: BaseTable, manifest: RegionManifest, spec: RegionSpec
+) -> Mapping[str, RegionValue] | None:
+    """The region values of a row that the region has; None where it has none, or where it can't be
+    read, which queries report."""
+    with suppress(MemWalError):
+        for read in (_flushed_row, _logged_row):
+            rows = read(context, base, manifest)
+            if rows is not None and rows.num_rows:
+                return spec.values_of(spec.evaluate(rows.slice(0, 1)))[0]
+    return None
+
+
+def _flushed_row(
+    context: TableContext, base: BaseTable, manifest: RegionManifest
+) -> pa.Table | None:
+    if not manifest.flushed_generations:
+        return None
+    one = manifest.flushed_generations[-1]
+    name = f"generation {one.generation}"
+    uri = generation_uri(lance_uri(context.uri), manifest.region_id, one.path)
+    with lance_errors(name, uri):
+        dataset = open_generation(uri, name, one.rows, context.storage_options)
+        dataset = base.names.given_to(dataset)
+        return dataset.scanner(columns=list(base.info.primary_key), limit=1).to_table()
+
+
+def _logged_row(
+    context: TableContext, base: BaseTable, manifest: RegionManifest
+) -> pa.Table | None:
+    wal = Wal(context.store, manifest.region_id, base.stored)
+    for position in count(manifest.replay_after_wal_entry_position + 1):
+        entry = wal.read(position)
+        if entry is None:
+            return None
+        if entry.batch is not None:
+            return pa.Table.from_batches([entry.batch])
+    return None

@@ -1,0 +1,237 @@
+"""One table has one region for the same values, whoever of LanceDB and us makes it first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import lancedb as lancedb_package
+import pyarrow as pa
+import pytest
+from lancedb._lancedb import LsmWriteSpec
+
+import memwal_sql as mw
+from memwal_sql.storage.region_manifest import RegionManifests
+from memwal_sql.storage.region_values import value_types
+from memwal_sql.storage.store import open_store
+from memwal_sql.write.staged_rows import RowForm
+from planner.regions.spec import RegionField
+from tests.interop.lancedb_client import (
+    SCHEMA,
+    Handle,
+    Rows,
+    by_key,
+    create,
+    folder,
+    made_by_us,
+    open_handle,
+    rows,
+)
+from tests.model.merging import manifests
+from tests.planner.predicates.said import Said
+
+Field = Callable[[str], RegionField]
+SPECS = {
+    "unsharded": (LsmWriteSpec.unsharded(), mw.unsharded()),
+    "bucket": (LsmWriteSpec.bucket("id", 4), mw.lance_bucket("id", 4)),
+    "identity": (LsmWriteSpec.identity("id"), mw.identity("id")),
+}
+TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int8": (pa.int8(), [-128, 0, 127]),
+    "int16": (pa.int16(), [-3, 300]),
+    "int32": (pa.int32(), [-(2**31), 5]),
+    "int64": (pa.int64(), [-(2**63), -1, 2**63 - 1]),
+    "uint8": (pa.uint8(), [0, 255]),
+    "uint16": (pa.uint16(), [0, 2**16 - 1]),
+    "uint32": (pa.uint32(), [0, 2**32 - 1]),
+    "uint64": (pa.uint64(), [0, 2**64 - 1]),
+    "string": (pa.string(), ["", "a", "tail", "längere"]),
+    "large_string": (pa.large_string(), ["", "日本語"]),
+    "bool": (pa.bool_(), [False, True]),
+}
+# The others are hashed as one of these.
+HASHED = ("int8", "uint32", "int64", "string", "bool")
+
+
+def read(table: Any) -> Rows:
+    return by_key(table.scan().read_all())
+
+
+def schema_of(kind: str) -> pa.Schema:
+    return pa.schema([pa.field("id", TYPES[kind][0], False), pa.field("v", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        *[(mw.identity, kind) for kind in TYPES],
+        *[(partial(mw.lance_bucket, num_buckets=3), kind) for kind in HASHED],
+    ],
+    ids=[*(f"identity-{kind}" for kind in TYPES), *(f"bucket-{kind}" for kind in HASHED)],
+)
+def test_lancedb_finds_our_regions_for_keys_of_every_type(
+    how: Field, kind: str, tmp_path: Path
+) -> None:
+    schema = schema_of(kind)
+    keys = TYPES[kind][1]
+    table = made_by_us(tmp_path, how("id"), schema)
+    with table.writer() as writer:
+        writer.upsert(rows(dict.fromkeys(keys, "ours"), schema))
+    ids = set(manifests(table.uri))
+    handle = open_handle(tmp_path)
+    for key in keys:
+        handle.upsert({key: "theirs"}, schema)
+        handle.close()
+    assert set(manifests(table.uri)) == ids
+    assert read(table) == dict.fromkeys(keys, "theirs") == handle.read()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_regions_of_lancedb_are_pruned_and_looked_up_by_their_values(
+    spec: str, tmp_path: Path
+) -> None:
+    handle = create(tmp_path, SPECS[spec][0], {1: "base"})
+    for key in range(8):
+        handle.upsert({key: f"v{key}"})
+        handle.close()
+    table = mw.open_table(folder(tmp_path))
+    regions = table.snapshot().regions
+    assert all(region.values is not None for region in regions)
+    session = datafusion.SessionContext()
+    mw.register(session, "t", table)
+    for key in range(8):
+        kept = table.snapshot("strong", Said(table.schema)(f"id = {key}")).regions
+        assert len(kept) == 1
+        assert session.sql(f"SELECT v FROM t WHERE id = {key}").to_pylist() == [{"v": f"v{key}"}]
+        assert by_key(table.get([key])) == {key: f"v{key}"}
+    assert {one.check for one in table.check()} <= {"leftovers"}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_claim_writes_the_values_down_and_lancedb_keeps_them(spec: str, tmp_path: Path) -> None:
+    handle = create(tmp_path, SPECS[spec][0])
+    handle.upsert({5: "theirs"})
+    table = mw.open_table(folder(tmp_path))
+    with table.writer() as writer:
+        writer.upsert(rows({5: "ours"}))
+    with pytest.raises(RuntimeError, match="fenced"):
+        handle.close()
+    handle.upsert({5: "theirs again"})
+    handle.close()
+    (region,) = table.snapshot().regions
+    manifest = RegionManifests(open_store(table.uri), region.region_id).latest()
+    assert manifest.writer_epoch == 3
+    assert region.values is not None
+    (known,) = table.info.region_specs
+    typed = RegionManifests(open_store(table.uri), region.region_id, value_types(known))
+    assert typed.latest().region_values == region.values
+    assert read(mw.open_table(table.uri)) == {5: "theirs again"} == open_handle(tmp_path).read()
+
+
+def test_an_empty_region_of_lancedb_s_is_written_by_its_id(tmp_path: Path) -> None:
+    """Its manifest leaves the value out, and no row tells it any more."""
+    handle = create(tmp_path, LsmWriteSpec.identity("id"))
+    for key in (1, 2):
+        handle.upsert({key: "theirs"})
+        handle.close()
+    table = mw.open_table(folder(tmp_path))
+    table.merge()
+    table.build_indexes()
+    table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    table.collect_garbage(older_than=timedelta(0))
+    ids = set(manifests(table.uri))
+    assert not any(one.flushed_generations for one in manifests(table.uri).values())
+    again = mw.open_table(table.uri)
+    assert again.check().ok
+    with again.writer() as writer:
+        writer.upsert(rows({1: "ours", 3: "ours"}))
+    assert ids < set(manifests(table.uri)) and len(manifests(table.uri)) == 3
+    assert read(mw.open_table(table.uri)) == {1: "ours", 2: "theirs", 3: "ours"}
+    handle.upsert({2: "theirs again"})
+    assert read(again) == {1: "ours", 2: "theirs again", 3: "ours"}
+    assert again.get([2])["v"].to_pylist() == ["theirs again"]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_one_region_is_made_when_both_write_first_at_once(spec: str, tmp_path: Path) -> None:
+    theirs, mine = SPECS[spec]
+    key = 5
+    for number in range(6):
+        path = tmp_path / str(number)
+        if number % 2:
+            create(path, theirs)
+        else:
+            made_by_us(path, mine)
+        table = mw.open_table(folder(path))
+        handle = open_handle(path)
+        barrier = threading.Barrier(2)
+        done: Rows = {}
+
+        def ours(table: Any = table, barrier: Any = barrier, done: Rows = done) -> None:
+            with table.writer() as writer:
+                barrier.wait()
+                try:
+                    writer.upsert(rows({key: "ours"}))
+                except (mw.FencedError, mw.RetryError):
+                    return
+                done["ours"] = key
+
+        def lancedb(handle: Handle = handle, barrier: Any = barrier, done: Rows = done) -> None:
+            barrier.wait()
+            try:
+                handle.upsert({key: "theirs"})
+            except RuntimeError as error:
+                assert "epoch" in str(error)  # fenced, or its claim lost
+                return
+            done["theirs"] = key
+
+        threads = [threading.Thread(target=one) for one in (ours, lancedb)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(manifests(table.uri)) == 1
+        found = read(mw.open_table(table.uri))
+        assert done and found[key] in done, (number, found, done)
+
+
+def test_a_column_outside_of_the_key_divides_a_table_that_is_read_and_not_written(
+    tmp_path: Path,
+) -> None:
+    """Protocol rule 10. LanceDB allows it; a key is looked for in all regions."""
+    schema = pa.schema([*SCHEMA, pa.field("region", pa.string(), False)])
+    db = lancedb_package.connect(tmp_path)
+    base = pa.table({"id": [1], "v": ["base"], "region": ["eu"]}, schema=schema)
+    made = db.create_table("t", base, schema=schema)
+    made.set_unenforced_primary_key("id")
+    made.set_lsm_write_spec(LsmWriteSpec.identity("region"))
+    handle = Handle(made)
+    for key, region in ((1, "eu"), (2, "us"), (3, "us")):
+        one = pa.table({"id": [key], "v": ["lsm"], "region": [region]}, schema=schema)
+        merge = made.merge_insert([]).when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(one)
+        handle.close()
+    table = mw.open_table(folder(tmp_path))
+    assert len(manifests(table.uri)) == 2
+    session = datafusion.SessionContext()
+    mw.register(session, "t", table)
+    for key in (1, 2, 3):
+        assert table.get([key])["v"].to_pylist() == ["lsm"]
+        assert session.sql(f"SELECT v FROM t WHERE id = {key}").to_pylist() == [{"v": "lsm"}]
+    assert session.sql("SELECT id FROM t WHERE region = 'us' ORDER BY id").to_pylist() == [
+        {"id": 2},
+        {"id": 3},
+    ]
+    assert len(table.snapshot("strong", Said(table.schema)("region = 'us'")).regions) == 2
+    for write in (table.writer, lambda: table.stager("job", RowForm())):
+        with pytest.raises(mw.InvalidCallError, match=r"\['region'\].*not all part of the primary"):
+            write()
+    found = table.check()
+    assert found.ok and "['region']" in str(found)
+    assert table.merge() == 3
+    assert table.scan().read_all().num_rows == 3 == made.search().to_arrow().num_rows

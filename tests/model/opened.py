@@ -1,0 +1,18 @@
+"""Table handles over another store than the one that their URI names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import memwal_sql as mw
+from memwal_sql import create
+from memwal_sql.storage.object_store import ObjectStore
+
+
+def opened_over(uri: str, wrap: Callable[[ObjectStore], Any]) -> mw.Table:
+    """The table, by a handle whose store is what `wrap` makes of the usual one."""
+    opened = create.open_store
+    with patch.object(create, "open_store", lambda *a, **k: wrap(opened(*a, **k))):
+        return mw.open_table(uri)
