@@ -8,6 +8,7 @@ from memwal_sql.spark.java import use_bundled_java
 from memwal_sql.spark.maintenance import build_indexes, collect_garbage, merge, snapshot_regions
 from memwal_sql.spark.regions import repartition_by_region
 from memwal_sql.spark.source import MemWalDataSource
+from memwal_sql.spark.workers import check_workers
 
 __all__ = [
     "MemWalDataSource",
@@ -20,17 +21,14 @@ __all__ = [
     "use_bundled_java",
 ]
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: SparkSession) -> None:
-    """Make format `memwal` known to a session, and let Spark hand its filters over.
+    """Make format `memwal` known to a session.
 
-    Filters reach a Python data source only while `spark.sql.python.filterPushdown.enabled` is
-    true, which is not Spark's default, so this sets it. With `option("pushdown", "false")` a read
-    goes without.
+    Raises InvalidCallError when Spark's Python workers run with an interpreter that lacks this
+    package.
     """
-    spark.conf.set(_PUSHDOWN, "true")
+    check_workers(spark.sparkContext)
     parallelism = max(2, spark.sparkContext.defaultParallelism)
     # A class of the session's own: nothing else of a session reaches a data source.
     known = type("SessionDataSource", (MemWalDataSource,), {"parallelism": parallelism})

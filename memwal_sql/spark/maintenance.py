@@ -8,7 +8,7 @@ again goes on where it stopped. Descriptions in Spark's UI say what runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -29,7 +29,7 @@ class _Place:
     """A table that any process can open."""
 
     uri: str
-    storage: tuple[tuple[str, str], ...]
+    storage: tuple[tuple[str, str], ...] = field(repr=False)
 
     def open(self) -> Table:
         return open_table(self.uri, storage_options=dict(self.storage) or None)

@@ -20,7 +20,7 @@ from memwal_sql.storage.store import canonical_uri
 STORAGE_PREFIX = "storage."
 
 # What each use takes beside `path` and `storage.*`, as its documentation spells it.
-READ = ("columns", "version", "consistency", "query", "name", "rowsPerPartition", "pushdown")
+READ = ("columns", "filter", "version", "consistency", "query", "name", "rowsPerPartition")
 STREAM_READ = ("changes", "columns", "startingFrom", "maxRowsPerBatch", "checkpointLocation")
 _ROWS = ("primaryKey", "regions", "orderBy", "deleteColumn", "operation", "queryId")
 WRITE = (*_ROWS, "ifExists", "batchId")

@@ -9,6 +9,7 @@ from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.spark.options import Options
 from memwal_sql.storage.store import open_store
 from memwal_sql.table import Table
+from memwal_sql.write.batch_marks import check_id
 
 _COMMITS = "commits"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -22,6 +23,7 @@ def query_of(options: Options) -> str:
     """
     given = options.values.get("queryId")
     if given is not None:
+        check_id("queryId", given)
         return given
     checkpoint = options.values.get("checkpointLocation")
     if checkpoint is None:
@@ -31,7 +33,9 @@ def query_of(options: Options) -> str:
         )
     try:
         metadata = json.loads(open_store(checkpoint, options.storage_options).get("metadata"))
-        return str(metadata["id"])
+        found = str(metadata["id"])
+        check_id("id", found)
+        return found
     except (MemWalError, ValueError, KeyError, TypeError) as error:
         raise InvalidCallError(
             f"checkpointLocation={checkpoint!r} holds no query id that can be read here ({error}): "

@@ -27,7 +27,7 @@ _ONLY_READS = (
     datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 )
 # They are about rows of the table, and a query has rows of its own.
-_OF_ROWS = ("columns", "rowsPerPartition", "pushdown")
+_OF_ROWS = ("columns", "filter", "rowsPerPartition")
 
 
 def query_schema(options: Options, query: str) -> pa.Schema:

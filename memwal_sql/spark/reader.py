@@ -1,5 +1,10 @@
 """Batch reading: partitions of one pinned snapshot, each a plan of its own.
 
+Spark plans a Python source once for each relation, whatever statements use it and how often, so
+all of them see the snapshot of the first. What Spark would push into the reader for one use, 4.3
+applies to all others too, so nothing is taken over: every use has all rows, and Spark filters them.
+Option `filter` is part of the relation.
+
 The driver pins the snapshot and deals its parts out: the base table's fragments and the regions. A
 task masks its fragments by the keys of all regions, because any region may hold newer rows, and
 reads its own regions alone, as a key lives in one region only (protocol rule 10). So a row is
@@ -9,31 +14,37 @@ returned by exactly one task.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from exec_nodes.node import Node
 from exec_nodes.sources.lance_scan import row_bytes
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Read, opened, scan_of, stream
-from memwal_sql.spark.filters import conditions
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
+from memwal_sql.sql.conditions import implied
 from memwal_sql.sql.filtered_scan import filtered_scan
 from planner.model import Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.key_equalities import key_equalities
+from planner.predicates.nodes import Predicate
 
 # A task shall read so much at most, as Spark does it with files, and be worth its start.
 _TASK_BYTES = 128 * 1024 * 1024
 _LEAST_ROWS = 50_000
+_GONE = (
+    "the rows of {uri} that this DataFrame or view reads, as they were when a query first used it, "
+    'were merged and collected since: load them again, spark.read.format("memwal").load(...), and '
+    "create the views over them again; to run the same query again does not help"
+)
 Part = TypeVar("Part", bound=Hashable)
 
 
@@ -49,14 +60,14 @@ class Share(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads the rows of a table, without taking filters over."""
+    """Reads the rows of a table, or those that meet option `filter`."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         """`parallelism` is how many tasks run at once."""
         self._options = options
         self._schema = schema
         self._parallelism = parallelism
-        self._conditions: list[str] = []
+        self._filter = options.values.get("filter")
         version = options.number("version")
         table = table_of(options, version)
         unknown = [name for name in schema.names if name not in table.schema.names]
@@ -69,8 +80,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[Share]:
         """One snapshot, shared out."""
         table = table_of(self._options, self._options.number("version"))
-        pinned = table.pin(self._options.consistency, self._conditions)
-        keys = key_equalities(self._conditions, table.primary_key, table.schema)
+        conditions = [] if self._filter is None else implied(self._filter, table.schema)
+        pinned = table.pin(self._options.consistency, conditions)
+        keys = key_equalities(conditions, table.primary_key, table.schema)
         if keys is not None and len(keys) <= MAX_LOOKUP_KEYS:
             return [Share(pinned, whole=True)]
         base = pinned_table_of(self._options).base(pinned.version)
@@ -101,31 +113,30 @@ class BatchReader(DataSourceReader):
         return min(-(-rows // _LEAST_ROWS), max(self._parallelism, -(-size // _TASK_BYTES)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one share, in Spark's types."""
+        """The rows of one share, in Spark's types.
+
+        Raises SourceGoneError when files of the snapshot were collected since it was taken.
+        """
         if not isinstance(partition, Share):
             return  # a table without rows and regions
+        try:
+            yield from self._rows(partition)
+        except SourceGoneError as error:  # to run the query again would not help here
+            raise SourceGoneError(_GONE.format(uri=self._options.uri)) from error
+
+    def _rows(self, partition: Share) -> Iterator[pa.RecordBatch]:
         target = arrow_schema(self._schema)
         rows = ShareTable(self._options, partition, self._table_schema)
         share = rows.snapshot
         if share.base is None and not any(region.sources for region in share.regions):
             return  # what was in these regions' WALs were fences
         names = tuple(self._schema.names)
-        if self._conditions:
-            condition = " AND ".join(f"({one})" for one in self._conditions)
-            reader = filtered_scan(rows, names, condition, None, self._options.consistency)
-        else:
+        if self._filter is None:
             reader = stream(rows.planned(scan_of(Query(names))))
+        else:
+            reader = filtered_scan(rows, names, self._filter, None, self._options.consistency)
         for batch in reader:
             yield as_spark(batch, target)
-
-
-class FilteringReader(BatchReader):
-    """Reads the rows that may meet Spark's filters; Spark applies them again."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Remember what rules rows out early; every filter stays Spark's."""
-        self._conditions = conditions(filters, self._table_schema)
-        return filters
 
 
 class ShareTable:
@@ -136,7 +147,9 @@ class ShareTable:
         self._share = share
         self.schema = schema
 
-    def planned(self, read: Read, consistency: str = "strong", filters: Sequence[str] = ()) -> Node:
+    def planned(
+        self, read: Read, consistency: str = "strong", filters: Sequence[Predicate] = ()
+    ) -> Node:
         """The plan of `read` over the share. What filters rule out was left out when it was
         pinned."""
         del consistency, filters

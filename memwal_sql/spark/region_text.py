@@ -21,6 +21,7 @@ _OF_COLUMNS: dict[str, Callable[..., RegionField]] = {
 }
 _WITH_NUMBER: dict[str, Callable[..., RegionField]] = {
     "bucket": factories.bucket,
+    "lance_bucket": factories.lance_bucket,
     "truncate": factories.truncate,
     "multi_bucket": lambda *rest: factories.multi_bucket(rest[:-1], rest[-1]),
 }
@@ -58,6 +59,6 @@ def _field(text: str, name: str, between: str) -> RegionField:
 def _refused(text: str, reason: str) -> InvalidCallError:
     return InvalidCallError(
         f"regions={text!r}: {reason}. Write functions of key columns, separated by commas: "
-        "bucket(id, 8), multi_bucket(a, b, 8), truncate(name, 3), identity(country), year(ts), "
-        "month(ts), day(ts), hour(ts) or unsharded()"
+        "bucket(id, 8), lance_bucket(id, 8), multi_bucket(a, b, 8), truncate(name, 3), "
+        "identity(country), year(ts), month(ts), day(ts), hour(ts) or unsharded()"
     )

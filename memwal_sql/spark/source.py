@@ -14,11 +14,12 @@ from pyspark.sql.types import StructType
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import READ, STREAM_READ, STREAM_WRITE, WRITE, Options, parse_options
 from memwal_sql.spark.query_reader import QueryReader, query_schema
-from memwal_sql.spark.reader import BatchReader, FilteringReader
+from memwal_sql.spark.reader import BatchReader
 from memwal_sql.spark.stream_reader import ChangeReader, stream_schema
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import spark_schema
 from memwal_sql.spark.writer import BatchWriter, StreamWriter
+from memwal_sql.sql.conditions import implied
 
 
 class MemWalDataSource(DataSource):
@@ -45,6 +46,9 @@ class MemWalDataSource(DataSource):
         if "name" in options.values:
             raise InvalidCallError("name is what a query calls the table: it needs option query")
         schema = table_of(options, options.number("version")).schema
+        condition = options.values.get("filter")
+        if condition is not None:
+            implied(condition, schema)
         names = options.names("columns")
         if names is None:
             return spark_schema(schema)
@@ -61,8 +65,6 @@ class MemWalDataSource(DataSource):
         query = options.values.get("query")
         if query is not None:
             return QueryReader(options, schema, query)
-        if options.flag("pushdown", True):
-            return FilteringReader(options, schema, self.parallelism)
         return BatchReader(options, schema, self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 
 from memwal_sql.create import create_table
 from memwal_sql.enabling import find_lance
-from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
 from memwal_sql.spark.region_text import region_fields
 from memwal_sql.spark.tables import table_of
@@ -33,13 +33,15 @@ def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     of `schema` don't fit, or an option does not.
     """
     form, rows = row_form(options), arrow_schema(schema)
+    # As in every format of Spark: that the first rows have no nulls says nothing about later ones.
+    columns = arrow_schema(schema.toNullable())
     there = find_lance(options.uri, options.storage_options) is not None
     wish = options.choice("ifExists", IF_EXISTS, "append")
     if there and wish == "error":
         raise InvalidCallError(f'{options.uri} is there already, and ifExists is "error"')
     if there and wish == "ignore":
         return table_of(options), True
-    table = table_of(options) if there else _create(options, form, rows)
+    table = table_of(options) if there else _create(options, form, columns)
     _check_same(options, table)
     routing_spec(table.info)
     form.check(rows, table.info)
@@ -58,10 +60,7 @@ def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:
     columns = pa.schema([field for field in rows if field.name != form.delete_column])
     text = options.values.get("regions")
     regions = None if text is None else region_fields(text)
-    try:
-        create_table(options.uri, columns, key, regions, storage_options=options.storage_options)
-    except OSError as error:  # Lance's, which names no place
-        raise StoreUnavailableError(f"{options.uri} can't be made: {error}") from error
+    create_table(options.uri, columns, key, regions, storage_options=options.storage_options)
     return table_of(options)
 
 

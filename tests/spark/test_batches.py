@@ -57,9 +57,10 @@ def test_every_share_of_a_snapshot_masks_what_is_newer(spark: SparkSession, uri:
         read = load(spark, uri, rowsPerPartition=50)
         assert read.rdd.getNumPartitions() > 5
         assert rows(read) == oracle
-        assert rows(read.where("id >= 100 AND val = 'b'")) == {
-            key: val for key, val in oracle.items() if key >= 100 and val == "b"
-        }
+        some = {key: val for key, val in oracle.items() if key >= 100 and val == "b"}
+        assert rows(read.where("id >= 100 AND val = 'b'")) == some
+        condition = "id >= 100 AND val = 'b'"
+        assert rows(load(spark, uri, rowsPerPartition=50, filter=condition)) == some
 
 
 def test_a_merge_between_planning_and_reading_changes_nothing(
@@ -79,11 +80,11 @@ def test_a_merge_between_planning_and_reading_changes_nothing(
 
 def test_filters_columns_and_lookups_by_key(spark: SparkSession, uri: str) -> None:
     save(frame(spark, 0, 500, "x"), uri, primaryKey="id", regions="bucket(id, 4)")
-    one = load(spark, uri).where("id = 77")
+    one = load(spark, uri, filter="id = 77")
     assert one.rdd.getNumPartitions() == 1
     assert rows(one) == {77: "x"}
-    assert rows(load(spark, uri).where("id IN (1, 2, 1000)")) == {1: "x", 2: "x"}
-    assert rows(load(spark, uri, pushdown="false").where("id = 77")) == {77: "x"}
+    assert rows(load(spark, uri, filter="id IN (1, 2, 1000)")) == {1: "x", 2: "x"}
+    assert rows(load(spark, uri).where("id = 77")) == {77: "x"}
     assert load(spark, uri, columns="val").columns == ["val"]
     assert load(spark, uri, columns="val").distinct().collect() == [("x",)]
 
@@ -211,3 +212,22 @@ def test_a_batch_with_an_id_is_written_once(spark: SparkSession, uri: str) -> No
     assert rows(load(spark, uri))[3] == "newer"
     save(frame(spark, 0, 10, "b"), uri, queryId="load", batchId=1)
     assert rows(load(spark, uri))[3] == "b"
+
+
+def test_columns_of_a_new_table_take_nulls_whatever_its_first_rows_are(
+    spark: SparkSession, uri: str
+) -> None:
+    """But for the key; as in every format of Spark."""
+    first = spark.sql("SELECT 1L AS id, 'a' AS val, array(1) AS many, named_struct('x', 1) AS one")
+    assert not any(field.nullable for field in first.schema.fields)
+    save(first, uri, primaryKey="id")
+    schema = mw.open_table(uri).schema
+    assert [field.nullable for field in schema] == [False, True, True, True]
+    assert schema.field("many").type.value_field.nullable
+    assert schema.field("one").type.field("x").nullable
+    later = [(2, None, [None], None), (3, "c", None, (None,))]
+    save(spark.createDataFrame(later, first.schema.toNullable()), uri)
+    found = {row["id"]: tuple(row)[1:] for row in load(spark, uri).collect()}
+    assert found == {1: ("a", [1], (1,)), 2: (None, [None], None), 3: ("c", None, (None,))}
+    keyless = spark.createDataFrame([(None, "d", [1], (1,))], first.schema.toNullable())
+    assert "column 'id' is primary key, but row 0 has a null" in refusal(lambda: save(keyless, uri))

