@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import traceback
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from memwal_sql.cli import care, jobs, query, show, tail
+from memwal_sql.cli import care, jobs, load, query, show, tail
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
-from memwal_sql.cli.output import remark
+from memwal_sql.cli.output import json_line, remark
 from memwal_sql.cli.priority import give_way
+from memwal_sql.cli.version import show_version
 from memwal_sql.errors import MemWalError
 
 
@@ -22,13 +25,20 @@ class _Commands(TyperGroup):
     """Runs a command and turns what it raises into a message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
+        as_json = _asks_for_json(ctx.args)
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, typer.TyperException):
-            raise  # the end of a command, and what is wrong with how it was called
+        except (typer.Exit, typer.Abort):
+            raise  # the end of a command
+        except typer.TyperException as error:  # how it was called
+            if not as_json:
+                raise
+            _tell("InvalidCallError", str(error), ExitCode.CALL, as_json)
+            raise typer.Exit(ExitCode.CALL) from error
         except MemWalError as error:
-            remark(f"{type(error).__name__}: {error}", "red")
-            raise typer.Exit(exit_code_of(error)) from error
+            code = exit_code_of(error)
+            _tell(type(error).__name__, str(error), code, as_json)
+            raise typer.Exit(code) from error
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except BrokenPipeError:
@@ -36,25 +46,61 @@ class _Commands(TyperGroup):
                 # Python flushes once more at its end, into nothing.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.PIPE_CLOSED) from None
-        except Exception:
-            traceback.print_exc()
+        except Exception as error:
+            text = traceback.format_exc()
+            if as_json:
+                _tell(type(error).__name__, text, ExitCode.BUG, as_json)
+            else:
+                remark(text, "red")
             raise typer.Exit(ExitCode.BUG) from None
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether a command is called for machines; also one that is called wrong."""
+    forms = ("json", "jsonl")
+    pairs = itertools.pairwise([*arguments, ""])
+    return any(
+        (first == "--output" and second in forms) or first in [f"--output={one}" for one in forms]
+        for first, second in pairs
+    )
+
+
+def _tell(kind: str, message: str, code: ExitCode, as_json: bool) -> None:
+    """An error on standard error: a line for people, or one JSON document."""
+    if as_json:
+        error = {"kind": kind, "message": message, "exit_code": int(code)}
+        sys.stderr.write(json_line({"error": error}) + "\n")
+    else:
+        remark(f"{kind}: {message}", "red")
 
 
 app = typer.Typer(
     name="memwal",
     cls=_Commands,
-    help="Look at a MemWAL table, ask it, and keep it in shape.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+@app.callback()
+def memwal(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=show_version, help="Show the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Look at a MemWAL table, ask it, and keep it in shape."""
+
+
 for command in (
     show.info,
     query.sql,
     query.explain,
+    load.load,
     show.regions,
     show.generations,
     show.wal,
@@ -65,6 +111,7 @@ for command in (
     care.checkpoint,
     tail.tail,
     care.check,
+    care.repair,
     care.upgrade,
     jobs.run,
 ):

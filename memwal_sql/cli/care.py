@@ -1,9 +1,10 @@
-"""Commands for a table's safety: `check`, `checkpoint`, `upgrade`."""
+"""Commands for a table's safety: `check`, `repair`, `checkpoint`, `upgrade`."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ from memwal_sql.cli.region_fields import parse_regions
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.findings import Severity
 from memwal_sql.maintain.upgrade import upgrade as upgrade_table
+from memwal_sql.view.texts import count_text
 
 
 def check(
@@ -73,6 +75,37 @@ def checkpoint(
         show_result(result, f"{name} holds version {version}", output)
 
 
+def repair(
+    uri: Uri,
+    newer: Annotated[
+        str | None,
+        typer.Option(help="The id of the region whose rows count where those of a key differ."),
+    ] = None,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Bring the rows of regions with the same values together in one of them."""
+    with progress_bars(output) as report:
+        done = opened(uri, options).repair_regions(newer, report)
+    repairs = [
+        {
+            "values": dict(one.values),
+            "kept": str(one.kept),
+            "sealed": str(one.sealed),
+            "moved": one.moved,
+            "set_aside": one.set_aside,
+            "files": list(one.files),
+        }
+        for one in done
+    ]
+    lines = [
+        f"{one.sealed} is sealed, {count_text(one.moved, 'key')} moved to {one.kept}; "
+        f"{count_text(one.set_aside, 'row')} set aside {' '.join(one.files)}".rstrip()
+        for one in done
+    ]
+    show_result({"repairs": repairs}, "\n".join(lines) or "nothing to repair", output)
+
+
 def upgrade(
     uri: Uri,
     primary_key: Annotated[
@@ -105,14 +138,20 @@ def upgrade(
 
 
 def _function(name: str) -> Any:
-    """What `module:function` names, also in a module of the working folder."""
+    """What `module:function` names, also in a module of the working folder.
+
+    That folder comes last, and for this import only: it may be a table's, with modules of names
+    that others import later.
+    """
     module_name, _, function_name = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    folder = str(Path.cwd())
+    sys.path.append(folder)
     try:
         found = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidCallError(f"--read-wal {name!r}: {error}; name it MODULE:FUNCTION") from None
+    finally:
+        sys.path.remove(folder)
     if not callable(found):
         raise InvalidCallError(f"--read-wal {name!r} is no function")
     return found

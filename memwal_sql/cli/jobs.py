@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import pyarrow.compute as pc
@@ -151,7 +152,7 @@ def run(
             done = run_jobs(table, triggers, interval=interval, rounds=rounds, progress=report)
         failed: dict[str, RetryError] = {}
         for one in done:
-            _show_run(one, output)
+            _show_run(table.uri, one, output)
             failed.pop(one.job, None)
             if one.error is not None:
                 failed[one.job] = one.error
@@ -159,12 +160,19 @@ def run(
         raise next(iter(failed.values()))
 
 
-def _show_run(run: JobRun, output: Output) -> None:
+def _show_run(uri: str, run: JobRun, output: Output) -> None:
+    now = datetime.now(UTC)
     if output is Output.JSON:
-        failed = run.error is not None
-        result = {"job": run.job, "outcome": run.outcome, "seconds": run.seconds, "failed": failed}
+        result = {
+            "time": now,
+            "table": uri,
+            "job": run.job,
+            "outcome": run.outcome,
+            "seconds": run.seconds,
+            "failed": run.error is not None,
+        }
         show_json(result)
     elif run.error is not None:
-        remark(f"{run.job} was not done: {run.outcome}", "yellow")
+        remark(f"{now:%H:%M:%S} {run.job} was not done: {run.outcome}", "yellow")
     else:
-        print_line(f"{run.job}: {run.outcome} ({run.seconds:.1f} s)")
+        print_line(f"{now:%H:%M:%S} {run.job}: {run.outcome} ({run.seconds:.1f} s)")

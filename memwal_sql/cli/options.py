@@ -14,6 +14,8 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.table import Table
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+# What has other characters may be a secret that was given without its key.
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _DURATION = re.compile(r"(\d+)([smhdw])")
 
 
@@ -56,11 +58,11 @@ CheckpointName = Annotated[
 
 
 def storage_options(given: list[str] | None) -> dict[str, str] | None:
-    """`KEY=VALUE` texts as a mapping; messages name keys only."""
+    """`KEY=VALUE` texts as a mapping; messages repeat nothing that may be a value."""
     pairs = [text.partition("=") for text in given or ()]
-    bad = [key for key, separator, _ in pairs if not separator or not key]
-    if bad:
-        raise InvalidCallError(f"--storage-option {bad[0]!r}: write it as KEY=VALUE")
+    for number, (key, separator, _) in enumerate(pairs, start=1):
+        if not separator or not _KEY.fullmatch(key):
+            raise InvalidCallError(f"--storage-option number {number}: write it as KEY=VALUE")
     return {key: value for key, _, value in pairs} or None
 
 

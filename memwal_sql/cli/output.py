@@ -1,28 +1,33 @@
 """Results on standard output: tables for people, JSON for machines.
 
-What is not a result (progress, errors, remarks) goes to standard error.
+What is not a result (progress, errors, remarks) goes to standard error. Values, names and messages
+come from feeds: what a terminal would obey in them is shown instead.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.segment import Segment, Segments
 from rich.table import Table as Grid
 from rich.text import Text
 
 from memwal_sql.cli.options import Output
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
+from memwal_sql.view.visible import visible, visible_json, visible_lines
 
 # Piped output is not cut off: whoever reads it wants whole lines.
 _ENDLESS = 100_000
@@ -41,17 +46,28 @@ def stderr() -> Console:
 
 def show(thing: RenderableType) -> None:
     """Write something for people."""
-    stdout().print(thing)
+    console = stdout()
+    shown = (
+        Segment(visible_lines(text), style)
+        for text, style, control in console.render(thing)
+        if not control
+    )
+    console.print(Segments(shown), end="")
 
 
 def remark(text: str, style: str = "dim") -> None:
     """Write a line that is no result."""
-    stderr().print(Text(text, style), soft_wrap=True)
+    stderr().print(Text(visible_lines(text), style), soft_wrap=True)
 
 
 def show_json(value: object) -> None:
     """Write one JSON document, or one line of JSON lines."""
-    print_line(json.dumps(plain(value), ensure_ascii=False))
+    print_line(json_line(value))
+
+
+def json_line(value: object) -> str:
+    """A value as JSON on one line."""
+    return visible_json(json.dumps(plain(value), ensure_ascii=False))
 
 
 def show_result(value: object, text: str, output: Output) -> None:
@@ -62,21 +78,9 @@ def show_result(value: object, text: str, output: Output) -> None:
         print_line(text)
 
 
-def show_json_rows(batches: Iterable[pa.RecordBatch]) -> None:
-    """Write rows as one JSON array, as they come."""
-    before = "["
-    for batch in batches:
-        rows = (json.dumps(plain(row), ensure_ascii=False) for row in batch.to_pylist())
-        text = ",\n ".join(rows)
-        if text:
-            sys.stdout.write(before + text)
-            before = ",\n "
-    print_line("[]" if before == "[" else "]")
-
-
 def print_line(text: str) -> None:
-    """Write a line as it is."""
-    sys.stdout.write(text + "\n")
+    """Write lines."""
+    sys.stdout.write(visible_lines(text) + "\n")
     sys.stdout.flush()
 
 
@@ -98,22 +102,47 @@ def grid(names: Iterable[str], rows: Iterable[Iterable[object]]) -> Grid:
     cells = [list(row) for row in rows]
     for position, name in enumerate(names):
         numeric = any(_is_number(row[position]) for row in cells)
-        result.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        side: Literal["left", "right"] = "right" if numeric else "left"
+        result.add_column(Text(visible(name)), justify=side, overflow="fold")
     for row in cells:
         result.add_row(*(Text(cell_text(value)) for value in row))
     return result
 
 
+def aligned_lines(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> Iterator[str]:
+    """Rows as lines of text for a file or a pipe: whole, however many and however wide."""
+    if not any(batch.num_rows for batch in batches):
+        return
+    numeric = [
+        pa.types.is_integer(f.type) or pa.types.is_floating(f.type) for f in batches[0].schema
+    ]
+    titles = [visible(name) for name in names]
+    widths = [cell_len(title) for title in titles]
+    for row in _rows_of_cells(batches):
+        widths = [max(width, cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
+    for row in itertools.chain([titles], _rows_of_cells(batches)):
+        yield "  ".join(map(_padded, row, widths, numeric)).rstrip()
+
+
+def _rows_of_cells(batches: Sequence[pa.RecordBatch]) -> Iterator[list[str]]:
+    for batch in batches:
+        columns = (map(cell_text, column.to_pylist()) for column in batch.columns)
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _padded(cell: str, width: int, is_number: bool) -> str:
+    room = " " * (width - cell_len(cell))
+    return room + cell if is_number else cell + room
+
+
 def cell_text(value: object) -> str:
-    """A value as people read it."""
+    """A value as people read it, on one line."""
     if value is None:
         return ""
-    if isinstance(value, str):
-        return value
     if isinstance(value, float):
         return f"{value:g}"
-    found = plain(value)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    found = value if isinstance(value, str) else plain(value)
+    return visible(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
 
 
 def plain(value: Any) -> Any:
@@ -146,7 +175,7 @@ def progress_bars(output: Output) -> Iterator[Report]:
         yield report_nothing
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
@@ -158,7 +187,7 @@ def progress_bars(output: Output) -> Iterator[Report]:
         def report(progress: Progress) -> None:
             key = (progress.job, progress.region)
             if key not in tasks:
-                name = " ".join(filter(None, key))
+                name = visible(" ".join(filter(None, key)))
                 tasks[key] = bars.add_task(name, unit=progress.unit, total=progress.total)
             bars.update(tasks[key], completed=progress.done, total=progress.total)
 

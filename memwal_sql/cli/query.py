@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import datafusion
 import pyarrow as pa
 import typer
 
+from memwal_sql.cli.files import STDIN
 from memwal_sql.cli.options import (
     CheckpointName,
     Output,
@@ -20,48 +23,72 @@ from memwal_sql.cli.options import (
     Version,
     opened,
 )
-from memwal_sql.cli.output import print_line, remark, show_json, show_json_rows, show_rows
+from memwal_sql.cli.output import print_line, remark, show_json
+from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.errors import original_error
 from memwal_sql.sql.register import register
-from memwal_sql.sql.result_names import check_names_differ
 from memwal_sql.table import Table
 
 _NAME = "t"
 
-Query = Annotated[str, typer.Argument(help=f"SQL; the table is called {_NAME}.")]
+Query = Annotated[
+    str | None,
+    typer.Argument(help=f"SQL; the table is called {_NAME}. `-` reads it from standard input."),
+]
+QueryFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="Read the SQL from this file instead.")
+]
 Consistency = Annotated[str, typer.Option("--consistency", help="strong, manifest or eventual.")]
 Most = Annotated[
-    int, typer.Option("--max-rows", min=1, help="Show no more rows than this in a terminal.")
+    int | None,
+    typer.Option(
+        "--max-rows",
+        min=1,
+        help="No more rows than this. By default 1,000 in a terminal, and all elsewhere.",
+    ),
+]
+Rows = Annotated[
+    RowFormat | None,
+    typer.Option(
+        "--output",
+        help="For people; JSON as an array or a line a row, and CSV, with bytes as hex digits; "
+        "Parquet. By default what --to says, else for people.",
+    ),
 ]
 
 
 def sql(
     uri: Uri,
-    query: Query,
+    query: Query = None,
+    file: QueryFile = None,
     options: StorageOptions = None,
-    output: OutputOption = Output.TABLE,
+    output: Rows = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Write the rows to this file; .csv, .json, .jsonl and .parquet say how."),
+    ] = None,
     consistency: Consistency = "strong",
-    max_rows: Most = 1000,
+    max_rows: Most = None,
     version: Version = None,
     timestamp: Timestamp = None,
     checkpoint: CheckpointName = None,
 ) -> None:
     """Run a SQL statement over the table, which is called t (and t$regions and so on)."""
+    form = format_for(output, to)
+    text = _text(query, file)
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        columns, rows = _run(table, query, consistency)
-        if output is Output.JSON:
-            check_names_differ(columns)
-            show_json_rows(rows)
-        elif columns:
-            _show_first(rows, max_rows)
+        schema, rows = _run(table, text, consistency)
+        if schema.names or form is RowFormat.JSON:
+            write_rows(schema, rows, form, to, max_rows)
         else:  # a statement that changes the session: INSERT and COPY return a count
             remark("done, in a session that ends with this command")
 
 
 def explain(
     uri: Uri,
-    query: Query,
+    query: Query = None,
+    file: QueryFile = None,
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,
     analyze: Annotated[
@@ -73,7 +100,7 @@ def explain(
     checkpoint: CheckpointName = None,
 ) -> None:
     """Show the plan of a SQL statement."""
-    statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{query}"
+    statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{_text(query, file)}"
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
         _, rows = _run(table, statement, consistency)
         plans = [row for batch in rows for row in batch.to_pylist()]
@@ -84,30 +111,25 @@ def explain(
         print_line(f"{row['plan_type']}\n{row['plan'].rstrip()}\n")
 
 
-def _show_first(batches: Iterator[pa.RecordBatch], most: int) -> None:
-    """The first rows; no more are read than it takes to know that there are more."""
-    taken: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        taken.append(batch)
-        rows += batch.num_rows
-        if rows > most:
-            break
-    if not rows:
-        remark("no rows")
-        return
-    show_rows(pa.Table.from_batches(taken).slice(0, most), Output.TABLE)
-    if rows > most:
-        remark(f"only the first {most} rows: --max-rows shows more")
+def _text(query: str | None, file: Path | None) -> str:
+    """The statement, from wherever it was given."""
+    if (query is None) == (file is None):
+        raise InvalidCallError("give one statement: as QUERY, by --file, or `-` and standard input")
+    try:
+        if query is not None:
+            return sys.stdin.read() if query == STDIN else query
+        return sys.stdin.read() if str(file) == STDIN else Path(str(file)).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidCallError(f"the statement can't be read: {error}") from None
 
 
-def _run(table: Table, query: str, consistency: str) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+def _run(table: Table, query: str, consistency: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The columns of a result, and its batches as they come."""
     context = datafusion.SessionContext()
     register(context, _NAME, table, consistency)
     with _errors_of_calls():
         frame = context.sql(query)
-    return frame.schema().names, _batches(context, frame)
+    return frame.schema(), _batches(context, frame)
 
 
 def _batches(

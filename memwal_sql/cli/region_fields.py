@@ -18,6 +18,7 @@ _FACTORIES: Mapping[str, Callable[..., Any]] = {
         "expression",
         "hour",
         "identity",
+        "lance_bucket",
         "month",
         "multi_bucket",
         "truncate",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +12,11 @@ import typer
 
 from memwal_sql.cli.options import Output, OutputOption, StorageOptions, Uri, opened
 from memwal_sql.cli.output import cell_text, print_line, show_json
+from memwal_sql.cli.replace_file import replaced_file
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.change_feed import DELETE, FEED_FIELDS
 from memwal_sql.table import Table
+from memwal_sql.view.visible import visible
 
 _OWN = tuple(field.name for field in FEED_FIELDS)
 
@@ -62,17 +63,23 @@ def tail(
 
 def _start(table: Table, after: str | None, offsets: Path | None, follow: bool) -> Any:
     if offsets is not None and offsets.exists():
-        return _decoded(offsets.read_text(encoding="utf-8"), f"the file {offsets}")
+        return _decoded(offsets.read_bytes(), f"the file {offsets}")
     if after is not None:
         return _decoded(after, "--after")
     return table.change_offsets() if follow else None
 
 
-def _decoded(text: str, source: str) -> Any:
+def _decoded(text: str | bytes, source: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidCallError(f"{source} is no JSON: {error}") from None
+        found = json.loads(text)
+        if found is None:  # to everybody else that is the beginning
+            raise ValueError("it is null")
+        return found
+    except (ValueError, RecursionError) as error:
+        raise InvalidCallError(
+            f"{source} is no place: {error}; write a place as `memwal tail --offsets` and "
+            "`table.change_offsets()` do"
+        ) from None
 
 
 def _reached(places: Any, batch: pa.RecordBatch) -> dict[str, Any]:
@@ -85,10 +92,8 @@ def _reached(places: Any, batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _save(file: Path, places: dict[str, Any]) -> None:
-    """Replace the file as a whole: a reader or a crash never sees half of it."""
-    beside = file.with_name(f"{file.name}.{os.getpid()}")
-    beside.write_text(json.dumps(places), encoding="utf-8")
-    beside.replace(file)
+    with replaced_file(file) as sink:
+        sink.write(json.dumps(places).encode())
 
 
 def _print(batch: pa.RecordBatch, output: Output) -> None:
@@ -98,5 +103,5 @@ def _print(batch: pa.RecordBatch, output: Output) -> None:
             continue
         change, region, position, generation = (row.pop(name) for name in _OWN)
         shown = {k: v for k, v in row.items() if change != DELETE or v is not None}
-        values = " ".join(f"{name}={cell_text(value)}" for name, value in shown.items())
+        values = " ".join(f"{visible(k)}={cell_text(v)}" for k, v in shown.items())
         print_line(f"{region[:8]} {position}.{generation} {change} {values}")

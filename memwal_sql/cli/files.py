@@ -1,0 +1,233 @@
+"""Files that rows come from: Parquet, Arrow, CSV and JSON, as batches of a table's types.
+
+What `memwal sql --to` wrote is read back as the same rows: CSV tells null (nothing) from an empty
+text (`""`), binary values are hex digits in CSV and JSON, times ISO 8601.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from memwal_sql.errors import InvalidCallError
+
+STDIN = "-"
+
+
+class FileFormat(StrEnum):
+    """A format of files with rows; JSON is an array of objects or one object a line."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSON = "json"
+
+
+_SUFFIXES: Mapping[str, FileFormat] = {
+    ".parquet": FileFormat.PARQUET,
+    ".arrow": FileFormat.ARROW,
+    ".arrows": FileFormat.ARROW,
+    ".feather": FileFormat.ARROW,
+    ".csv": FileFormat.CSV,
+    ".json": FileFormat.JSON,
+    ".jsonl": FileFormat.JSON,
+    ".ndjson": FileFormat.JSON,
+}
+_BLOCK_BYTES = 8 << 20
+_NAMED_BY_ROWS = 1_000  # a field that so many first rows of JSON lack counts as missing
+
+
+def format_of(name: str) -> FileFormat | None:
+    """The format that a file's name says."""
+    return _SUFFIXES.get(Path(name).suffix.lower())
+
+
+@contextmanager
+def batches_of(
+    name: str, kind: FileFormat | None, schema: pa.Schema | None
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """The columns and rows of the file `name`, `-` for standard input.
+
+    Columns that are in `schema` have its types; without a schema the file says, and those of CSV
+    and JSON are guessed from the first rows. Raises InvalidCallError that names the file.
+    """
+    kind = kind or format_of(name)
+    if kind is None:
+        known = ", ".join(FileFormat)
+        raise InvalidCallError(f"{name}: its name says no format: add --format, one of {known}")
+    with _named_errors(name), _opened(name) as file:
+        found, batches = _READERS[kind](file, schema)
+        if schema is not None:
+            batches = (_typed(batch, schema, kind) for batch in batches)
+        yield found, batches
+
+
+@contextmanager
+def _named_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidCallError as error:
+        raise InvalidCallError(f"{name}: {error}") from None
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+        raise InvalidCallError(f"{name}: {error}") from None
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name != STDIN:
+        with open(name, "rb") as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as copy:  # formats are read from the end, or twice
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+        yield copy
+
+
+_Read = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+
+
+def _parquet(file: BinaryIO, _: pa.Schema | None) -> _Read:
+    found = pq.ParquetFile(file)
+    return found.schema_arrow, found.iter_batches()
+
+
+def _arrow(file: BinaryIO, _: pa.Schema | None) -> _Read:
+    is_file = file.read(6) == b"ARROW1"
+    file.seek(0)
+    if not is_file:
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, iter(stream)
+    found = pa.ipc.open_file(file)
+    return found.schema, (found.get_batch(n) for n in range(found.num_record_batches))
+
+
+def _csv(file: BinaryIO, schema: pa.Schema | None) -> _Read:
+    types = {field.name: _csv_type(field) for field in schema or ()}
+    reader = pa_csv.open_csv(
+        file,
+        read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
+        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return reader.schema, iter(reader)
+
+
+def _json(file: BinaryIO, schema: pa.Schema | None) -> _Read:
+    lines = _as_lines(file)
+    read = pa_json.ReadOptions(block_size=_BLOCK_BYTES)
+    if schema is None:
+        reader = pa_json.open_json(lines, read)
+        return reader.schema, iter(reader)
+    rows = (json.loads(line) for line in itertools.islice(lines, _NAMED_BY_ROWS) if line.strip())
+    named = {name for row in rows if isinstance(row, dict) for name in row}
+    lines.seek(0)
+    # A column that no row names would be read as nulls, in silence.
+    wanted = pa.schema(
+        [pa.field(f.name, _json_type(f.type, f.name)) for f in schema if f.name in named]
+    )
+    reader = pa_json.open_json(
+        lines, read, pa_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="infer")
+    )
+    return reader.schema, iter(reader)
+
+
+_READERS = {
+    FileFormat.PARQUET: _parquet,
+    FileFormat.ARROW: _arrow,
+    FileFormat.CSV: _csv,
+    FileFormat.JSON: _json,
+}
+
+
+def _as_lines(file: BinaryIO) -> BinaryIO:
+    """JSON with one object a line, whether the file has lines or an array."""
+    start = file.read(256).lstrip()[:1]
+    file.seek(0)
+    if start != b"[":
+        return file
+    rows = json.load(file)
+    return io.BytesIO("\n".join(json.dumps(row) for row in rows).encode())
+
+
+def _csv_type(field: pa.Field) -> pa.DataType:
+    kind = _storage(field.type)
+    if pa.types.is_nested(kind):
+        raise InvalidCallError(f"column {field.name!r} is {kind}, which CSV has no form for")
+    return pa.string() if _is_binary(kind) else kind
+
+
+def _json_type(kind: pa.DataType, name: str, *, inner: bool = False) -> pa.DataType:
+    """A type that Arrow's JSON reader has, and that casts to `kind`."""
+    kind = _storage(kind)
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _json_type(f.type, name, inner=True)) for f in kind])
+    by_hand = _is_binary(kind) or pa.types.is_time(kind)
+    if pa.types.is_map(kind) or pa.types.is_duration(kind) or (inner and by_hand):
+        raise InvalidCallError(f"column {name!r} has {kind}, which is not read from JSON")
+    if pa.types.is_nested(kind):
+        return pa.list_(_json_type(kind.value_type, name, inner=True))
+    if pa.types.is_dictionary(kind):
+        return _json_type(kind.value_type, name, inner=inner)
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_date(kind) or by_hand:
+        return pa.string()
+    return kind
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema, kind: FileFormat) -> pa.RecordBatch:
+    """What was read as text in the types of the table; other formats have types of their own."""
+    if kind not in (FileFormat.CSV, FileFormat.JSON):
+        return batch
+    known = {field.name: field.type for field in schema}
+    columns = [
+        _converted(column, known.get(name, column.type))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _converted(column: Any, kind: pa.DataType) -> Any:
+    storage = _storage(kind)
+    is_text = pa.types.is_string(column.type)
+    if is_text and (_is_binary(storage) or pa.types.is_time(storage)):
+        read = bytes.fromhex if _is_binary(storage) else time.fromisoformat
+        values = [None if text is None else read(text) for text in column.to_pylist()]
+        column = pa.array(values, storage)
+    elif column.type != storage:
+        column = column.cast(storage)
+    return column if storage == kind else pa.ExtensionArray.from_storage(kind, column)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )

@@ -1,0 +1,99 @@
+"""`memwal load`: files of rows into a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from memwal_sql.cli.files import STDIN, FileFormat, batches_of
+from memwal_sql.cli.options import (
+    Output,
+    OutputOption,
+    StorageOptions,
+    Uri,
+    opened,
+    storage_options,
+)
+from memwal_sql.cli.output import remark, show_result
+from memwal_sql.cli.region_fields import parse_regions
+from memwal_sql.create import create_table
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.table import Table
+from memwal_sql.view.texts import count_text
+
+
+def load(
+    uri: Uri,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Files of rows; - is standard input.")
+    ],
+    form: Annotated[
+        FileFormat | None,
+        typer.Option("--format", help="What the files are; by default what their names say."),
+    ] = None,
+    primary_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--primary-key",
+            help="Make the table, with the columns of the first file and this column as its key; "
+            "may be repeated.",
+        ),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--region-by", help="For a new table: such as 'bucket(id, 16)'; may be repeated."
+        ),
+    ] = None,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Upsert the rows of Parquet, Arrow, CSV and JSON files, durable batch by batch."""
+    if primary_key:
+        if files[0] == STDIN:
+            raise InvalidCallError("name a file first: standard input can't be read twice")
+        with batches_of(files[0], form, None) as (schema, _):
+            table = _made(uri, schema, primary_key, region, options)
+    elif region:
+        raise InvalidCallError("--region-by is for a new table: name its --primary-key, too")
+    else:
+        table = opened(uri, options)
+    with table:
+        rows = _loaded(table, files, form)
+    show_result({"rows": rows}, f"{count_text(rows, 'row')} loaded", output)
+
+
+def _made(
+    uri: str,
+    schema: pa.Schema,
+    primary_key: list[str],
+    region: list[str] | None,
+    options: list[str] | None,
+) -> Table:
+    return create_table(
+        uri,
+        schema,
+        primary_key=primary_key,
+        regions=parse_regions(region or []),
+        storage_options=storage_options(options),
+    )
+
+
+def _loaded(table: Table, files: list[str], form: FileFormat | None) -> int:
+    rows = 0
+    try:
+        with table.writer() as writer:
+            for file in files:
+                with batches_of(file, form, table.schema) as (_, batches):
+                    for batch in batches:
+                        writer.upsert(batch)
+                        rows += batch.num_rows
+    except Exception:
+        if rows:
+            remark(
+                f"{count_text(rows, 'row')} written before this error; loading again repeats them"
+            )
+        raise
+    return rows

@@ -1,0 +1,182 @@
+"""The rows of a query, on standard output or in a file, in the format asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from memwal_sql.cli.options import Output
+from memwal_sql.cli.output import aligned_lines, json_line, remark, show_rows
+from memwal_sql.cli.replace_file import replaced_file
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.sql.result_names import check_names_differ
+
+_MOST_IN_A_TERMINAL = 1000
+
+
+class RowFormat(StrEnum):
+    """How rows are written: for people, as one JSON array, as a JSON object a line, or a file."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+_SUFFIXES: Mapping[str, RowFormat] = {
+    ".json": RowFormat.JSON,
+    ".jsonl": RowFormat.JSONL,
+    ".ndjson": RowFormat.JSONL,
+    ".csv": RowFormat.CSV,
+    ".parquet": RowFormat.PARQUET,
+}
+
+
+def format_for(output: RowFormat | None, file: Path | None) -> RowFormat:
+    """The format asked for, else what the file's name says, else the one for people."""
+    if output is not None:
+        return output
+    if file is None:
+        return RowFormat.TABLE
+    found = _SUFFIXES.get(file.suffix.lower())
+    if found is None:
+        raise InvalidCallError(f"--to {str(file)!r}: its name says no format: add --output")
+    return found
+
+
+def write_rows(
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    output: RowFormat,
+    file: Path | None,
+    most: int | None,
+) -> None:
+    """Write rows as they come; a file gets its name when it is whole.
+
+    `most` rows at most; None: 1,000 in a terminal, and else all.
+    """
+    if most is None and file is None and output is RowFormat.TABLE and sys.stdout.isatty():
+        most = _MOST_IN_A_TERMINAL
+    taken = _Taken(batches, most)
+    if file is None and output is RowFormat.TABLE and sys.stdout.isatty():
+        rows = pa.Table.from_batches(taken, schema)
+        show_rows(rows, Output.TABLE, "no rows")
+    else:
+        with _sink(file, output) as sink:
+            _WRITERS[output](sink, schema, taken)
+        if output is RowFormat.TABLE and not taken.rows:
+            remark("no rows")
+    if taken.were_more:
+        remark(f"only the first {most} rows: --max-rows shows more")
+
+
+class _Taken:
+    """The first rows of batches; no more are read than it takes to know that there are more."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], most: int | None) -> None:
+        self._batches = batches
+        self._most = most
+        self.rows = 0
+        self.were_more = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            room = batch.num_rows if self._most is None else self._most - self.rows
+            self.rows += min(room, batch.num_rows)
+            if room:
+                yield batch.slice(0, room)
+            if batch.num_rows > room:
+                self.were_more = True
+                return
+
+
+@contextmanager
+def _sink(file: Path | None, output: RowFormat) -> Iterator[BinaryIO]:
+    if file is not None:
+        with replaced_file(file) as sink:
+            yield sink
+        return
+    if output is RowFormat.PARQUET and sys.stdout.isatty():
+        raise InvalidCallError("Parquet is no text: add --to FILE")
+    sys.stdout.flush()
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+def _write_table(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    for line in aligned_lines(schema.names, list(batches)):
+        sink.write(line.encode() + b"\n")
+
+
+def _write_json(
+    sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, lines: bool
+) -> None:
+    check_names_differ(schema.names)
+    before, between, after = (b"", b"\n", b"") if lines else (b"[", b",\n ", b"]")
+    first = True
+    sink.write(before)
+    for batch in batches:
+        for row in batch.to_pylist():
+            sink.write((b"" if first else between) + json_line(row).encode())
+            first = False
+    sink.write(after)
+    if not (lines and first):
+        sink.write(b"\n")
+
+
+def _write_csv(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise InvalidCallError(f"CSV has no form for the columns {nested}: choose json or parquet")
+    _write_by(partial(pa_csv.CSVWriter, sink), schema, batches, _hex_digits)
+
+
+def _write_parquet(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    check_names_differ(schema.names)
+    _write_by(partial(pq.ParquetWriter, sink), schema, batches, lambda column: column)
+
+
+def _write_by(
+    writer: Callable[[pa.Schema], Any],
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    convert: Callable[[Any], Any],
+) -> None:
+    def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([convert(one) for one in batch.columns], schema.names)
+
+    empty = converted(pa.RecordBatch.from_pylist([], schema))
+    try:
+        with writer(empty.schema) as file:
+            for batch in batches:
+                file.write_batch(converted(batch))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidCallError(f"these rows have no form in that format: {error}") from None
+
+
+def _hex_digits(column: Any) -> Any:
+    """Binary values as hex digits, other columns as they are."""
+    kind = column.type
+    binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    if not any(test(kind) for test in (*binary, pa.types.is_fixed_size_binary)):
+        return column
+    return pa.array([None if v is None else v.hex() for v in column.to_pylist()], pa.string())
+
+
+_WRITERS: Mapping[RowFormat, Callable[[BinaryIO, pa.Schema, Iterable[pa.RecordBatch]], None]] = {
+    RowFormat.TABLE: _write_table,
+    RowFormat.JSON: partial(_write_json, lines=False),
+    RowFormat.JSONL: partial(_write_json, lines=True),
+    RowFormat.CSV: _write_csv,
+    RowFormat.PARQUET: _write_parquet,
+}

@@ -1,0 +1,141 @@
+"""Errors for machines, versions, and what a call leaves on the machine of its user."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.cli.exit_codes import ExitCode
+from memwal_sql.cli.replace_file import replaced_file
+from tests.cli.calls import as_json, call, ended
+from tests.model.pairs import SCHEMA, rows
+from tests.storage.older import entry_range, make_older, mem_wal
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    table = mw.create_table(str(tmp_path / "table"), SCHEMA, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(rows((1, 1)))
+        writer.flush()
+    return table
+
+
+def test_the_version_is_shown() -> None:
+    text = call("--version")
+    assert text.startswith(f"memwal {version('memwal-sql')} (Lance {version('pylance')}, ")
+
+
+@pytest.mark.parametrize("form", [("--output", "json"), ("--output=json",)])
+@pytest.mark.parametrize(
+    ("arguments", "kind", "code"),
+    [
+        (("sql", "{uri}", "SELEC"), "InvalidCallError", ExitCode.CALL),
+        (("info", "{uri}/nothing"), "InvalidCallError", ExitCode.CALL),
+        (("info",), "InvalidCallError", ExitCode.CALL),
+        (("gc", "{uri}", "--nothing"), "InvalidCallError", ExitCode.CALL),
+        (("merge", "{uri}", "--region", "x"), "InvalidCallError", ExitCode.CALL),
+    ],
+)
+def test_errors_are_json_for_machines(
+    table: Any, arguments: tuple[str, ...], kind: str, code: int, form: tuple[str, ...]
+) -> None:
+    command, *others = (one.format(uri=table.uri) for one in arguments)
+    result = ended(command, *form, *others, code=code)
+    error = json.loads(result.stderr)["error"]
+    assert (error["kind"], error["exit_code"]) == (kind, code)
+    assert error["message"] and result.stdout == ""
+
+
+def test_json_lines_have_errors_in_json_too(table: Any) -> None:
+    result = ended("sql", table.uri, "SELEC", "--output", "jsonl", code=ExitCode.CALL)
+    assert json.loads(result.stderr)["error"]["exit_code"] == ExitCode.CALL
+
+
+def test_an_unforeseen_error_is_json_with_its_traceback(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Any) -> None:
+        raise KeyError("\x1b[2J")
+
+    monkeypatch.setattr(mw.Table, "overview", broken)
+    result = ended("info", table.uri, "--output", "json", code=ExitCode.BUG)
+    error = json.loads(result.stderr)["error"]
+    assert error["kind"] == "KeyError" and "Traceback" in error["message"]
+    assert "\x1b" not in ended("info", table.uri, code=ExitCode.BUG).stderr
+
+
+def test_runs_of_jobs_carry_time_and_table(table: Any) -> None:
+    lines = call("run", table.uri, "--once", "--output", "json").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert {one["table"] for one in found} == {table.uri}
+    assert all(one["time"].endswith("+00:00") for one in found)
+
+
+def test_offsets_are_written_through_no_link_of_anybody(table: Any, tmp_path: Path) -> None:
+    """The file is replaced as a whole, never opened: a link in its place, or in the place of its
+    temporary name, leads nobody anywhere."""
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    offsets = tmp_path / "offsets.json"
+    (tmp_path / f"offsets.json.{os.getpid()}").symlink_to(victim)
+    call("tail", table.uri, "--offsets", offsets)
+    assert json.loads(offsets.read_text())
+    offsets.chmod(0o640)
+    with table.writer() as writer:
+        writer.upsert(rows((2, 2)))
+    assert call("tail", table.uri, "--offsets", offsets).count("id=2") == 1
+    assert stat.S_IMODE(offsets.stat().st_mode) == 0o640
+    offsets.unlink()
+    offsets.symlink_to(victim)
+    with replaced_file(offsets) as sink:
+        sink.write(b"{}")
+    assert victim.read_text() == "kept" and not offsets.is_symlink()
+
+
+def test_a_file_is_kept_when_its_replacement_fails(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("kept")
+
+    class BrokenError(Exception):
+        pass
+
+    with pytest.raises(BrokenError), replaced_file(file) as sink:
+        sink.write(b"half")
+        raise BrokenError
+    assert file.read_text() == "kept" and list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, "\x00", "\xff", '"x"', "NaN", "null", "[null]", '{"x": 1e999}']
+)
+def test_a_damaged_offsets_file_is_a_wrong_call(table: Any, tmp_path: Path, text: str) -> None:
+    offsets = tmp_path / "offsets.json"
+    offsets.write_bytes(text.encode("latin-1"))
+    ended("tail", table.uri, "--offsets", offsets, code=ExitCode.CALL)
+    assert offsets.read_bytes() == text.encode("latin-1")
+
+
+def test_modules_of_the_working_folder_are_not_imported_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--read-wal` finds a module there, of a name that no other module has, and nothing else."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "wal_of_mine.py").write_text("def read(one):\n    return []\n")
+    (folder / "json.py").write_text("raise SystemExit('imported from the working folder')\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    before = list(sys.path)
+    uri = str(tmp_path / "older")
+    make_older(uri, rows((1, 1)), [mem_wal("r", 1, "OPEN", entry_range(0, 1))])
+    as_json("upgrade", uri, "--primary-key", "id", "--read-wal", "wal_of_mine:read")
+    assert sys.path == before

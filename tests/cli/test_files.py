@@ -1,0 +1,222 @@
+"""Rows into files and back: `memwal sql --to` and `memwal load`."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.cli import results
+from memwal_sql.cli.exit_codes import ExitCode
+from tests.cli.calls import as_json, call, ended, failing
+from tests.model.pairs import SCHEMA, rows
+
+FLAT = pa.schema(
+    {
+        "id": pa.int64(),
+        "text": pa.string(),
+        "bytes": pa.binary(),
+        "half": pa.float32(),
+        "big": pa.uint64(),
+        "truth": pa.bool_(),
+        "day": pa.date32(),
+        "clock": pa.time64("us"),
+        "moment": pa.timestamp("us", "UTC"),
+        "local": pa.timestamp("ns"),
+        "money": pa.decimal128(20, 3),
+    }
+)
+NESTED = pa.schema(
+    [
+        *FLAT,
+        pa.field("vector", pa.list_(pa.float32(), 2)),
+        pa.field("days", pa.list_(pa.date32())),
+        pa.field("inner", pa.struct({"day": pa.date32(), "texts": pa.list_(pa.string())})),
+    ]
+)
+_FULL = {
+    "id": 1,
+    "text": 'a,"b"\nc\\ \x1b[2J é',
+    "bytes": b"\x00\xff",
+    "half": 0.1,
+    "big": 2**64 - 1,
+    "truth": True,
+    "day": datetime.date(1969, 12, 31),
+    "clock": datetime.time(1, 2, 3, 456),
+    "moment": datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, datetime.UTC),
+    "local": datetime.datetime(1960, 1, 2, 3, 4, 5, 600_000),
+    "money": decimal.Decimal("-12345678901234567.125"),
+    "vector": [1.5, -2.0],
+    "days": [datetime.date(2026, 1, 2), None],
+    "inner": {"day": None, "texts": ["", None, "x"]},
+}
+_EMPTY = {"id": 2, "text": "", "bytes": b""}
+_NULL = {"id": 3}
+
+
+def made(folder: Path, schema: pa.Schema) -> Any:
+    values = [{n: row.get(n) for n in schema.names} for row in (_FULL, _EMPTY, _NULL)]
+    table = mw.create_table(str(folder / "source"), schema, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(pa.Table.from_pylist(values, schema))
+    return table
+
+
+def contents(table: Any) -> Any:
+    return table.scan().read_all().sort_by("id").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [("x.csv", FLAT), ("x.json", NESTED), ("x.jsonl", NESTED), ("x.parquet", NESTED)],
+)
+def test_rows_come_back_from_a_file_as_they_were(
+    tmp_path: Path, name: str, schema: pa.Schema
+) -> None:
+    source = made(tmp_path, schema)
+    file = tmp_path / name
+    assert call("sql", source.uri, "SELECT * FROM t ORDER BY id", "--to", file) == ""
+    copy = mw.create_table(str(tmp_path / "copy"), schema, primary_key="id")
+    assert call("load", copy.uri, file) == "3 rows loaded\n"
+    assert contents(copy) == contents(source)
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.json", "x.parquet"])
+def test_a_table_is_made_from_a_file(tmp_path: Path, name: str) -> None:
+    source = made(tmp_path, pa.schema({"id": pa.int64(), "text": pa.string()}))
+    call("sql", source.uri, "SELECT * FROM t ORDER BY id", "--to", tmp_path / name)
+    new = tmp_path / "new"
+    by = ("--primary-key", "id", "--region-by", "bucket(id, 2)")
+    assert as_json("load", new, tmp_path / name, *by) == {"rows": 3}
+    assert contents(mw.open_table(str(new))) == contents(source)
+    assert "bucket(id, 2)" in call("info", new)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Any:
+    table = mw.create_table(str(tmp_path / "pairs"), SCHEMA, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(rows(*((n, n) for n in range(1_500))))
+    return table
+
+
+def test_redirected_output_is_whole(pairs: Any) -> None:
+    lines = call("sql", pairs.uri, "SELECT * FROM t ORDER BY id").splitlines()
+    assert lines[0].split() == ["id", "n"]
+    assert [line.split() for line in lines[1:]] == [[str(n), str(n)] for n in range(1_500)]
+
+
+def test_a_terminal_shows_the_first_thousand(pairs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(original.stdout, name)
+
+        def isatty(self) -> bool:
+            return True
+
+    original = results.sys
+    monkeypatch.setattr(results, "sys", type("Sys", (), {"stdout": Terminal()}))
+    result = ended("sql", pairs.uri, "SELECT * FROM t")
+    assert len(result.stdout.splitlines()) == 1_001
+    assert result.stderr == "only the first 1000 rows: --max-rows shows more\n"
+    text = failing("sql", pairs.uri, "SELECT 1", "--output", "parquet", code=ExitCode.CALL)
+    assert "Parquet is no text: add --to FILE" in text
+
+
+def test_statements_come_from_files_and_standard_input(pairs: Any, tmp_path: Path) -> None:
+    file = tmp_path / "count.sql"
+    file.write_text("SELECT count(*) AS c\nFROM t -- all of them\n")
+    for way in (("--file", file), ("-f", file)):
+        assert call("sql", pairs.uri, *way).split() == ["c", "1500"]
+    for way in (("-",), ("--file", "-")):
+        assert call("sql", pairs.uri, *way, stdin="SELECT 5 AS five").split() == ["five", "5"]
+    assert "ScanExec" in call("explain", pairs.uri, "--file", file)
+    for wrong in ((), ("SELECT 1", "--file", file), ("--file", tmp_path / "none.sql")):
+        failing("sql", pairs.uri, *wrong, code=ExitCode.CALL)
+
+
+def test_rows_come_from_standard_input(pairs: Any) -> None:
+    text = '{"id": 1, "n": -1}\n{"n": null, "id": 7000}\n'
+    assert call("load", pairs.uri, "-", "--format", "json", stdin=text) == "2 rows loaded\n"
+    assert call("load", pairs.uri, "-", "--format", "csv", stdin="n,id\n5,6\n") == "1 row loaded\n"
+    assert pairs.get([1, 6, 7000]).to_pylist() == [
+        {"id": 1, "n": -1},
+        {"id": 6, "n": 5},
+        {"id": 7000, "n": None},
+    ]
+    assert "--format" in failing("load", pairs.uri, "-", code=ExitCode.CALL, stdin=text)
+
+
+def test_rows_go_to_standard_output_in_every_format(pairs: Any) -> None:
+    query = ("sql", pairs.uri, "SELECT * FROM t WHERE id < 2 ORDER BY id", "--output")
+    assert call(*query, "csv") == '"id","n"\n0,0\n1,1\n'
+    assert call(*query, "jsonl") == '{"id": 0, "n": 0}\n{"id": 1, "n": 1}\n'
+    assert json.loads(call(*query, "json")) == [{"id": 0, "n": 0}, {"id": 1, "n": 1}]
+    data = ended(*query, "parquet").stdout_bytes
+    assert pq.read_table(pa.BufferReader(data)).to_pylist() == [
+        {"id": 0, "n": 0},
+        {"id": 1, "n": 1},
+    ]
+    none = ("sql", pairs.uri, "SELECT * FROM t WHERE id < 0", "--output")
+    assert [call(*none, form) for form in ("csv", "jsonl", "json")] == ['"id","n"\n', "", "[]\n"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.csv", "id,n\n1,x\n", "invalid value 'x'"),
+        ("x.csv", "id,n,other\n1,2,3\n", "other"),
+        ("x.json", '{"id": 1, "n": 1.5}\n', "1.5"),
+        ("x.json", '[{"id": 1, "n": 2', "x.json"),
+        ("x.json", "[" * 100_000, "x.json"),
+        ("x.json", '{"id": 1, "n": 2, "other": 3}\n', "other"),
+        ("x.parquet", "no Parquet", "x.parquet"),
+        ("x.arrow", "no Arrow", "x.arrow"),
+        ("x.unknown", "", "add --format"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(
+    pairs: Any, tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    before = contents(pairs)
+    file = tmp_path / name
+    file.write_text(text)
+    assert message in failing("load", pairs.uri, file, code=ExitCode.CALL)
+    assert contents(pairs) == before
+
+
+def test_what_csv_and_json_can_not_hold_is_refused(tmp_path: Path) -> None:
+    table = made(tmp_path, NESTED)
+    everything = ("sql", table.uri, "SELECT * FROM t")
+    file = tmp_path / "x.csv"
+    file.write_text("kept")
+    text = failing(*everything, "--to", file, code=ExitCode.CALL)
+    assert "CSV has no form for the columns ['vector', 'days', 'inner']" in text
+    assert file.read_text() == "kept"
+    twice = ("sql", table.uri, "SELECT id, id FROM t", "--output")
+    for form in ("json", "jsonl", "parquet"):
+        failing(*twice, form, code=ExitCode.CALL)
+    assert "says no format" in failing(*everything, "--to", "x", code=ExitCode.CALL)
+
+
+def test_rows_before_a_failure_are_told(pairs: Any, tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_text("id,n\n1,-1\n")
+    (tmp_path / "bad.csv").write_text("id,n\n2,x\n")
+    arguments = ("load", pairs.uri, tmp_path / "good.csv", tmp_path / "bad.csv")
+    assert "1 row written before" in failing(*arguments, code=ExitCode.CALL)
+    assert pairs.get(1)["n"].to_pylist() == [-1]
+
+
+def test_regions_are_for_a_new_table(pairs: Any, tmp_path: Path) -> None:
+    text = failing("load", pairs.uri, "x.csv", "--region-by", "bucket(id, 2)", code=ExitCode.CALL)
+    assert "--primary-key" in text
+    text = failing("load", tmp_path / "new", "-", "--primary-key", "id", code=ExitCode.CALL)
+    assert "standard input" in text

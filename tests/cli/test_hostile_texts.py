@@ -1,0 +1,114 @@
+"""Texts that a terminal would obey: shown as escapes, wherever in a table they stand."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+import memwal_sql as mw
+from memwal_sql.cli import output
+from memwal_sql.cli.exit_codes import ExitCode
+from memwal_sql.view.visible import visible, visible_json, visible_lines
+from tests.cli.calls import call, ended
+
+EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202ecba\u2066\r\n\t\x7f\u2028[red]"
+OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+NAME = f"n{EVIL}"
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Such texts as key, value, column's name, region's name, index's name; one row flushed."""
+    schema = pa.schema({"id": pa.string(), NAME: pa.string(), "list": pa.list_(pa.string())})
+    uri = str(tmp_path_factory.mktemp("hostile") / "table")
+    table = mw.create_table(uri, schema, primary_key="id", regions=[mw.identity("id")])
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [EVIL], NAME: [EVIL], "list": [[EVIL]]}, schema))
+        writer.flush()
+        writer.delete(pa.table({"id": [EVIL]}))
+        writer.upsert(pa.table({"id": ["plain"], NAME: [EVIL], "list": [[EVIL]]}, schema))
+    return table
+
+
+COMMANDS = [
+    ("info",),
+    ("regions",),
+    ("generations",),
+    ("wal",),
+    ("tail",),
+    ("check",),
+    ("sql", "SELECT * FROM t"),
+    ("sql", "SELECT * FROM t$regions"),
+    ("explain", "SELECT * FROM t WHERE id = '\"\x1b[2J'"),
+    ("gc",),
+    ("run", "--once"),
+]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_nothing_of_a_table_is_obeyed_by_a_terminal(
+    table: Any, command: tuple[str, ...], form: str, terminal: bool, monkeypatch: Any
+) -> None:
+    if terminal:  # as a terminal without colours has it
+        plain = {"force_terminal": True, "color_system": None, "width": 200}
+        monkeypatch.setattr(output, "stdout", lambda: Console(**plain))
+    name, *others = command
+    result = ended(name, table.uri, *others, "--output", form)
+    for text in (result.stdout, result.stderr):
+        assert not OBEYED.search(text), ascii(text)
+    if form == "json":
+        for line in result.stdout.splitlines() if name in ("tail", "run") else [result.stdout]:
+            json.loads(line)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sql", "SELECT '\x1b[2J' FROM nothing\x1b"),
+        ("merge", "--region", EVIL),
+        ("index", "--name", EVIL),
+        ("tail", "--region", EVIL),
+        ("tail", "--after", EVIL),
+        ("gc", "--older-than", EVIL),
+        ("checkpoint", EVIL.replace("\x00", "")),
+        ("sql", "SELECT arrow_cast(id, 'Int64') FROM t"),
+    ],
+    ids=lambda command: ascii(" ".join(command))[:40],
+)
+def test_nor_is_a_message(table: Any, command: tuple[str, ...]) -> None:
+    name, *others = command
+    for form in ("table", "json"):
+        result = ended(name, table.uri, *others, "--output", form, code=ExitCode.CALL)
+        assert result.stderr and not OBEYED.search(result.stderr), ascii(result.stderr)
+
+
+def test_json_says_the_same_as_the_data(table: Any) -> None:
+    found = json.loads(call("sql", table.uri, "SELECT * FROM t", "--output", "json"))
+    assert found == [{"id": "plain", NAME: EVIL, "list": [EVIL]}]
+
+
+def test_every_control_is_an_escape() -> None:
+    everything = "".join(map(chr, range(0xD800)))
+    assert not OBEYED.search(visible(everything)) and "\n" not in visible(everything)
+    assert not OBEYED.search(visible_lines(everything)) and "\n" in visible_lines(everything)
+    text = json.dumps(everything, ensure_ascii=False)
+    assert json.loads(visible_json(text)) == everything and not OBEYED.search(visible_json(text))
+    assert visible("a\x1b[0m\nb\u202e") == "a\\x1b[0m\\nb\\u202e"
+    assert visible("naïve 東京 🙂") == "naïve 東京 🙂"
+
+
+def test_values_stay_on_their_lines(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "text": pa.string()})
+    table = mw.create_table(str(tmp_path / "t"), schema, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [1, 2], "text": ["a\nb", "東京"]}, schema))
+    lines = call("sql", table.uri, "SELECT text, id FROM t ORDER BY id").splitlines()
+    assert lines == ["text  id", "a\\nb   1", "東京   2"]
