@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from benchmarks.bloom_filters import bloom_filters
 from benchmarks.collecting import collecting
 from benchmarks.during_merge import during_merge
 from benchmarks.full_text_search import full_text_search, indexed_upserts
@@ -15,6 +16,7 @@ from benchmarks.merging import merging
 from benchmarks.opening import opening
 from benchmarks.region_snapshots import region_snapshots
 from benchmarks.result import Result
+from benchmarks.routing import routing
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
 from benchmarks.vector_search import vector_search
 from benchmarks.workspace import Workspace
@@ -33,6 +35,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "sustained-upserts": sustained_upserts,
     "generations-scan": generations_scan,
     "streaming-memory": streaming_memory,
+    "bloom-filters": bloom_filters,
+    "routing": routing,
     "opening": opening,
     "region-snapshots": region_snapshots,
     "merging": merging,

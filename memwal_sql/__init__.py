@@ -17,6 +17,7 @@ from memwal_sql.errors import (
     MemWalError,
     NotFoundError,
     OutcomeUnknownError,
+    PlainTextWarning,
     RegionSealedError,
     ReopenError,
     RepairError,
@@ -33,10 +34,12 @@ from memwal_sql.errors import (
 from memwal_sql.maintain.findings import CheckReport, Finding
 from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.maintain.upgrade import older_mem_wals, upgrade
+from memwal_sql.registering import register
 from memwal_sql.sql.errors import memwal_errors
-from memwal_sql.sql.register import deregister, register
+from memwal_sql.sql.register import deregister
 from memwal_sql.storage.commit_log import register_commit_log
 from memwal_sql.table import Table
+from memwal_sql.version import __version__ as __version__
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter, WriteResult
 from planner.regions.factories import (
@@ -45,6 +48,7 @@ from planner.regions.factories import (
     expression,
     hour,
     identity,
+    lance_bucket,
     manual,
     month,
     multi_bucket,
@@ -52,8 +56,6 @@ from planner.regions.factories import (
     unsharded,
     year,
 )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BackPressureError",
@@ -69,6 +71,7 @@ __all__ = [
     "MemWalError",
     "NotFoundError",
     "OutcomeUnknownError",
+    "PlainTextWarning",
     "RegionSealedError",
     "ReopenError",
     "RepairError",
@@ -94,6 +97,7 @@ __all__ = [
     "expression",
     "hour",
     "identity",
+    "lance_bucket",
     "manual",
     "memwal_errors",
     "month",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -35,9 +36,15 @@ from memwal_sql.storage.index_details import commit_details, read_details
 from memwal_sql.storage.lance_manifest import read_etag
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.probe import check_put_if_absent
+from memwal_sql.storage.storage_options import checked_options
 from memwal_sql.storage.store import canonical_uri, open_store
+from memwal_sql.storage.store_errors import store_error
 from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
+from memwal_sql.write.live import stop_writers_before
+
+_log = logging.getLogger(__name__)
 
 
 def create_table(
@@ -68,9 +75,10 @@ def create_table(
     logical = logical_schema(schema)
     check_schema(logical, keys)
     spec = region_spec(regions, logical, keys)
-    options = dict(storage_options) if storage_options else None
     uri = canonical_uri(uri)
+    options = checked_options(storage_options) or None
     store = open_store(uri, options)
+    check_put_if_absent(store)
     if find_lance(uri, options) is not None:
         raise InvalidCallError(f"{uri} is a table already: open_table or enable it")
     incarnation = uuid4()
@@ -86,12 +94,17 @@ def create_table(
             storage_options=options,
         )
     except OSError as error:
-        if "already exists" not in str(error):
-            raise
-        raise InvalidCallError(f"{uri} was created by somebody else just now: open it") from None
+        if "already exists" in str(error):
+            raise InvalidCallError(
+                f"{uri} was created by somebody else just now: open it"
+            ) from None
+        raise store_error(f"{uri} could not be created", str(error), str(error)) from error
     write_record(store, incarnation)
+    stop_writers_before((uri, str(incarnation)))
     index_primary_key(dataset, keys)
     commit_details(dataset, details_for(dataset, spec))
+    store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
+    _log.info("created %s: primary key %s", uri, list(keys))
     return open_table(uri, storage_options=options)
 
 
@@ -108,8 +121,9 @@ def enable(
     Arguments and errors are otherwise those of `create_table`.
     """
     uri = canonical_uri(uri)
-    options = dict(storage_options) if storage_options else None
+    options = checked_options(storage_options) or None
     store = open_store(uri, options)
+    check_put_if_absent(store)
     dataset = open_lance(uri, options)
     if read_details(store, dataset) is not None:
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
@@ -119,8 +133,11 @@ def enable(
     incarnation = uuid4()
     mark_table(dataset, keys, incarnation)
     write_record(store, incarnation)
+    stop_writers_before((uri, str(incarnation)))
     index_primary_key(dataset, keys)
     commit_details(dataset, details_for(dataset, spec))
+    store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
+    _log.info("enabled %s: primary key %s", uri, list(keys))
     return open_table(uri, storage_options=options)
 
 
@@ -147,7 +164,7 @@ def open_table(
     that were overwritten, and UnknownFormatError for one that a newer version of this package made.
     """
     uri = canonical_uri(uri)
-    options = dict(storage_options) if storage_options else None
+    options = checked_options(storage_options) or None
     if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
         raise InvalidCallError(f"version={version!r} must be the number of a base table version")
     if version is not None and version < 1:
@@ -184,6 +201,7 @@ def open_table(
             UnrecordedVersionWarning,
             stacklevel=2,
         )
+    _log.info("opened %s at version %d", uri, table.version)
     return table
 
 

@@ -11,8 +11,14 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.kernels.duplicates import first_duplicate
-from exec_nodes.sources.lance_errors import BASE_NAME, damaged, is_damage, is_not_found
-from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from exec_nodes.sources.lance_errors import (
+    BASE_NAME,
+    damaged,
+    is_damage,
+    is_not_found,
+    lance_panics,
+)
+from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.schema import check_schema, key_metadata, logical_schema, primary_key_of
 from memwal_sql.storage.base_indexes import searchable_indexes
 from memwal_sql.storage.field_ids import field_ids
@@ -20,7 +26,7 @@ from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.memory_store import lance_uri
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
-from memwal_sql.storage.storage_options import redacted
+from memwal_sql.storage.store_errors import store_error
 from memwal_sql.storage.table_record import INCARNATION_KEY
 from planner.regions.check import validate
 from planner.regions.factories import unsharded
@@ -92,15 +98,18 @@ def open_lance(uri: str, options: dict[str, str] | None, version: int | None = N
 def find_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
     """The Lance table at `uri`; None when there is none."""
     try:
-        return lance.dataset(lance_uri(uri), version=version, storage_options=options)
+        with lance_panics(BASE_NAME, uri):
+            return lance.dataset(lance_uri(uri), version=version, storage_options=options)
+    except MemWalError:
+        raise
     except (OSError, ValueError) as error:
         if not is_not_found(error):
-            reason = redacted(str(error), options or {})
+            reason = str(error)
             if _IN_THE_WAY in reason:
                 raise InvalidCallError(f"{uri} can't be the folder of a table: {reason}") from None
             if is_damage(error):
                 raise damaged(BASE_NAME, uri, reason) from None
-            raise StoreUnavailableError(f"{uri} could not be opened: {reason}") from None
+            raise store_error(f"{uri} could not be opened", reason, reason) from None
     if version is not None and (latest := find_lance(uri, options)) is not None:
         raise InvalidCallError(
             f"{uri} has no version {version}; its latest is {latest.version}, and old ones are "

@@ -86,6 +86,9 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
             f"rename the columns {odd}: Lance can't filter by an empty name, or one with a dot or "
             "a backtick"
         )
+    cut = [name for field in schema for name in _names_in(field) if "\0" in name]
+    if cut:
+        raise InvalidCallError(f"rename {cut}: Lance cuts names off at a NUL")
     quoted = [name for name in primary_key if '"' in name]
     if quoted:
         raise InvalidCallError(f"rename the key columns {quoted}: Lance can't merge by them")
@@ -108,6 +111,12 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
         if name not in names:
             raise InvalidCallError(f"primary key column {name!r} is not in the schema: {names}")
         check_key_type(schema.field(name))
+
+
+def _names_in(field: pa.Field) -> list[str]:
+    """The name of a field, and of those inside it."""
+    inner = [field.type.field(i) for i in range(field.type.num_fields)]
+    return [field.name, *(name for one in inner for name in _names_in(one))]
 
 
 def _unstorable(kind: pa.DataType) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
@@ -72,6 +72,11 @@ class FaultyStore:
         """As the inner store says."""
         return self.inner.remote
 
+    @property
+    def service(self) -> str | None:
+        """As the inner store says."""
+        return self.inner.service
+
     def check(self) -> None:
         """Raise `AssertionError` when a planned fault has not happened."""
         missed = [fault for fault in self.plan if not fault.fired]
@@ -118,6 +123,10 @@ class FaultyStore:
     def exists(self, path: str) -> bool:
         """See `ObjectStore`."""
         return self._run("exists", path, lambda: self.inner.exists(path))
+
+    def stamp(self, path: str) -> Hashable | None:
+        """See `ObjectStore`."""
+        return self._run("exists", path, lambda: self.inner.stamp(path))
 
     def list(self, prefix: str) -> list[ObjectMeta]:
         """See `ObjectStore`."""

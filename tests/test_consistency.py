@@ -164,6 +164,30 @@ def test_a_base_version_number_used_again_for_other_rows_is_not_read_from_a_cach
         assert handle.get([100, 200])["n"].to_pylist() == [9, 2]
 
 
+def test_what_a_handle_keeps_of_other_rows_under_the_same_version_number_serves_no_other_handle(
+    table: Any, uri: str
+) -> None:
+    """Protocol rule 16: the handle that read them has not noticed yet, and lets go of nothing."""
+    with table.writer() as writer:
+        writer.upsert(rows((1, 7), (100, 9)))
+        writer.flush()
+    saved = Path(uri + ".saved")
+    shutil.copytree(uri, saved)
+    lance.write_dataset(rows((100, 1), (101, 1)), uri, mode="append")
+    assert read(table) == {**dict.fromkeys(range(10), 0), 1: 7, 100: 9, 101: 1}
+    assert table.get([100, 101])["n"].to_pylist() == [9, 1]
+    shutil.rmtree(uri)
+    shutil.move(saved, uri)
+    lance.write_dataset(rows((200, 2), (100, 2)), uri, mode="append")
+    other = mw.open_table(uri)
+    assert other.version == table.version
+    expected = {**dict.fromkeys(range(10), 0), 1: 7, 100: 9, 200: 2}
+    assert read(other) == expected
+    assert other.get([100, 101, 200])["n"].to_pylist() == [9, 2]
+    table.refresh()
+    assert read(table) == expected
+
+
 def test_a_growing_memtable_makes_older_rows_stale_at_once(table: Any) -> None:
     """Protocol rule 16: stale sets are properties of a pair (source, newer sources)."""
     with table.writer() as writer:

@@ -36,7 +36,7 @@ def test_the_example_is_short() -> None:
     assert len([line for line in block("python").splitlines() if line]) <= 20
 
 
-@pytest.mark.parametrize("command", re.findall(r"make (\w+)", block("sh")))
+@pytest.mark.parametrize("command", re.findall(r"make (\w+)", block("sh") + block("shell")))
 def test_a_command_is_a_target_of_the_makefile(command: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{command}:", makefile, re.MULTILINE)

@@ -58,6 +58,37 @@ def test_insert_passes_over_a_writer_that_a_program_has_open_for_the_first_table
     second = mw.create_table(uri, SCHEMA, "id")
     _session(second).sql("INSERT INTO t VALUES (2, 'new')").collect()
     assert _rows(second) == [{"id": 2, "a": "new"}]
+    for _ in range(2):
+        with pytest.raises(mw.TableReplacedError, match=r"made again.*open a new writer"):
+            forgotten.upsert({"id": [3], "a": ["old"]})
+    forgotten.close()
+    assert _rows(second) == [{"id": 2, "a": "new"}]
+
+
+@pytest.mark.parametrize("how", ["create", "enable"])
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_writer_of_the_first_table_writes_nothing_into_the_second(
+    uri: str, how: str, durable: bool
+) -> None:
+    """Its regions have the same ids, and its next positions may be free there."""
+    forgotten = mw.create_table(uri, SCHEMA, "id").writer(durable=durable)
+    forgotten.upsert({"id": [1], "a": ["old"]})
+    shutil.rmtree(uri)
+    if how == "create":
+        second = mw.create_table(uri, SCHEMA, "id")
+    else:
+        lance.write_dataset(SCHEMA.empty_table(), uri)
+        second = mw.enable(uri, "id")
+    if durable:
+        forgotten.close()
+    else:
+        with pytest.raises(mw.TableReplacedError, match="1 buffered rows were not written"):
+            forgotten.close()
+    assert _rows(second) == []
+    with second.writer() as writer:
+        writer.upsert({"id": [2], "a": ["new"]})
+    assert _rows(mw.open_table(uri)) == [{"id": 2, "a": "new"}]
+    assert second.check().findings == ()
 
 
 def test_memtables_of_the_first_table_are_not_read_for_a_region_with_the_same_id(uri: str) -> None:

@@ -37,7 +37,8 @@ SMALL = Sizes(20_000, 1_000, 8)
 
 
 def reading(spark: SparkSession, folder: Path, sizes: Sizes) -> Iterator[Result]:
-    """Two columns of all rows, a fifth of them in generations; then one row by its key."""
+    """Two columns of all rows, a fifth of them in generations; then one row by its key, chosen by
+    option `filter`, and by WHERE."""
     table = _two_columns(folder / "read", sizes.rows)
     parquet = str(folder / "read.parquet")
     frame = spark.read.format("memwal").load(table.uri)
@@ -54,6 +55,12 @@ def reading(spark: SparkSession, folder: Path, sizes: Sizes) -> Iterator[Result]
         lambda: _one(spark, small.uri, 7),
     )
     yield at_most_ratio("filter on the key", large, little, "a table of 1/50 the size", 1.5)
+    where, parquets = _in_turns(
+        lambda: _where(spark.read.format("memwal").load(table.uri), sizes.rows // 3),
+        lambda: _where(spark.read.parquet(parquet), sizes.rows // 3),
+    )
+    work = "  the same by WHERE, which reads all rows"
+    yield Result(work, 1000 * where, "ms", 1000 * parquets, "Parquet")
 
 
 def batch_write(spark: SparkSession, folder: Path, sizes: Sizes) -> Iterator[Result]:
@@ -145,7 +152,12 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _one(spark: SparkSession, uri: str, key: int) -> None:
-    (row,) = spark.read.format("memwal").load(uri).where(f"id = {key}").collect()
+    reader = spark.read.format("memwal").option("filter", f"id = {key}")
+    _where(reader.load(uri), key)
+
+
+def _where(frame: DataFrame, key: int) -> None:
+    (row,) = frame.where(f"id = {key}").collect()
     if row["id"] != key:
         raise ValueError(f"asked for {key}, got {row}")
 

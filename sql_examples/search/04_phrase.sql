@@ -2,6 +2,6 @@
 -- Queries in JSON have the shapes of lance.query: match, phrase, boolean, boost, multi_match.
 SELECT id, _score
 FROM full_text_search('docs', 'text', '{"boolean": {
-    "must": [{"phrase": {"terms": "regular expression"}}],
-    "must_not": [{"match": {"terms": "deprecated"}}]}}', 5)
+    "must": [{"phrase": {"query": "regular expression"}}],
+    "must_not": [{"match": {"query": "deprecated"}}]}}', 5)
 ORDER BY _score DESC;

@@ -1,0 +1,56 @@
+"""Tables and their places in DataFusion sessions."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from datafusion import SessionContext
+
+from memwal_sql.create import open_table
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.sql import register as sql
+from memwal_sql.table import Table
+from memwal_sql.write.missing import ERROR
+
+
+def register(
+    ctx: SessionContext,
+    name: str,
+    table: Table | str | PathLike[str],
+    consistency: str = "strong",
+    *,
+    missing: str = ERROR,
+    **opening: Any,
+) -> Table:
+    """Make a table known to SQL in `ctx` as `name`, and its state as `name$regions`,
+    `name$generations`, `name$wal` and `name$indexes`; the table functions `vector_search`,
+    `full_text_search` and `hybrid_search` find it under that name. The session sees the
+    columns that the table has now. With its first table a session gets a rule of ours, for which
+    DataFusion drops statements that were prepared before (`PREPARE`).
+
+    Args:
+        name: as SQL would write it: `events`, `schema.events`, `"My events"`. What has the name
+            already is replaced.
+        table: a table, or where it is.
+        consistency: what queries see. `"eventual"`: the regions recorded in the MemWAL index;
+            `"manifest"`: what is flushed; `"strong"`: durable rows of every writer too, and the
+            buffered ones of this process.
+        missing: what becomes of columns that INSERT does not name, as it replaces whole rows: an
+            `"error"`, or `"null"`. DataFusion shows no difference between them and a NULL in
+            SELECT, which is an error too then; NULLs in VALUES are fine.
+        opening: what `open_table` takes beside the place: `version`, `storage_options`, ...
+
+    Returns the table. Raises InvalidCallError for an unknown consistency, an empty name, and for
+    what `open_table` raises it for.
+    """
+    if isinstance(table, str | PathLike):
+        table = open_table(table, **opening)
+    elif opening:
+        raise InvalidCallError(
+            f"{sorted(opening)} say how to open a table, and this one is open: give its URI"
+        )
+    elif not isinstance(table, Table):
+        raise InvalidCallError(f"{table!r} is no table of memwal_sql and no place of one")
+    sql.register(ctx, name, table, consistency, missing=missing)
+    return table

@@ -1,0 +1,215 @@
+"""What the log says of a table's life."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
+
+import datafusion
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import FencedError
+from memwal_sql.maintain.lease import maintenance_lease
+from memwal_sql.storage.settle import settle_put
+from memwal_sql.storage.store import open_store
+from memwal_sql.write.table_writer import TableWriter
+from tests.faults import Fault, FaultyStore, Kind
+
+ROOT = Path(__file__).parents[1]
+SCHEMA = pa.schema([pa.field("tenant", pa.string(), False), pa.field("v", pa.string())])
+PRIVATE = ("tenant-one", "tenant-two", "text-of-a-row")
+ROWS = {"tenant": list(PRIVATE[:2]), "v": [PRIVATE[2]] * 2}
+ROW = {"tenant": PRIVATE[:1], "v": PRIVATE[2:]}  # regions are claimed side by side
+GRACE = timedelta(0)
+
+
+def said(caplog: pytest.LogCaptureFixture, least: int = logging.INFO) -> list[str]:
+    records = [one for one in caplog.records if one.name.partition(".")[0] == "memwal_sql"]
+    return [one.getMessage() for one in records if one.levelno >= least]
+
+
+def test_a_life_is_told_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "memwal_sql")
+    uri = str(tmp_path / "t")
+    table = mw.create_table(uri, SCHEMA, "tenant", regions=[mw.identity("tenant")])
+    with table.writer() as writer:
+        writer.upsert(ROW)
+        writer.flush()
+        with mw.open_table(uri).writer() as second:
+            second.upsert(ROW)
+        with pytest.raises(FencedError):
+            writer.upsert(ROW)
+    table.checkpoint("kept")
+    table.merge()
+    table.create_index("v", "FTS")
+    with table.writer() as writer:
+        writer.upsert(ROW)
+        writer.flush()
+    table.merge()
+    table.build_indexes()
+    table.drop_checkpoint("kept")
+    table.collect_garbage(older_than=GRACE)
+    words = [re.sub(r"\W.*", "", line) for line in said(caplog)]
+    once = [word for place, word in enumerate(words) if place == 0 or words[place - 1] != word]
+    assert once == [
+        "created",
+        "opened",
+        "claimed",
+        "flushed",
+        "opened",
+        "claimed",
+        "fenced",
+        "checkpointed",
+        "merged",
+        "recorded",
+        "indexed",
+        "claimed",
+        "flushed",
+        "merged",
+        "recorded",
+        "indexed",
+        "dropped",
+        "collected",
+    ]
+    assert not [line for line in said(caplog, 0) for secret in PRIVATE if secret in line]
+
+
+def test_enabling_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "memwal_sql")
+    lance.write_dataset(pa.table(ROWS), str(tmp_path / "t"))
+    mw.enable(tmp_path / "t", "tenant")
+    assert [line.partition(" ")[0] for line in said(caplog)] == ["enabled", "opened"]
+
+
+def _pruned(table: mw.Table) -> None:
+    table.scan(filter="tenant = 'tenant-one'").read_all()
+
+
+def _merged(table: mw.Table) -> None:
+    table.merge()
+
+
+DECISIONS: dict[str, tuple[Callable[[mw.Table], None], str]] = {
+    "pruning": (_pruned, r"1 of 2 regions pruned"),
+    "passes": (_merged, r"merging generations 1 to 1 over version \d+ in 1 passes"),
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_is_told_where_one_looks_closer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "tenant", regions=[mw.identity("tenant")])
+    with table.writer() as writer:
+        writer.upsert(ROWS)
+        writer.flush()
+    caplog.set_level(logging.DEBUG, "memwal_sql")
+    decide, pattern = DECISIONS[name]
+    decide(table)
+    found = said(caplog, 0)
+    assert any(re.search(pattern, line) for line in found), found
+    assert not [line for line in found for secret in PRIVATE if secret in line]
+
+
+def test_a_put_that_is_tried_again_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "memwal_sql")
+    store = FaultyStore(
+        open_store(f"memory://{uuid4().hex}"), [Fault("put_if_absent", Kind.TIMEOUT)]
+    )
+    assert settle_put(store, "a", b"x", sleep=lambda _: None) is None
+    assert said(caplog, 0) == ["a: put again, attempt 2, after OutcomeUnknownError"]
+
+
+def test_a_lease_that_is_waited_for_and_taken_over_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "memwal_sql")
+    store, now = open_store(f"memory://{uuid4().hex}"), 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += 10.0
+
+    with (
+        maintenance_lease(store, "first"),
+        maintenance_lease(store, "second", sleep=sleep, clock=lambda: now),
+    ):
+        pass
+    assert said(caplog, 0) == [
+        "lease maintenance: held by another job, waiting",
+        "lease maintenance: taken over, as its holder is silent",
+    ]
+
+
+def test_insert_that_is_fenced_tells_that_it_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "tenant")
+    context = datafusion.SessionContext()
+    mw.register(context, "t", table)
+    context.sql("INSERT INTO t VALUES ('tenant-one', 'x')").collect()
+    upsert, fail = TableWriter.upsert, [FencedError("somebody took over")]
+
+    def fenced_once(self: TableWriter, *args: Any, **kwargs: Any) -> Any:
+        if fail:
+            raise fail.pop()
+        return upsert(self, *args, **kwargs)
+
+    monkeypatch.setattr(TableWriter, "upsert", fenced_once)
+    caplog.set_level(logging.DEBUG, "memwal_sql")
+    context.sql("INSERT INTO t VALUES ('tenant-two', 'x')").collect()
+    assert any("made again after FencedError" in line for line in said(caplog, 0))
+
+
+def calls() -> list[tuple[str, ast.Call]]:
+    found = []
+    for path in sorted((ROOT / "memwal_sql").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and node.func.value.id == "_log"
+            ):
+                found.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
+    return found
+
+
+def test_texts_are_made_only_where_somebody_listens() -> None:
+    for place, call in calls():
+        assert isinstance(call.args[0], ast.Constant), place
+        holes = re.findall(r"%[rsd]", str(call.args[0].value))
+        assert len(holes) == len(call.args) - 1, place
+
+
+def test_names_of_regions_and_texts_of_errors_are_not_logged() -> None:
+    """A region by identity is named after a key, and errors name keys and values."""
+    for place, call in calls():
+        for argument in call.args[1:]:
+            names = {one.attr for one in ast.walk(argument) if isinstance(one, ast.Attribute)}
+            assert not names & {"storage_options", "values", "message"}, place
+            assert ast.unparse(argument) not in ("error", "str(error)", "region.name"), place
+
+
+def test_what_runs_a_thousand_times_a_second_asks_no_logger(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "tenant")
+    with table.writer() as writer:
+        writer.upsert(ROWS)
+        writer.flush()
+        table.get(["tenant-one"])
+        made: list[Any] = []
+        with patch.object(logging.Logger, "isEnabledFor", lambda *args: made.append(args) or False):
+            table.get(["tenant-one"])
+            table.scan().read_all()
+            writer.upsert(ROWS)
+        assert made == []
