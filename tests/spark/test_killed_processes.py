@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,20 +18,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import memwal_sql as mw
+from tests.model.waiting import eventually
 from tests.spark import streaming_child
 from tests.spark.feed import Feed, run
 from tests.spark.frames import load, rows, save
 
 pytestmark = pytest.mark.xdist_group("spark")
-_SECONDS = 60
 _EXECUTOR = "CoarseGrainedExecutorBackend"
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + _SECONDS
-    while not what():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.005)
 
 
 def kill_with_children(process: psutil.Process) -> None:
@@ -72,7 +63,7 @@ def test_executors_that_are_killed_while_they_stage_are_replaced(
     done = threading.Event()
 
     def kill_all() -> None:
-        wait_for(lambda: bool(attempts(uri)))
+        eventually(lambda: attempts(uri))
         for one in executors():
             kill_with_children(one)
         while not done.wait(0.02):
@@ -109,17 +100,20 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
         feed.add(keys, f"of batch {batch}")
         oracle |= dict.fromkeys(keys, f"of batch {batch}")
     arguments = [str(tmp_path / "in"), uri, str(checkpoint)]
-    child = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", streaming_child.__name__, *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[2],
-    )
+    output = tmp_path / "output"
+    with output.open("wb") as file:
+        child = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", streaming_child.__name__, *arguments],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=Path(__file__).parents[2],
+        )
     try:
-        wait_for(lambda: (checkpoint / "commits" / "0").exists() or child.poll() is not None)
+        eventually(lambda: (checkpoint / "commits" / "0").exists() or child.poll() is not None)
     finally:
         kill_with_children(psutil.Process(child.pid))
-    assert child.wait() == -signal.SIGKILL
+        ended = child.wait()
+    assert ended == -signal.SIGKILL, output.read_text()
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     table = mw.open_table(uri)
     last = table.last_batch(query)
