@@ -1,0 +1,89 @@
+"""Our jobs run on each table after every write of LanceDB; in the end both read the same rows, also
+after all of them are merged."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+import pytest
+from lancedb.table import AsyncTable
+
+import memwal_sql as mw
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "asyncio: runs in an event loop of its own")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine to its end, as LanceDB's plugin for pytest does."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture(autouse=True)
+def jobs_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Merge, index, record and collect after every write; compare at the end."""
+    uri = str(tmp_path / "t.lance")
+    writers: list[AsyncTable] = []
+    write = AsyncTable._do_merge
+
+    async def write_then_run_jobs(table: AsyncTable, *args: Any) -> Any:
+        done = await write(table, *args)
+        writers.append(table)
+        if await table.get_lsm_write_spec() is not None:
+            await asyncio.to_thread(_run_jobs, uri)
+        return done
+
+    monkeypatch.setattr(AsyncTable, "_do_merge", write_then_run_jobs)
+    yield
+    if not writers or asyncio.run(_spec(tmp_path)) is None:
+        return
+    expected = _read_here(uri)
+    for writer in writers:
+        asyncio.run(writer.close_lsm_writers())
+    assert _read_there(tmp_path) == expected
+    _run_jobs(uri)
+    assert _read_here(uri) == expected
+    assert _read_there(tmp_path) == expected
+    assert mw.open_table(uri).count_rows() == len(expected)
+
+
+async def _spec(path: Path) -> Any:
+    table = await (await lancedb.connect_async(path)).open_table("t")
+    return await table.get_lsm_write_spec()
+
+
+def _run_jobs(uri: str) -> None:
+    table = mw.open_table(uri)
+    table.merge()
+    table.build_indexes()
+    table.snapshot_regions()
+    table.collect_garbage(older_than=timedelta(0))
+    report = table.check()
+    assert report.ok, report.findings
+
+
+def _read_here(uri: str) -> list[dict[str, Any]]:
+    return _sorted(mw.open_table(uri).to_arrow())
+
+
+def _read_there(path: Path) -> list[dict[str, Any]]:
+    db = lancedb.connect(path, read_consistency_interval=timedelta(0))
+    return _sorted(db.open_table("t").search().to_arrow())
+
+
+def _sorted(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.sort_by("id").to_pylist()
+    return rows
