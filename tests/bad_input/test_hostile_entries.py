@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import shutil
 import struct
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -287,7 +286,7 @@ def test_a_column_that_no_table_has_had_is_named_with_its_file(uri: str, name: s
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 @pytest.mark.parametrize("part", ["rows", "dictionaries"])
 def test_a_compressed_body_is_refused_before_it_is_decompressed(
-    uri: str, codec: str, part: str
+    uri: str, monkeypatch: pytest.MonkeyPatch, codec: str, part: str
 ) -> None:
     """A few kilobytes may say that they are gigabytes."""
     many = 2_000_000
@@ -303,11 +302,9 @@ def test_a_compressed_body_is_refused_before_it_is_decompressed(
     with pa.ipc.new_stream(sink, batch.schema, options=options) as out:
         out.write_batch(batch)
     data = sink.getvalue().to_pybytes()
-    before = pa.total_allocated_bytes()
-    started = time.monotonic()
-    with pytest.raises(ValueError, match="compressed"):
+    with monkeypatch.context() as unopened, pytest.raises(ValueError, match="compressed"):
+        unopened.delattr(pa.ipc, "open_stream")
         read_stream(data)
-    assert pa.total_allocated_bytes() == before and time.monotonic() - started < 1
     _refused(uri, _put_bytes(uri, data))
     assert pa.ipc.open_stream(data).read_all().num_rows == batch.num_rows  # it is what Arrow takes
 
