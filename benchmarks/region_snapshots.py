@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
 import memwal_sql as mw
 from benchmarks.data import WrongResultError, rows
@@ -13,9 +14,11 @@ from benchmarks.timing import interleaved, lower_quartile, seconds
 from benchmarks.workspace import Workspace, enabled_table
 from planner.model import Query
 from planner.plan import plan
+from planner.predicates.nodes import Compare, Literal, Operand
 
 _RECORDS = 3
 _IN_A_ROW = 50  # plans take some ten microseconds
+_OF_ONE_KEY = [Compare(Operand("id"), "=", Literal(pa.int64(), 7))]
 
 
 def region_snapshots(work: Workspace) -> Iterator[Result]:
@@ -28,7 +31,7 @@ def region_snapshots(work: Workspace) -> Iterator[Result]:
     yield Result(f"snapshot of {count:,} regions", taken, "s", reach=reach)
     one.snapshot_regions()
     for table in (many, one):
-        if len(table.snapshot("eventual", ["id = 7"]).regions) != 1:
+        if len(table.snapshot("eventual", _OF_ONE_KEY).regions) != 1:
             raise WrongResultError(f"{table.uri}: a query for one key reads several regions")
     times = interleaved({"many": lambda: _plan(many), "one": lambda: _plan(one)}, work.sizes.rounds)
     yield at_most_ratio(
@@ -51,4 +54,4 @@ def _table(work: Workspace, name: str, count: int, regions: list[object]) -> mw.
 
 def _plan(table: mw.Table) -> None:
     for _ in range(_IN_A_ROW):
-        plan(Query(("id", "val")), table.snapshot("eventual", ["id = 7"]))
+        plan(Query(("id", "val")), table.snapshot("eventual", _OF_ONE_KEY))
