@@ -24,15 +24,13 @@ from memwal_sql.storage.region_manifest import RegionManifests
 from memwal_sql.storage.region_snapshot import INLINE_REGIONS, encode_regions, external_path
 from memwal_sql.storage.store import open_store
 
-_ROUNDS = 3
-
 
 def opening(work: Workspace) -> Iterator[Result]:
     """`open_table` and a snapshot, in a fresh process, with the table's files out of memory.
 
     Every region has one flushed generation.
     """
-    count = work.sizes.regions
+    count, rounds = work.sizes.regions, work.sizes.cold_starts
     one_each = rows(np.arange(count, dtype=np.int64), 1)
     folder = work.folder / "regions"
     table = enabled_table(folder, one_each.slice(0, 0), regions=[mw.identity("id")])
@@ -45,7 +43,7 @@ def opening(work: Workspace) -> Iterator[Result]:
         ("eventual", "the region snapshot", 0.2),
         ("strong", "manifests, and looking for WAL entries", None),
     ):
-        seconds = lower_quartile([_cold(folder, consistency, count) for _ in range(_ROUNDS)])
+        seconds = lower_quartile([_cold(folder, consistency, count) for _ in range(rounds)])
         reach = None if limit is None else Reach(seconds, limit, "at most", "s")
         yield Result(
             f"opening a table with {count:,} regions, cold, from {source}",

@@ -21,6 +21,7 @@ class Sizes:
         generation_counts: into how many generations the same upserts are divided.
         memory_rows: rows of the table whose streaming is watched.
         regions: regions of the table that is opened.
+        cold_starts: how many processes open it from each source.
         garbage_files: files that are collected.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
@@ -43,6 +44,7 @@ class Sizes:
     generation_counts: tuple[int, ...] = (1, 4, 16, 64)
     memory_rows: int = 10_000_000
     regions: int = 1_000
+    cold_starts: int = 3
     garbage_files: int = 10_000
     merge_rows: int = 100_000
     merges: int = 4
@@ -67,6 +69,7 @@ SMALL = Sizes(
     generation_counts=(1, 4),
     memory_rows=20_000,
     regions=8,
+    cold_starts=1,
     garbage_files=300,
     merge_rows=300,
     merges=1,
