@@ -9,6 +9,7 @@ from memwal_sql.view.texts import (
     MOST_GENERATIONS,
     MOST_REGIONS,
     base_text,
+    format_text,
     generation_text,
     index_text,
     region_text,
@@ -30,7 +31,8 @@ def render_html(view: Overview) -> str:
     key = escape(", ".join(view.primary_key))
     return (
         f'<div style="line-height:1.5"><b>{escape(view.uri)}</b>'
-        f"<div>primary key {key}; {columns}</div>{specs}"
+        f"<div>primary key {key}; {columns}</div>"
+        f"<div>{escape(format_text(view))}</div>{specs}"
         f"<div><b>base table</b> {escape(base_text(view))}</div>{_indexes(view)}{_regions(view)}"
         "</div>"
     )

@@ -10,6 +10,7 @@ from memwal_sql.view.texts import (
     MOST_GENERATIONS,
     MOST_REGIONS,
     base_text,
+    format_text,
     generation_text,
     index_text,
     region_text,
@@ -24,6 +25,7 @@ def render_tree(view: Overview) -> Tree:
     columns = tree.add(f"{len(view.columns)} columns, primary key {', '.join(view.primary_key)}")
     for name, kind in view.columns:
         columns.add(Text.assemble(name, (f" {kind}", "dim")))
+    tree.add(Text(format_text(view), "dim"))
     for spec in view.region_specs:
         tree.add(Text.assemble(("regions by ", "dim"), spec))
     base = tree.add(Text.assemble(("base table ", "bold"), base_text(view)))

@@ -34,6 +34,12 @@ def base_text(view: Overview) -> str:
     return f"version {view.version}: {', '.join([*parts, count_text(view.fragments, 'fragment')])}"
 
 
+def format_text(view: Overview) -> str:
+    """The versions of the table's formats in a line."""
+    own = "none yet" if view.format_version is None else view.format_version
+    return f"format version {own}, storage version {view.storage_version}"
+
+
 def region_text(region: RegionView) -> str:
     """A region's progress in a line, without its name."""
     parts = [f"epoch {region.writer_epoch}", f"merged up to generation {region.merged_generation}"]
