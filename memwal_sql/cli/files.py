@@ -70,11 +70,21 @@ def batches_of(
     if kind is None:
         known = ", ".join(FileFormat)
         raise InvalidCallError(f"{name}: its name says no format: add --format, one of {known}")
-    with _named_errors(name), _opened(name) as file:
-        found, batches = _READERS[kind](file, schema)
-        if schema is not None:
-            batches = (_typed(batch, schema, kind) for batch in batches)
-        yield found, batches
+    with _named_errors(name):
+        file = _opened(name)
+    with file:
+        with _named_errors(name):
+            found, batches = _READERS[kind](file, schema)
+        yield found, _rows(name, kind, batches, schema)
+
+
+def _rows(
+    name: str, kind: FileFormat, batches: Iterator[pa.RecordBatch], schema: pa.Schema | None
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a file; an error of whoever takes them is none of the file."""
+    with _named_errors(name):
+        for batch in batches:
+            yield batch if schema is None else _typed(batch, schema, kind)
 
 
 @contextmanager
@@ -87,16 +97,13 @@ def _named_errors(name: str) -> Iterator[None]:
         raise InvalidCallError(f"{name}: {error}") from None
 
 
-@contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
+def _opened(name: str) -> BinaryIO:
     if name != STDIN:
-        with open(name, "rb") as file:
-            yield file
-        return
-    with tempfile.TemporaryFile() as copy:  # formats are read from the end, or twice
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.seek(0)
-        yield copy
+        return open(name, "rb")
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    shutil.copyfileobj(sys.stdin.buffer, copy)  # formats are read from the end, or twice
+    copy.seek(0)
+    return copy
 
 
 _Read = tuple[pa.Schema, Iterator[pa.RecordBatch]]

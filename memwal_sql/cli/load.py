@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import pyarrow as pa
@@ -22,6 +23,14 @@ from memwal_sql.create import create_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.table import Table
 from memwal_sql.view.texts import count_text
+from memwal_sql.write.missing import ERROR, NULL, missing_columns
+
+
+class Missing(StrEnum):
+    """What becomes of columns of the table that a file lacks."""
+
+    ERROR = ERROR
+    NULL = NULL
 
 
 def load(
@@ -47,6 +56,10 @@ def load(
             "--region-by", help="For a new table: such as 'bucket(id, 16)'; may be repeated."
         ),
     ] = None,
+    missing: Annotated[
+        Missing,
+        typer.Option(help="Columns that a file lacks are an error, or null in all of its rows."),
+    ] = Missing.ERROR,
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -61,7 +74,7 @@ def load(
     else:
         table = opened(uri, options)
     with table:
-        rows = _loaded(table, files, form)
+        rows = _loaded(table, files, form, missing, output)
     show_result({"rows": rows}, f"{count_text(rows, 'row')} loaded", output)
 
 
@@ -81,19 +94,31 @@ def _made(
     )
 
 
-def _loaded(table: Table, files: list[str], form: FileFormat | None) -> int:
+def _loaded(
+    table: Table, files: list[str], form: FileFormat | None, missing: Missing, output: Output
+) -> int:
     rows = 0
+    file = files[0]
     try:
         with table.writer() as writer:
             for file in files:
-                with batches_of(file, form, table.schema) as (_, batches):
+                with batches_of(file, form, table.schema) as (found, batches):
+                    if missing is Missing.ERROR:
+                        _check_columns(file, found, table.schema)
                     for batch in batches:
-                        writer.upsert(batch)
+                        writer.upsert(batch, missing=missing)
                         rows += batch.num_rows
     except Exception:
-        if rows:
-            remark(
-                f"{count_text(rows, 'row')} written before this error; loading again repeats them"
-            )
+        if output is Output.TABLE:  # for machines the error is one document
+            written = count_text(rows, "row")
+            remark(f"stopped in {file}: {written} written before, which loading again repeats")
         raise
     return rows
+
+
+def _check_columns(file: str, found: pa.Schema, schema: pa.Schema) -> None:
+    """The error of a writer, in the words of the command line."""
+    left_out = [field for field in schema if field.name not in found.names]
+    if left_out and all(field.nullable for field in left_out):  # else the writer says which
+        names = [field.name for field in left_out]
+        raise missing_columns(f"{file} lacks", names, "--missing null")

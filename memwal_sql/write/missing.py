@@ -10,11 +10,14 @@ ERROR = "error"
 NULL = "null"
 
 
-def missing_columns(what: str, names: Sequence[str]) -> InvalidCallError:
-    """The error for rows without these columns; `what` says which rows."""
+def missing_columns(
+    what: str, names: Sequence[str], option: str = 'missing="null"'
+) -> InvalidCallError:
+    """The error for rows without these columns; `what` says which rows, `option` how the caller
+    has them set to null."""
     return InvalidCallError(
         f"{what} the columns {list(names)} of the table, and an upsert replaces whole rows: give "
-        'every column, or missing="null" to set these to null'
+        f"every column, or {option} to set these to null"
     )
 
 
