@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -19,8 +23,13 @@ from memwal_sql.cli.output import aligned_lines, json_line, remark, show_rows
 from memwal_sql.cli.replace_file import replaced_file
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.result_names import check_names_differ
+from memwal_sql.view.visible import visible_lines
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _MOST_IN_A_TERMINAL = 1000
+_KEPT_IN_MEMORY = 16 << 20
 
 
 class RowFormat(StrEnum):
@@ -109,8 +118,31 @@ def _sink(file: Path | None, output: RowFormat) -> Iterator[BinaryIO]:
     if output is RowFormat.PARQUET and sys.stdout.isatty():
         raise InvalidCallError("Parquet is no text: add --to FILE")
     sys.stdout.flush()
-    yield sys.stdout.buffer
+    if output is RowFormat.JSON:  # half an array is no JSON: it is written when it is whole
+        with tempfile.SpooledTemporaryFile(_KEPT_IN_MEMORY) as whole:
+            yield cast(BinaryIO, whole)
+            whole.seek(0)
+            shutil.copyfileobj(whole, sys.stdout.buffer)
+    else:
+        on_terminal = sys.stdout.isatty()
+        yield cast(BinaryIO, _Terminal(sys.stdout.buffer)) if on_terminal else sys.stdout.buffer
     sys.stdout.buffer.flush()
+
+
+class _Terminal(io.RawIOBase):
+    """Text for a terminal, in which what it would obey is shown instead."""
+
+    def __init__(self, below: BinaryIO) -> None:
+        self._below = below
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        given = bytes(data)
+        self._below.write(visible_lines(self._decoder.decode(given)).encode())
+        return len(given)
 
 
 def _write_table(sink: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

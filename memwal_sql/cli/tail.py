@@ -63,7 +63,13 @@ def tail(
 
 def _start(table: Table, after: str | None, offsets: Path | None, follow: bool) -> Any:
     if offsets is not None and offsets.exists():
-        return _decoded(offsets.read_bytes(), f"the file {offsets}")
+        try:
+            text = offsets.read_bytes()
+        except OSError as error:
+            raise InvalidCallError(
+                f"{str(offsets)!r} can't be read: {error.strerror}; name a file in a folder"
+            ) from None
+        return _decoded(text, f"the file {offsets}")
     if after is not None:
         return _decoded(after, "--after")
     return table.change_offsets() if follow else None

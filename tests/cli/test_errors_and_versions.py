@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.cli.replace_file import replaced_file
-from tests.cli.calls import as_json, call, ended
+from tests.cli.calls import as_json, call, ended, failing
 from tests.model.pairs import SCHEMA, rows
 from tests.storage.older import entry_range, make_older, mem_wal
 
@@ -99,6 +100,53 @@ def test_offsets_are_written_through_no_link_of_anybody(table: Any, tmp_path: Pa
     with replaced_file(offsets) as sink:
         sink.write(b"{}")
     assert victim.read_text() == "kept" and not offsets.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["missing/x.csv", "folder", "file/x.csv"])
+def test_a_file_that_can_not_be_written_is_named(table: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    to = tmp_path / name
+    for command in (("sql", "SELECT 1", "--output", "csv", "--to"), ("tail", "--offsets")):
+        text = failing(command[0], table.uri, *command[1:], to, code=ExitCode.CALL)
+        assert repr(str(to)) in text and "name a file in a folder" in text, text
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "folder", "table"]
+
+
+def test_a_pipe_or_a_device_is_written_into(table: Any, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for name in (pipe, link):
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        call("sql", table.uri, "SELECT 1 AS one", "--output", "csv", "--to", name)
+        assert os.read(reader, 100) == b'"one"\n1\n'
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and link.is_symlink()
+    with replaced_file(Path(os.devnull)) as sink:
+        sink.write(b"x")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+def test_what_dev_names_is_written_into(tmp_path: Path) -> None:
+    """`/dev/stdout` is a link, to a file where it is redirected."""
+    code = (
+        "from pathlib import Path; from memwal_sql.cli.replace_file import replaced_file\n"
+        "with replaced_file(Path('/dev/stdout')) as sink: sink.write(b'x')"
+    )
+    with (tmp_path / "redirected").open("wb") as stdout:
+        subprocess.run([sys.executable, "-c", code], stdout=stdout, check=True)
+    assert (tmp_path / "redirected").read_bytes() == b"x" and Path("/dev/stdout").is_symlink()
+
+
+def test_a_new_file_has_the_permissions_that_the_user_asks_for(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with replaced_file(tmp_path / "file") as sink:
+            sink.write(b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
 
 
 def test_a_file_is_kept_when_its_replacement_fails(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.cli import results
 from memwal_sql.cli.exit_codes import ExitCode
+from memwal_sql.write.table_writer import TableWriter
 from tests.cli.calls import as_json, call, ended, failing
 from tests.model.pairs import SCHEMA, rows
 
@@ -114,7 +115,10 @@ def test_redirected_output_is_whole(pairs: Any) -> None:
     assert [line.split() for line in lines[1:]] == [[str(n), str(n)] for n in range(1_500)]
 
 
-def test_a_terminal_shows_the_first_thousand(pairs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows go to a terminal."""
+
     class Terminal:
         def __getattr__(self, name: str) -> Any:
             return getattr(original.stdout, name)
@@ -124,6 +128,10 @@ def test_a_terminal_shows_the_first_thousand(pairs: Any, monkeypatch: pytest.Mon
 
     original = results.sys
     monkeypatch.setattr(results, "sys", type("Sys", (), {"stdout": Terminal()}))
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_shows_the_first_thousand(pairs: Any) -> None:
     result = ended("sql", pairs.uri, "SELECT * FROM t")
     assert len(result.stdout.splitlines()) == 1_001
     assert result.stderr == "only the first 1000 rows: --max-rows shows more\n"
@@ -207,11 +215,63 @@ def test_what_csv_and_json_can_not_hold_is_refused(tmp_path: Path) -> None:
     assert "says no format" in failing(*everything, "--to", "x", code=ExitCode.CALL)
 
 
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv", "table"])
+def test_a_statement_that_fails_leaves_nothing_or_whole_rows(pairs: Any, form: str) -> None:
+    early = "SELECT arrow_cast('x', 'Int64') AS n FROM t"
+    late = "SELECT id, 1 / (id - 1400) AS n FROM t ORDER BY id"
+    for statement in (early, late):
+        result = ended("sql", pairs.uri, statement, "--output", form, code=ExitCode.CALL)
+        if form in ("json", "table"):
+            assert result.stdout == ""
+        elif form == "jsonl":
+            assert all(json.loads(line) for line in result.stdout.splitlines())
+        else:
+            assert result.stdout == "" or result.stdout.endswith("\n")
+
+
+def test_an_error_of_the_table_names_no_file(
+    pairs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise kind("full")
+
+    monkeypatch.setattr(TableWriter, "upsert", broken)
+    file = tmp_path / "x.csv"
+    file.write_text("id,n\n1,1\n")
+    for kind, code in ((OSError, ExitCode.BUG), (mw.InvalidCallError, ExitCode.CALL)):
+        result = ended("load", pairs.uri, file, "--output", "json", code=code)
+        error = json.loads(result.stderr)["error"]
+        assert error["kind"] == kind.__name__ and "x.csv: " not in error["message"]
+    monkeypatch.undo()
+    file.write_text("id,n\n" + "".join(f"{n},{n}\n" for n in range(2_000_000)) + "1,x\n")
+    assert "x.csv: " in failing("load", pairs.uri, file, code=ExitCode.CALL)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.json", "x.parquet"])
+def test_columns_that_a_file_lacks_are_an_error_or_null(
+    tmp_path: Path, pairs: Any, name: str
+) -> None:
+    file = tmp_path / name
+    query = ("sql", pairs.uri, "SELECT id FROM t WHERE id IN (1, 2)", "--to", file)
+    call(*query)
+    text = failing("load", pairs.uri, file, code=ExitCode.CALL)
+    assert f"{name} lacks the columns ['n']" in text and "--missing null" in text
+    assert pairs.get(1)["n"].to_pylist() == [1]
+    assert as_json("load", pairs.uri, file, "--missing", "null") == {"rows": 2}
+    assert pairs.get([1, 2])["n"].to_pylist() == [None, None]
+    call("sql", pairs.uri, "SELECT n FROM t LIMIT 1", "--to", file)
+    text = failing("load", pairs.uri, file, "--missing", "null", code=ExitCode.CALL)
+    assert "'id'" in text
+
+
 def test_rows_before_a_failure_are_told(pairs: Any, tmp_path: Path) -> None:
     (tmp_path / "good.csv").write_text("id,n\n1,-1\n")
     (tmp_path / "bad.csv").write_text("id,n\n2,x\n")
     arguments = ("load", pairs.uri, tmp_path / "good.csv", tmp_path / "bad.csv")
     assert "1 row written before" in failing(*arguments, code=ExitCode.CALL)
+    assert "bad.csv" in failing(*arguments, code=ExitCode.CALL)
+    result = ended(*arguments, "--output", "json", code=ExitCode.CALL)
+    assert json.loads(result.stderr)["error"]["kind"] == "InvalidCallError"
     assert pairs.get(1)["n"].to_pylist() == [-1]
 
 

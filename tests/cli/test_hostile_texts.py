@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+import tty
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +93,21 @@ def test_nor_is_a_message(table: Any, command: tuple[str, ...]) -> None:
     for form in ("table", "json"):
         result = ended(name, table.uri, *others, "--output", form, code=ExitCode.CALL)
         assert result.stderr and not OBEYED.search(result.stderr), ascii(result.stderr)
+
+
+def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(table: Any) -> None:
+    """A real terminal, in which everything that a table holds arrives as text."""
+    query = (sys.executable, "-m", "memwal_sql", "sql", table.uri)
+    query = (*query, f'SELECT id, "{NAME.replace(chr(0), "")}" FROM t', "--output", "csv")
+    ours, its = pty.openpty()
+    tty.setraw(its)
+    subprocess.run(query, stdout=its, stderr=subprocess.DEVNULL, check=True)
+    os.close(its)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert not OBEYED.search(shown) and "\\x1b[2J" in shown and "plain" in shown
+    exact = subprocess.run(query, stdout=subprocess.PIPE, check=True).stdout.decode()
+    assert f'"plain","{EVIL}"\n' in exact
 
 
 def test_json_says_the_same_as_the_data(table: Any) -> None:
