@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::Expr;
 use datafusion_sql::sqlparser::keywords::ALL_KEYWORDS;
 use datafusion_sql::unparser::Unparser;
@@ -27,27 +25,7 @@ pub fn sql_of(filter: &Expr) -> Option<String> {
     if !is_within(filter, DEEPEST) {
         return Some(filter.to_string());
     }
-    let escaped = filter.clone().transform(|expr| Ok(with_quotes_doubled(expr))).ok()?;
-    Unparser::new(&PlainDialect).expr_to_sql(&escaped.data).ok().map(|sql| sql.to_string())
-}
-
-/// What prints a text or a name takes quotes for escaped that stand in pairs or after a backslash,
-/// and doubles the others. So it leaves alone those that are doubled already, wherever they stand.
-fn with_quotes_doubled(expr: Expr) -> Transformed<Expr> {
-    match expr {
-        Expr::Literal(scalar, metadata) => {
-            let text = scalar.try_as_str().flatten().filter(|text| text.contains('\''));
-            match text.map(|text| text.replace('\'', "''")) {
-                Some(text) => Transformed::yes(Expr::Literal(ScalarValue::from(text), metadata)),
-                None => Transformed::no(Expr::Literal(scalar, metadata)),
-            }
-        }
-        Expr::Column(column) if column.name.contains('"') => {
-            let name = column.name.replace('"', "\"\"");
-            Transformed::yes(Expr::Column(Column::new_unqualified(name)))
-        }
-        other => Transformed::no(other),
-    }
+    Unparser::new(&PlainDialect).expr_to_sql(filter).ok().map(|sql| sql.to_string())
 }
 
 /// Writes what DataFusion's default dialect writes. That one compiles a regular expression for

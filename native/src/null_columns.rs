@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::Result;
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
 
@@ -40,20 +40,18 @@ fn nulls_of(projection: &dyn ExecutionPlan, no_rows: &RecordBatch) -> Result<Vec
     Ok(names.zip(nulls).filter_map(|(name, null)| null.then_some(name)).collect())
 }
 
-/// Whether an expression is the literal NULL, cast perhaps: only then has it a value without rows.
+/// Whether an expression is the literal NULL, cast perhaps. Only a literal is evaluated: a function
+/// may do what planning must not, and is shown with parentheses. The text 'NULL' is shown as NULL.
 fn is_null(expression: &dyn PhysicalExpr, no_rows: &RecordBatch) -> bool {
+    let shown = expression.to_string();
     match expression.children()[..] {
-        [] => value(expression, no_rows).is_some_and(|value| value.is_null()),
-        [of] => {
-            is_null(of.as_ref(), no_rows) && value(expression, no_rows).is_some_and(|v| v.is_null())
+        [] if shown == "NULL" => {
+            let value = expression.evaluate(no_rows);
+            matches!(value, Ok(ColumnarValue::Scalar(value)) if value.is_null())
+        }
+        [of] if shown.starts_with("CAST(NULL AS ") || shown.starts_with("TRY_CAST(NULL AS ") => {
+            is_null(of.as_ref(), no_rows)
         }
         _ => false,
-    }
-}
-
-fn value(expression: &dyn PhysicalExpr, no_rows: &RecordBatch) -> Option<ScalarValue> {
-    match expression.evaluate(no_rows) {
-        Ok(ColumnarValue::Scalar(value)) => Some(value),
-        _ => None,
     }
 }

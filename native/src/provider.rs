@@ -148,7 +148,7 @@ impl TableProvider for PythonTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match operation {
             InsertOp::Append | InsertOp::Replace => {
-                let nulls = null_columns(&input)?;
+                let nulls = guarded(|| null_columns(&input))?;
                 with_python(|py| {
                     self.provider.bind(py).call_method1("check_insert", (nulls,)).map(drop)
                 })?;

@@ -79,6 +79,32 @@ def test_inserts_say_which_columns_would_be_null_and_write_nothing(
     assert rows(table)[0] == {"id": 1, "plan": "pro", "email": None}
 
 
+@pytest.mark.parametrize("volatility", ["volatile", "stable", "immutable"])
+def test_functions_are_not_called_to_plan_an_insert(table: mw.Table, volatility: str) -> None:
+    """Other than by DataFusion itself, which computes immutable ones of literals."""
+    calls: list[int] = []
+
+    def one(*_: Any) -> pa.Array:
+        calls.append(1)
+        return pa.array(["x"], pa.string())
+
+    context = session(table)
+    context.register_udf(datafusion.udf(one, [], pa.string(), volatility, "none"))
+    context.register_udf(datafusion.udf(one, [pa.string()], pa.string(), volatility, "same"))
+    query = "SELECT id, none(), same(NULL) FROM t WHERE id = 1"
+    context.sql(f"EXPLAIN {query}").collect()
+    by_datafusion = len(calls)
+    calls.clear()
+    context.sql(f"EXPLAIN INSERT INTO t {query}").collect()
+    assert len(calls) == by_datafusion
+
+
+def test_a_text_that_reads_as_null_is_none(table: mw.Table) -> None:
+    statement = "INSERT INTO t SELECT id, 'NULL' AS plan, 'NULL' AS email FROM t WHERE id = 1"
+    session(table).sql(statement).collect()
+    assert rows(table)[0] == {"id": 1, "plan": "NULL", "email": "NULL"}
+
+
 def test_nulls_can_be_given(table: mw.Table) -> None:
     context = session(table)
     context.sql("INSERT INTO t (id, email, plan) VALUES (1, NULL, 'pro')").collect()
