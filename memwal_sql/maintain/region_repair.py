@@ -102,19 +102,21 @@ class RegionRepairer:
         info, first = self._base().info, regions[0]
         spec = info.spec(first.spec_id)
         derived = None if spec is None else lancedb_id(spec, first.values or {})
+        # One that is sealed has given its rows away in a repair that did not end.
+        alive = [one for one in regions if one.refresh().status is not RegionStatus.SEALED]
         for wanted in (derived, newer):
-            found = next((one for one in regions if one.region_id == wanted), None)
+            found = next((one for one in alive if one.region_id == wanted), None)
             if found is not None:
                 return found
-        return min(regions, key=lambda one: one.region_id)
+        return min(alive or regions, key=lambda one: one.region_id)
 
     def _join(self, kept: RegionReader, other: RegionReader, newer: UUID | None) -> RegionRepair:
         base = self._base()
         into = self._publisher.claimed(base, kept.refresh(), kept.values)
         sealed = other.refresh().status is RegionStatus.SEALED  # by a repair that did not end
         away = None if sealed else self._publisher.claimed(base, other.manifest, other.values)
-        pair = _Pair(base, kept, other, newer)
-        if newer not in (kept.region_id, other.region_id):
+        pair = _Pair(base, kept, other, newer, sealed=sealed)
+        if not sealed and newer not in (kept.region_id, other.region_id):
             pair.check_agreement(self._context.uri)
         files, moved = self._move(pair, into)
         if away is not None:
@@ -172,18 +174,34 @@ class _Pair:
 
     Once rows of `kept` are merged, its row of a key may be in the base table, and be the newest of
     all; or be missing there, as a delete of it is merged. Nothing says whose the row in the base
-    table is, so it counts as `kept`'s.
+    table is, so it counts as `kept`'s. Where only rows of `other` are merged, it counts as
+    `other`'s; a key that is missing there counts as no delete, as most are new ones of `kept`.
+
+    What a sealed region has is in the other one since it was sealed, so whatever that one has now
+    is newer.
     """
 
     def __init__(
-        self, base: BaseTable, kept: RegionReader, other: RegionReader, newer: UUID | None
+        self,
+        base: BaseTable,
+        kept: RegionReader,
+        other: RegionReader,
+        newer: UUID | None,
+        *,
+        sealed: bool,
     ) -> None:
         self.other = other
-        self._newer = newer
+        self._other_wins = newer == other.region_id and not sealed
         self._normaliser = Normaliser(base.info.schema, base.info.primary_key)
-        merged = base.details.merged_generations.get(kept.region_id, 0) > 0
-        self._kept_rows, self._other_rows = _Rows(base, kept, below=merged), _Rows(base, other)
+        merged = base.details.merged_generations
+        mine = merged.get(kept.region_id, 0) > 0
+        theirs = merged.get(other.region_id, 0) > 0 and not mine and not sealed
+        self._kept_rows = _Rows(base, kept, below=mine)
+        self._other_rows = _Rows(base, other, below=theirs)
         self.keys = self._other_rows.keys
+        if theirs:
+            below = [self._in_base(one) for one in _slices(self._kept_rows.keys)]
+            self.keys = _distinct(pa.concat_tables([self.keys, *below]))
         self._in_both = self._kept_rows.has(self.keys)
 
     @property
@@ -217,7 +235,7 @@ class _Pair:
         for keys, both in self._chunks():
             mine, theirs = self._of_both(keys, both)
             unequal = pa.array(_unequal(mine, theirs))
-            if self._newer == self.other.region_id:
+            if self._other_wins:
                 moved = self._other_rows.of(keys)
                 lost = _labelled(mine.filter(unequal), self._kept_rows.region)
             else:
@@ -226,8 +244,14 @@ class _Pair:
             yield _Part(self._stored(moved), lost)
 
     def _chunks(self) -> Iterator[tuple[pa.Table, Mask]]:
-        for start in range(0, self.keys.num_rows, _KEYS):
-            yield self.keys.slice(start, _KEYS), self._in_both[start : start + _KEYS]
+        start = 0
+        for keys in _slices(self.keys):
+            yield keys, self._in_both[start : start + keys.num_rows]
+            start += keys.num_rows
+
+    def _in_base(self, keys: pa.Table) -> pa.Table:
+        """Those of the keys that have a row in the other region or in the base table below it."""
+        return keys.filter(pc.invert(self._other_rows.of(keys)[_DELETED]))
 
     def _of_both(self, keys: pa.Table, both: Mask) -> tuple[pa.Table, pa.Table]:
         shared = keys.filter(pa.array(both))
@@ -255,10 +279,10 @@ class _Rows:
         self._below = below
         self._snapshot = Snapshot(base.info, base.source if below else None, (one,), 0)
         key = pa.schema([base.info.schema.field(name) for name in base.info.primary_key])
-        found = pa.concat_tables([key.empty_table(), *(one.keys().table for one in sources)])
-        self._codes = KeyCodes(key_column(found.columns))
-        _, first = np.unique(self._codes.codes, return_index=True)
-        self.keys = found.take(pa.array(first))
+        self.keys = _distinct(
+            pa.concat_tables([key.empty_table(), *(one.keys().table for one in sources)])
+        )
+        self._codes = KeyCodes(key_column(self.keys.columns))
 
     def has(self, keys: pa.Table) -> Mask:
         """Which of the keys the region has, as rows or as deletes; over the base table, all."""
@@ -270,8 +294,8 @@ class _Rows:
         return held
 
     def of(self, keys: pa.Table) -> pa.Table:
-        """The newest row of each of these keys, which are distinct and the region's, in their
-        order; `_deleted` is true, and all but the key null, where it is a tombstone, or no row."""
+        """The newest row of each of these keys, which are distinct, in their order; `_deleted` is
+        true, and all but the key null, where it is a tombstone, or no row."""
         schema, key = self._info.schema, self._info.primary_key
         live = get_in(self._snapshot, KeyBatch(keys), schema.names)
         places = {one: row for row, one in enumerate(KeyBatch(live.select(list(key))).values)}
@@ -283,6 +307,16 @@ class _Rows:
         ]
         fields = [*(field.with_nullable(True) for field in schema), pa.field(_DELETED, pa.bool_())]
         return pa.Table.from_arrays([*taken, rows.is_null()], schema=pa.schema(fields))
+
+
+def _slices(keys: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, keys.num_rows, _KEYS):
+        yield keys.slice(start, _KEYS)
+
+
+def _distinct(keys: pa.Table) -> pa.Table:
+    _, first = np.unique(KeyCodes(key_column(keys.columns)).codes, return_index=True)
+    return keys.take(pa.array(first))
 
 
 def _unequal(some: pa.Table, others: pa.Table) -> Mask:

@@ -4,7 +4,9 @@ refused by everybody, and repaired without losing a row."""
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,14 @@ from tests.interop.lancedb_client import (
     Handle,
     Rows,
     by_key,
+    folder,
     made_by_us,
     open_handle,
     rows,
 )
 from tests.model.merging import manifests
+from tests.model.opened import opened_over
+from tests.write.hooked_store import Call, Crash, Hook, HookedStore
 
 
 def read(table: Any) -> Rows:
@@ -66,8 +71,8 @@ class Twins:
     def written_by_lancedb(self) -> None:
         self.handle.upsert({2: "theirs", 3: "both", 4: "theirs"})
 
-    def set_aside(self, repair: Any) -> list[dict[str, Any]]:
-        store = open_store(self.table.uri)
+    def set_aside(self, repair: Any, uri: str | None = None) -> list[dict[str, Any]]:
+        store = open_store(uri or self.table.uri)
         files = [pa.ipc.open_file(io.BytesIO(store.get(path))) for path in repair.files]
         return [row for file in files for row in file.read_all().to_pylist()]
 
@@ -231,6 +236,113 @@ def test_a_repair_that_dies_anywhere_is_done_by_the_next(
         assert len(again.repair_regions(newer=twins.ours)) == 1
     assert read(again) == {1: "ours", 2: "ours", 3: "both", 4: "theirs"}
     assert again.check().ok
+
+
+def crash_at_change(nth: int, when: str) -> Hook:
+    """Crash before or after the `nth` change of the store."""
+    changes = {"put", "put_if_absent", "delete", "delete_in_bulk", "move"}
+    count, gone = 0, False
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        nonlocal count, gone
+        due = not gone and operation in changes and (count := count + 1) == nth
+        if gone or (due and when == "before"):
+            gone = True
+            raise Crash
+        result = call()
+        if due:
+            gone = True
+            raise Crash
+        return result
+
+    return hook
+
+
+@pytest.mark.parametrize("winner", ["ours", None])
+def test_rows_written_after_a_repair_that_died_are_replaced_by_none_of_before(
+    tmp_path: Path, winner: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it dies: what the sealed region had is older than what the other one has by then."""
+    made = Twins(tmp_path / "made", monkeypatch)
+    made.handle.upsert({3: "both", 4: "theirs"} if winner is None else {2: "t", 3: "t", 4: "t"})
+    made.handle.close()
+    newer = None if winner is None else made.ours
+    before = {1: "ours", 2: "ours", 3: "both", 4: "theirs" if winner is None else "t"}
+    sealed = 0
+    for nth in count(1):
+        path = tmp_path / str(nth)
+        shutil.copytree(made.path, path)
+        uri = folder(path)
+        dying = opened_over(
+            uri, lambda store, n=nth: HookedStore(store, crash_at_change(n, "after"))
+        )
+        try:
+            dying.repair_regions(newer=newer)
+            break
+        except Crash:
+            pass
+        over = manifests(uri)[made.ours].status is RegionStatus.SEALED
+        sealed += over
+        late = open_handle(path)
+        late.upsert({2: "late", 5: "late"})
+        late.close()
+        table = mw.open_table(uri)
+        agreed = winner is not None or over
+        if not agreed:
+            with pytest.raises(mw.RepairError, match="different rows"):
+                table.repair_regions()
+        given = newer if agreed else UNSHARDED_ID
+        repairs = table.repair_regions(newer=given)
+        expected = before | {2: "late", 5: "late"}
+        if winner is not None and not over:  # said again of a region that goes on: its rows count
+            expected[2] = "ours"
+            assert {"id": 2, "v": "late", "_deleted": False, "_region": str(UNSHARDED_ID)} in (
+                made.set_aside(repairs[0], uri)
+            )
+        assert read(table) == read(mw.open_table(uri)) == expected, nth
+        assert table.check().ok
+    assert nth > 5 and sealed > 1
+
+
+@pytest.mark.parametrize("newer_id", ["kept", "sealed"])
+def test_the_region_that_a_repair_has_sealed_is_not_the_one_that_stays(
+    twins: Twins, newer_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_repair, "lancedb_id", lambda *_: None)
+    table = mw.open_table(twins.table.uri)
+    with monkeypatch.context() as patch:
+        patch.setattr(region_repair.RegionRepairer, "_mark", _die)
+        with pytest.raises(KeyboardInterrupt):
+            table.repair_regions(newer=UNSHARDED_ID)
+    newer = UNSHARDED_ID if newer_id == "kept" else twins.ours
+    (repair,) = mw.open_table(table.uri).repair_regions(newer=newer)
+    assert (repair.kept, repair.sealed) == (UNSHARDED_ID, twins.ours)
+    expected = {1: "ours", 2: "theirs", 3: "both", 4: "theirs"}
+    assert read(mw.open_table(table.uri)) == expected
+
+
+@pytest.mark.parametrize("winner", ["ours", "theirs"])
+def test_merged_rows_of_the_other_region_are_not_hidden_unasked(
+    tmp_path: Path, winner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twins = Twins(tmp_path, monkeypatch)
+    table = mw.open_table(twins.table.uri)
+    table.merge()
+    twins.handle.upsert({1: "theirs", 3: "both", 4: "theirs"})
+    with pytest.raises(mw.RepairError, match=r"1 keys have different rows"):
+        table.repair_regions()
+    (repair,) = table.repair_regions(newer=twins.ours if winner == "ours" else UNSHARDED_ID)
+    assert (repair.kept, repair.set_aside) == (UNSHARDED_ID, 1)
+    expected = {1: winner, 2: "ours", 3: "both", 4: "theirs"}
+    assert read(table) == read(mw.open_table(table.uri)) == expected
+    loser = "theirs" if winner == "ours" else "ours"
+    assert [(row["id"], row["v"]) for row in twins.set_aside(repair)] == [(1, loser)]
+    table.merge()
+    assert read(table) == expected and table.check().ok
+
+
+def _die(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_what_is_written_into_the_region_meanwhile_makes_the_repair_fail(
