@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Literal, TypeVar
 from uuid import UUID
@@ -15,11 +16,11 @@ from memwal_sql.errors import InvalidCallError, NotFoundError, TableReplacedErro
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.index_gaps import IndexGaps
-from memwal_sql.read.left_out_values import is_lancedbs, with_values
+from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.recorded_view import RecordedView
-from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
+from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error, values_in_order
 from memwal_sql.read.rehearsals import Rehearsals
 from memwal_sql.read.served_base import ServedBase
 from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
@@ -249,6 +250,10 @@ class SnapshotCollector:
         for manifest in self.parallel(self._first_look, new):
             if manifest is not None:
                 self._reader(manifest, base)
+        # Without its values a region can't be told from one that has the same.
+        unknown = [one for one in self._without_values if may_come(base, one.manifest)]
+        for manifest in self.parallel(partial(self._another_look, base), unknown):
+            self._reader(manifest, base)
         found = list(self._regions.values())  # at once, as other threads may add to it
         found.sort(key=lambda region: region.order)
         return found
@@ -384,10 +389,12 @@ class SnapshotCollector:
 
     def _reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
         with self._lock:
-            reader = self._regions.get(manifest.region_id)
-            if reader is None:
+            reader = known = self._regions.get(manifest.region_id)
+            if known is None or _are_found(known, manifest, base):
                 reader = RegionReader(self._context, manifest, base)
                 self._regions[manifest.region_id] = reader
+                if known is not None:
+                    self._without_values.remove(known)
                 if reader.values is None:
                     self._without_values.append(reader)
                 else:
@@ -400,9 +407,12 @@ class SnapshotCollector:
     def _first_look(self, region_id: UUID) -> RegionManifest | None:
         try:
             manifest = RegionManifests(self._context.store, region_id).latest()
-            return with_values(self._context, self._tracker.current, manifest)
         except NotFoundError:
             return None  # a folder whose creator has not come to its manifest yet
+        return with_values(self._context, self._tracker.current, manifest)
+
+    def _another_look(self, base: BaseTable, region: RegionReader) -> RegionManifest:
+        return with_values(self._context, base, region.refresh())
 
     def parallel(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """The results of `call`, in order; several at once where each waits for a remote store."""
@@ -411,6 +421,11 @@ class SnapshotCollector:
             return [call(item) for item in items]
         with ThreadPoolExecutor(min(_PARALLEL_REQUESTS, len(items))) as pool:
             return list(pool.map(call, items))
+
+
+def _are_found(region: RegionReader, manifest: RegionManifest, base: BaseTable) -> bool:
+    """Whether a manifest has the values that were not known when the region was first seen."""
+    return region.values is None and values_in_order(manifest, base.info) is not None
 
 
 def _has_grown(before: MergeProgress, now: MergeProgress) -> bool:

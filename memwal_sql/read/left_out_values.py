@@ -7,7 +7,6 @@ else one row of the region does, and the id proves it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.stored_generation import open_generation
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import MemWalError, StoreUnavailableError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.memory_store import lance_uri
@@ -31,7 +30,8 @@ _DERIVED = 5  # the version of a UUID that is derived from a name
 
 
 def with_values(context: TableContext, base: BaseTable, manifest: RegionManifest) -> RegionManifest:
-    """A manifest with the region's values as far as they can be known."""
+    """A manifest with the region's values as far as they can be known. Raises
+    StoreUnavailableError."""
     spec = base.info.spec(manifest.region_spec_id)
     if spec is None or manifest.region_values is not None:
         return manifest
@@ -48,9 +48,18 @@ def with_values(context: TableContext, base: BaseTable, manifest: RegionManifest
     return manifest if values is None else replace(manifest, region_values=values)
 
 
+def may_come(base: BaseTable, manifest: RegionManifest) -> bool:
+    """Whether values that are not known can be known once the region has rows, or they are read."""
+    spec = base.info.spec(manifest.region_spec_id)
+    if spec is None or not spec.reads_only(base.info.primary_key):
+        return False
+    return _may_be_derived(spec, manifest)
+
+
 def is_lancedbs(context: TableContext, base: BaseTable, manifest: RegionManifest) -> bool:
     """Whether LanceDB must have made a region whose values are not known, as its only rows are some
-    that LanceDB would put there, or as it has none; with other values another region has them."""
+    that LanceDB would put there, or as it has none; with other values another region has them.
+    Raises StoreUnavailableError."""
     spec = base.info.spec(manifest.region_spec_id)
     if spec is None or not _may_be_derived(spec, manifest):
         return False
@@ -67,13 +76,17 @@ def _may_be_derived(spec: RegionSpec, manifest: RegionManifest) -> bool:
 def _values_of_a_row(
     context: TableContext, base: BaseTable, manifest: RegionManifest, spec: RegionSpec
 ) -> Mapping[str, RegionValue] | None:
-    """The region values of a row that the region has; None where it has none, or where it can't be
-    read, which queries report."""
-    with suppress(MemWalError):
+    """The region values of a row that the region has; None where it has none, or where it is
+    damaged, which queries report. Raises StoreUnavailableError."""
+    try:
         for read in (_flushed_row, _logged_row):
             rows = read(context, base, manifest)
             if rows is not None and rows.num_rows:
                 return spec.values_of(spec.evaluate(rows.slice(0, 1)))[0]
+    except StoreUnavailableError:
+        raise
+    except MemWalError:
+        return None
     return None
 
 

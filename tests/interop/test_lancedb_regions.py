@@ -16,6 +16,8 @@ import pytest
 from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
+from exec_nodes.sources.stored_generation import open_generation
+from memwal_sql.read import left_out_values
 from memwal_sql.storage.region_manifest import RegionManifests
 from memwal_sql.storage.region_values import value_types
 from memwal_sql.storage.store import open_store
@@ -33,7 +35,9 @@ from tests.interop.lancedb_client import (
     rows,
 )
 from tests.model.merging import manifests
+from tests.model.opened import opened_over
 from tests.planner.predicates.said import Said
+from tests.write.hooked_store import Call, HookedStore
 
 Field = Callable[[str], RegionField]
 SPECS = {
@@ -155,6 +159,58 @@ def test_an_empty_region_of_lancedb_s_is_written_by_its_id(tmp_path: Path) -> No
     handle.upsert({2: "theirs again"})
     assert read(again) == {1: "ours", 2: "theirs again", 3: "ours"}
     assert again.get([2])["v"].to_pylist() == ["theirs again"]
+
+
+@pytest.mark.parametrize("where", ["wal", "generation"])
+def test_values_that_the_store_could_not_give_are_asked_for_again(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = create(tmp_path, LsmWriteSpec.identity("id"))
+    handle.upsert({5: "theirs"})
+    if where == "generation":
+        handle.close()
+    down = True
+
+    def refused() -> None:
+        if down:
+            raise mw.StoreUnavailableError("out of reach")
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if path.endswith(".arrow"):
+            refused()
+        return call()
+
+    def opened(*args: Any) -> Any:
+        refused()
+        return open_generation(*args)
+
+    monkeypatch.setattr(left_out_values, "open_generation", opened)
+    table = opened_over(folder(tmp_path), lambda store: HookedStore(store, hook))
+    for _ in range(2):
+        with pytest.raises(mw.StoreUnavailableError):
+            table.snapshot("manifest")
+    down = False
+    (region,) = table.snapshot("manifest").regions
+    assert list((region.values or {}).values()) == [5]
+    assert read(table) == {5: "theirs"}
+
+
+def test_values_that_no_row_told_at_first_are_known_once_one_does(tmp_path: Path) -> None:
+    handle = create(tmp_path, LsmWriteSpec.identity("id"))
+    handle.upsert({1: "theirs"})
+    handle.close()
+    table = mw.open_table(folder(tmp_path))
+    table.merge()
+    for _ in range(2):
+        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    reader = mw.open_table(table.uri)
+    assert read(reader) == {1: "theirs"}
+    assert [one.values for one in reader.snapshot().regions] == [None]
+    handle.upsert({1: "again"})
+    (region,) = reader.snapshot().regions
+    assert list((region.values or {}).values()) == [1]
+    assert read(reader) == {1: "again"} == by_key(reader.get([1]))
+    assert len(reader.snapshot("strong", Said(table.schema)("id = 2")).regions) == 0
 
 
 @pytest.mark.parametrize("spec", SPECS)

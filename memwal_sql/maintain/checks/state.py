@@ -14,7 +14,7 @@ import lance
 from exec_nodes.once import once_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import MemWalError, StoreUnavailableError
 from memwal_sql.maintain.survey import RegionFiles, Survey, survey_regions
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
@@ -157,6 +157,7 @@ class CheckState:
             return None
         newest = max(files.manifests)
         manifest = RegionManifests(self.store, files.region_id).read(newest)
-        manifest = with_values(self.context, self.base, manifest)
+        with suppress(StoreUnavailableError):  # which the check of manifests meets, and reports
+            manifest = with_values(self.context, self.base, manifest)
         spec = self.base.info.spec(manifest.region_spec_id)
         return CheckedRegion(files, manifest, spec, values_in_order(manifest, self.base.info))
