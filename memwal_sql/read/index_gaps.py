@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from exec_nodes.sources.source import Source
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import MemWalError, StoreUnavailableError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.commits import Commits
 from memwal_sql.read.context import TableContext
@@ -122,6 +122,8 @@ class _Since:
             if not self._done:
                 try:
                     self._done = self._look_back(commits)
+                except StoreUnavailableError:
+                    return None  # the next query looks again
                 except (OSError, ValueError, RuntimeError, MemWalError):
                     self._done = True  # versions in between were cleaned up by Lance
             return self._progress

@@ -136,6 +136,23 @@ def test_versions_are_read_once_and_some_by_each_query(
     assert _found(reader) == [0, 1, 2]
 
 
+def test_versions_that_the_store_could_not_give_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _table(tmp_path)
+
+    def refused(*_: Any) -> Any:
+        raise mw.StoreUnavailableError("out of reach")
+
+    for name in ("read_details_at", "read_fragment_ids"):
+        reader = mw.open_table(table.uri)
+        with monkeypatch.context() as patch:
+            patch.setattr(commits, name, refused)
+            assert "texts" not in reader.snapshot().gaps
+            assert _found(reader) == [0, 1], "right, bridged or not"
+        assert "texts" in reader.snapshot().gaps
+
+
 def test_what_others_wrote_since_ends_the_looking_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
