@@ -389,19 +389,20 @@ class SnapshotCollector:
 
     def _reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
         with self._lock:
-            reader = known = self._regions.get(manifest.region_id)
-            if known is None or _are_found(known, manifest, base):
-                reader = RegionReader(self._context, manifest, base)
-                self._regions[manifest.region_id] = reader
-                if known is not None:
-                    self._without_values.remove(known)
-                if reader.values is None:
-                    self._without_values.append(reader)
-                else:
-                    key = reader.spec_id, tuple(reader.values.values())
-                    first = self._by_values.setdefault(key, reader)
-                    if first is not reader:
-                        self._twins.setdefault(key, [first]).append(reader)
+            known = self._regions.get(manifest.region_id)
+            if known is not None and not _are_found(known, manifest, base):
+                return known
+            reader = RegionReader(self._context, manifest, base)
+            self._regions[manifest.region_id] = reader
+            if known is not None:
+                self._without_values.remove(known)
+            if reader.values is None:
+                self._without_values.append(reader)
+            else:
+                key = reader.spec_id, tuple(reader.values.values())
+                first = self._by_values.setdefault(key, reader)
+                if first is not reader:
+                    self._twins.setdefault(key, [first]).append(reader)
             return reader
 
     def _first_look(self, region_id: UUID) -> RegionManifest | None:
