@@ -212,9 +212,7 @@ class RegionChanges:
 
     def _missing(self, position: int) -> ChangesCollectedError | CorruptFileError:
         if position > self._region.refresh().replay_after_wal_entry_position:
-            return CorruptFileError(
-                f"{self._wal.path(position)} is missing, but later WAL entries are there"
-            )
+            return self._wal.missing(position)
         return ChangesCollectedError(
             f"region {self._region.name}: the changes at WAL position {position} were collected: "
             "take table.change_offsets(), then the rows of table.scan(), and go on from there"

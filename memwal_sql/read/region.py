@@ -227,14 +227,21 @@ def wal_end(
     """The latest manifest, and the first WAL position above it that is not written yet.
 
     `manifest` is any version read before. A position that is not there ends the WAL only if no
-    newer manifest has flushed it (protocol rule 15).
+    newer manifest has flushed it (protocol rule 15). Raises CorruptFileError where it is below
+    entries that are there.
     """
     while True:
-        end = manifest.replay_after_wal_entry_position + 1
-        taken = frozenset(wal.positions()) if wal.exists(end) else frozenset()
+        first = end = manifest.replay_after_wal_entry_position + 1
+        found = wal.exists(first)
+        taken = frozenset(wal.positions()) if found else frozenset()
         while end in taken:
             end += 1
+        # What is no file, as a folder, is not listed, and reading it raises.
+        unlisted = max(taken, default=0) > end or (found and end == first)
+        lost = unlisted and wal.read(end) is None
         newer = manifests.newer(manifest)
+        if newer is None and lost:
+            raise wal.missing(end)
         if newer is None:
             return manifest, end
         manifest = newer

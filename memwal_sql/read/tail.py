@@ -35,13 +35,16 @@ class WalTail:
         self._replay = Replay(self._wal, 1, self._make)
         self._next = 1
         self._based_on = (0, 0)
+        self._anew = True
         self._lock = Lock()
 
     def read(self, manifest: RegionManifest) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
         """The MemTables above `manifest`, or above the newer one that was found meanwhile.
 
         A position that is not there ends the tail only if no newer manifest has flushed it
-        (protocol rule 15): a flush and a collection could otherwise hide rows.
+        (protocol rule 15): a flush and a collection could otherwise hide rows. Raises
+        CorruptFileError for one that is missing below others, where a listing was taken: on a
+        local disk when the tail is read for the first time, on an object store when there is news.
         """
         with self._lock:
             while True:
@@ -50,9 +53,10 @@ class WalTail:
                 # Asked before what was found is read, too: most of it may be flushed by now.
                 newer = self._manifests.newer(manifest) if found else None
                 if newer is None:
-                    if found:
-                        self._follow()
+                    whole = self._follow(found)
                     newer = self._manifests.newer(manifest)
+                    if newer is None and not whole:
+                        raise self._wal.missing(self._next)
                     if newer is None:
                         break
                 manifest = newer
@@ -76,15 +80,24 @@ class WalTail:
         else:
             self._replay = Replay(self._wal, current, self._make)
             self._next = flushed + 1
+            self._anew = True
         self._based_on = (flushed, current)
 
-    def _follow(self) -> None:
-        # Where reading ahead saves round trips, a listing says how far.
-        end = max(self._wal.positions(), default=0) + 1 if self._wal.remote else None
-        for position, entry in read_ahead(self._wal, self._next, end):
+    def _follow(self, found: bool) -> bool:
+        """Read what is there from the next position on, of which `found` says whether it is there;
+        False where entries above the one that ended it were listed before."""
+        remote = self._wal.remote
+        lists = found if remote else self._anew
+        if not found and not lists:
+            return True
+        last = max(self._wal.positions(), default=0) if lists else 0
+        self._anew = False
+        # Where reading ahead saves round trips, the listing says how far.
+        for position, entry in read_ahead(self._wal, self._next, last + 1 if remote else None):
             if entry is None:
-                return  # collected, or not written yet when this position was read
+                return position > last  # else it is collected, or lost
             if isinstance(entry, TornEntryError) and not self._wal.exists(position + 1):
-                return  # it may still be under way
+                return True  # it may still be under way
             self._replay.add(position, entry)
             self._next = position + 1
+        return True

@@ -28,6 +28,7 @@ from memwal_sql.storage.local_folders import (
     folder_names,
     open_folder,
     refuse_link,
+    refuse_links_below,
     remove_empty,
     walk,
 )
@@ -62,7 +63,7 @@ class LocalStore:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
-        self._durable: set[str] = set()
+        self._durable: dict[str, int] = {}
 
     @property
     def uri(self) -> str:
@@ -133,6 +134,10 @@ class LocalStore:
                 pass
             for _ in pool.map(_sync_path, above if folder else _parents(self._root)):
                 pass
+
+    def refuse_links(self) -> None:
+        """See `ObjectStore`."""
+        refuse_links_below(self._root)
 
     def move(self, source: str, target: str) -> None:
         """Rename the folder and sync both parents."""
@@ -283,8 +288,9 @@ def _parent(path: str) -> str:
 
 
 def _parents(folder: str) -> Iterator[str]:
-    """The folders above a folder, up to one that can't be read, whose makers others are."""
-    while (above := os.path.dirname(folder)) != folder and os.access(above, os.R_OK):
+    """The folders above a folder on its file system, which whoever made it may have made too, up
+    to one that can't be read."""
+    while not os.path.ismount(folder) and os.access(above := os.path.dirname(folder), os.R_OK):
         yield above
         folder = above
 
@@ -320,6 +326,8 @@ def _reading(full: str) -> Iterator[str]:
             raise CorruptFileError(
                 f"{full} is a link that leads to no file: put the file in its place"
             ) from error
+        if isinstance(error, IsADirectoryError):
+            raise CorruptFileError(f"{full} is a folder: put the file in its place") from error
         raise NotFoundError(f"{full} is not there") from error
     except OSError as error:
         raise _unavailable(full, error) from error

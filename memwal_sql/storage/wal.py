@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from exec_nodes.kernels.matched_fields import FIELD_ID_KEY
 from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of
-from memwal_sql.errors import NotFoundError, RepairError, UnknownFormatError
+from memwal_sql.errors import CorruptFileError, NotFoundError, RepairError, UnknownFormatError
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.object_store import ObjectStore
@@ -115,6 +115,14 @@ class Wal:
     def exists(self, position: int) -> bool:
         """Whether there is an entry at a position: one request."""
         return self._store.exists(self.path(position))
+
+    def missing(self, position: int) -> CorruptFileError:
+        """The error for a position without an entry below one with an entry: a writer has one
+        append under way at a time (protocol rule 5), and what is flushed goes in order."""
+        return CorruptFileError(
+            f"{self.path(position)} is missing, but later WAL entries are there: restore the file "
+            "from a copy, without one its rows are lost; see table.check()"
+        )
 
     def positions(self) -> list[int]:
         """All positions that are taken, ascending: one listing."""

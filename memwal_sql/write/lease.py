@@ -28,7 +28,6 @@ from planner.regions.values import RegionValue
 _log = logging.getLogger(__name__)
 
 _COMMIT_ATTEMPTS = 100
-_PROBES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +71,14 @@ def claim(
     """
     own = _commit_epoch(manifests, values)
     epoch = own.writer_epoch
-    fence = _put_fence(wal, own.region_id, epoch, _first_free(wal, own))
+    free, last = _first_free(wal, own)
+    if free < last:
+        _check_epoch(manifests.newer(own) or own, epoch)  # whose flush may have collected it
+        raise wal.missing(free)
+    fence = _put_fence(wal, own.region_id, epoch, free)
     # Without this check two claimers whose fences both landed would both think they had won.
     manifest = manifests.newer(own) or own
-    if manifest.writer_epoch != epoch:
-        raise fenced(own.region_id, epoch, manifest.writer_epoch)
+    _check_epoch(manifest, epoch)
     check()
     first = manifest.replay_after_wal_entry_position + 1
     replayed = replay(wal, first, fence, manifest.current_generation, make)
@@ -118,13 +120,21 @@ def _commit_epoch(
     )
 
 
-def _first_free(wal: Wal, manifest: RegionManifest) -> int:
-    """The first position above all that the manifest knows of and that is not taken."""
-    start = 1 + max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
-    for position in range(start, start + _PROBES):
-        if not wal.exists(position):
-            return position
-    return max(start, max(wal.positions(), default=0) + 1)
+def _check_epoch(manifest: RegionManifest, epoch: int) -> None:
+    if manifest.writer_epoch != epoch:
+        raise fenced(manifest.region_id, epoch, manifest.writer_epoch)
+
+
+def _first_free(wal: Wal, manifest: RegionManifest) -> tuple[int, int]:
+    """The first position above all that the manifest knows of and that is not taken, and the last
+    one that is."""
+    free = 1 + max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
+    taken = frozenset(wal.positions())
+    last = max(taken, default=0)
+    # A listing of a folder may lack what was written while it was taken.
+    while free in taken or (free < last and wal.exists(free)):
+        free += 1
+    return free, last
 
 
 def _put_fence(

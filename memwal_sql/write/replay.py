@@ -112,9 +112,7 @@ def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMe
     result = Replay(wal, current_generation, make)
     for position, entry in read_ahead(wal, first, end):
         if entry is None:
-            raise CorruptFileError(
-                f"{wal.path(position)} is missing, but later WAL entries are there"
-            )
+            raise wal.missing(position)
         result.add(position, entry)
     return result
 

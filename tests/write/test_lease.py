@@ -144,16 +144,24 @@ def test_a_claim_probes_beyond_a_stale_hint() -> None:
     assert len(seen(region.open())) == 40
 
 
-def test_a_missing_entry_below_others_is_an_error_that_names_it() -> None:
+@pytest.mark.parametrize("lost", [(3,), (3, 4), (3, 4, 5), (2, 3)])
+def test_entries_missing_below_others_fail_a_claim_that_leaves_their_places_free(
+    lost: tuple[int, ...],
+) -> None:
+    """Protocol rule 5: positions are taken in order, so a gap means that files were lost."""
     region = Region()
     writer = region.open()
-    for key in range(3):
+    for key in range(6):
         writer.append(upsert({key: "x"}))
-    path = region.wal().path(3)
-    region.store.delete([path])
-    for _ in range(2):
-        with pytest.raises(CorruptFileError, match="epoch 1"):
+    held = {one: region.store.get(region.wal().path(one)) for one in lost}
+    region.store.delete([region.wal().path(one) for one in lost])
+    for _ in range(3):
+        with pytest.raises(CorruptFileError, match=r"is missing, but later.*restore") as caught:
             region.open()
+        assert region.wal().path(lost[0]) in str(caught.value)
+    for position, data in held.items():
+        assert region.store.put_if_absent(region.wal().path(position), data)
+    assert len(seen(region.open())) == 6
 
 
 def test_a_gap_in_generations_is_an_error_that_names_the_entry() -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
-from memwal_sql.errors import CorruptFileError, RepairError, TornEntryError, UnknownFormatError
+from memwal_sql.errors import (
+    CorruptFileError,
+    MemWalError,
+    RepairError,
+    TornEntryError,
+    UnknownFormatError,
+)
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, lacking_in
@@ -16,6 +23,7 @@ from memwal_sql.write.replay import Replay, memtables_of
 
 _FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
 _WITH_ITS_WRITER = "install a newer version, or flush with the program that wrote the entry"
+_AGAIN = "check again when the store answers"
 _NAME_BACK = "give the fields the names that they had, flush with table.writer(), rename them again"
 
 
@@ -62,6 +70,8 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
                 wal.path(before + 1),
                 _FROM_A_COPY,
             )
+    # No file, as a folder, is not listed, and ends what others read.
+    yield from contained(partial(_unlisted, wal, last + 1), wal.path(last + 1))
     # Once one is missing, the rest would be held against entries that are not there.
     whole = len(positions) == last - flushed or not positions
     replay = Replay(wal, manifest.current_generation, memtables_of(info, region.name))
@@ -79,7 +89,7 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
                 )
                 return
             entry = error
-        except RepairError as error:
+        except MemWalError as error:
             yield Finding(Severity.ERROR, str(error), wal.path(position), _remedy(error))
             whole = False
             continue
@@ -97,13 +107,21 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             continue
         try:
             replay.add(position, entry)
-        except CorruptFileError as error:  # it names the file, which may be one before
+        except MemWalError as error:  # it names the file, which may be one before
             where = paths.wal_folder(region.region_id)
-            yield Finding(Severity.ERROR, str(error), where, _FROM_A_COPY)
+            yield Finding(Severity.ERROR, str(error), where, _remedy(error))
             whole = False
 
 
-def _remedy(error: RepairError) -> str:
+def _unlisted(wal: Wal, position: int) -> Iterator[Finding]:
+    with suppress(TornEntryError):  # written meanwhile
+        wal.read(position)
+    yield from ()
+
+
+def _remedy(error: MemWalError) -> str:
     if isinstance(error, CorruptFileError):
         return _FROM_A_COPY
+    if not isinstance(error, RepairError):
+        return _AGAIN
     return _WITH_ITS_WRITER if isinstance(error, UnknownFormatError) else _NAME_BACK
