@@ -8,6 +8,7 @@ from typing import Any
 import lance
 
 from exec_nodes.sources.lance_errors import damaged
+from exec_nodes.sources.source import TOMBSTONE, TOMBSTONE_FIELD
 
 
 def open_generation(
@@ -20,12 +21,33 @@ def open_generation(
     """The Lance table at `uri`, which plans call `name`.
 
     `rows` is how many the region's manifest says that it has, deleted ones too; with None it must
-    have some, as empty MemTables are not flushed. Raises CorruptFileError otherwise: a manifest of
-    zeros, as a power failure leaves, is an empty table for Lance.
+    have some, as empty MemTables are not flushed. Raises CorruptFileError otherwise, as a manifest
+    of zeros, which a power failure leaves, is an empty table for Lance; and where `_tombstone` does
+    not tell of each row whether it deletes its key.
     """
     options = dict(storage_options) if storage_options else None
     dataset = lance.dataset(uri, storage_options=options, session=session)
     found = sum(fragment.metadata.physical_rows for fragment in dataset.get_fragments())
     if not found or found != (found if rows is None else rows):
         raise damaged(name, uri, f"it has {found} rows instead of {rows or 'some'}")
+    wrong = wrong_tombstones(dataset)
+    if wrong is not None:
+        raise damaged(name, uri, f"it {wrong}")
     return dataset
+
+
+def wrong_tombstones(dataset: Any) -> str | None:
+    """What is wrong with a generation's column `_tombstone`, as a sentence goes on after "it"; None
+    where it is as it must be."""
+    schema = dataset.schema
+    if schema.get_field_index(TOMBSTONE) < 0:
+        return f"has no column {TOMBSTONE!r}"
+    field = schema.field(TOMBSTONE)
+    if field.type != TOMBSTONE_FIELD.type:
+        return f"has {field.type} in its column {TOMBSTONE!r} instead of {TOMBSTONE_FIELD.type}"
+    # Lance itself refuses nulls where the schema has none.
+    if field.nullable:
+        nulls = dataset.to_table(columns=[TOMBSTONE])[TOMBSTONE].null_count
+        if nulls:
+            return f"has nulls in its column {TOMBSTONE!r}, in {nulls} rows"
+    return None

@@ -5,6 +5,7 @@ the generation's folder or the table.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import memwal_sql as mw
+from exec_nodes.sources import decoded_columns
 from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.stored_generation import open_generation
 from memwal_sql.cli.app import app
@@ -92,6 +94,55 @@ def test_a_generation_that_lost_its_rows_is_not_merged(generation: Path, uri: st
     _refused(uri, generation.name)
     with pytest.raises(CorruptFileError, match=re.escape(generation.name)):
         mw.open_table(uri).merge()
+
+
+TOMBSTONES = {
+    "text": pa.array(["no", "no"]),
+    "number": pa.array([0, 0], pa.int8()),
+    "null": pa.array([False, None]),
+    "missing": None,
+}
+
+
+@pytest.mark.parametrize("how", TOMBSTONES)
+def test_a_generation_whose_tombstones_tell_nothing_is_named(
+    generation: Path, uri: str, how: str
+) -> None:
+    """Taken as they come, each would be a row that is shown or hidden by chance."""
+    rows, column = lance.dataset(str(generation)).to_table(), TOMBSTONES[how]
+    rows = rows.drop_columns(["_tombstone"])
+    if column is not None:
+        rows = rows.append_column("_tombstone", column)
+    checked = (generation / "bloom_filter.bin").read_bytes()
+    shutil.rmtree(generation)
+    lance.write_dataset(rows, str(generation))
+    (generation / "bloom_filter.bin").write_bytes(checked)
+    _refused(uri, generation.name)
+    with pytest.raises(CorruptFileError, match=re.escape(generation.name)):
+        mw.open_table(uri).merge()
+    report = mw.open_table(uri).check()
+    assert not report.ok
+    assert [one for one in report if "_tombstone" in one.what and generation.name in one.where]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("file", ["page_data", "page_lookup"])
+def test_a_damaged_btree_of_a_generation_is_named_or_not_needed(
+    generation: Path, uri: str, file: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", 0)  # else rows are found in memory
+    _damage(generation, f"_indices/*/{file}.lance", how)
+    with as_another_process():
+        for name, read in READS.items():
+            try:
+                found = read(mw.open_table(uri))
+            except CorruptFileError as error:
+                assert generation.name in str(error)
+            else:
+                assert name in ("scan", "sql") or "flushed" in str(found["text"])
+    assert not mw.open_table(uri).check().ok
+    assert mw.open_table(uri).merge() == 1
+    assert mw.open_table(uri).get([1])["text"].to_pylist() == ["flushed"]
 
 
 def test_a_generation_without_a_number_of_rows_must_have_some(generation: Path, uri: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.sources.by_field_id import ByFieldId, numbered
+from exec_nodes.sources.stored_generation import wrong_tombstones
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
-from memwal_sql.schema import TOMBSTONE
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region_manifest import FlushedGeneration
 
@@ -79,6 +79,7 @@ def _content(
         rows = sum(part.metadata.physical_rows for part in dataset.get_fragments())
         for _ in dataset.scanner().to_batches():
             pass  # reads every page of every column
+        wrong = wrong_tombstones(dataset)
     except (OSError, ValueError) as error:
         yield Finding(
             Severity.ERROR,
@@ -95,7 +96,10 @@ def _content(
             _FROM_A_COPY,
         )
     stored = dataset.schema
-    for name in (*state.base.info.primary_key, TOMBSTONE):
+    if wrong is not None:
+        what = f"generation {flushed.generation} {wrong}"
+        yield Finding(Severity.ERROR, what, folder, _FROM_A_COPY)
+    for name in state.base.info.primary_key:
         if name not in stored.names:
             yield Finding(
                 Severity.ERROR,
