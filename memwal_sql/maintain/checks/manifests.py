@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 from memwal_sql.errors import MemWalError
+from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.maintain.survey import RegionFiles
@@ -54,7 +56,8 @@ def check_manifests(state: CheckState) -> Iterator[Finding]:
                 "restore a version of the base table that has the spec",
             )
         elif region.spec is not None and region.values is None:
-            yield from _without_values(state, region, region.spec)
+            look = partial(_without_values, state, region, region.spec)
+            yield from contained(look, region.folder)
 
 
 def _without_values(

@@ -15,6 +15,7 @@ from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.details import tags_of
 from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.storage.base_versions import recorded_manifests
+from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.region_manifest import RegionManifest
 
 
@@ -35,20 +36,25 @@ def check_recorded(state: CheckState) -> Iterator[Finding]:
                 "table.snapshot_regions() makes it anew",
             )
     for version in state.versions:
-        if version.details is None or version.version == state.base.version:
-            continue
-        found = _decoded(state, version.details)
-        if isinstance(found, list):
-            merged = version.details.merged_generations
-            lost = _lost(state, found, merged)
-            if lost:
-                yield Finding(
-                    Severity.WARNING,
-                    f"version {version.version} can't be read as it was: {', '.join(lost)} are "
-                    "missing",
-                    f"version {version.version} of the base table",
-                    "restore the folders from a copy, or let Lance clean up the version",
-                )
+        if version.details is not None and version.version != state.base.version:
+            where = f"version {version.version} of the base table"
+            yield from contained(partial(_of_version, state, version.details, where), where)
+
+
+def _of_version(state: CheckState, details: IndexDetails, where: str) -> Iterator[Finding]:
+    found = _decoded(state, details)
+    if isinstance(found, MemWalError):
+        wrong, files = first_line(found), "file"
+    elif lost := _lost(state, found or [], details.merged_generations):
+        wrong, files = f"{', '.join(lost)} are missing", "folders"
+    else:
+        return
+    yield Finding(
+        Severity.WARNING,
+        f"{where.partition(' of ')[0]} can't be read as it was: {wrong}",
+        where,
+        f"restore the {files} from a copy, or let Lance clean up the version",
+    )
 
 
 def check_checkpoints(state: CheckState) -> Iterator[Finding]:
