@@ -116,6 +116,10 @@ class FaultyStore:
         """See `ObjectStore`."""
         self._run("sync", folder, lambda: self.inner.sync(folder))
 
+    def refuse_links(self) -> None:
+        """See `ObjectStore`."""
+        self.inner.refuse_links()
+
     def move(self, source: str, target: str) -> None:
         """See `ObjectStore`."""
         self._run("move", target, lambda: self.inner.move(source, target))

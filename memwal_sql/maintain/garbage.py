@@ -9,7 +9,6 @@ manifest versions go last, in ascending order. Whatever is left over is garbage 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +43,6 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base_versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.floors import Floor, Floors, check_floors, raise_floors, read_floors
 from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.local_folders import refuse_links_below
 from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal import Wal
@@ -57,6 +55,7 @@ R = TypeVar("R")
 DEFAULT_GRACE = timedelta(hours=1)
 _BATCH_FILES = 1000  # of one bulk request of S3
 _COMMIT_ATTEMPTS = 100
+_WITH_ROWS = (Kind.GENERATION, Kind.WAL_ENTRY)  # that may be in the base table by now
 
 REPORT = pa.schema(
     [
@@ -101,7 +100,6 @@ def collect_garbage(
     _check_base(context, versions[-1])
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
-        collector.make_base_durable()
         doomed = collector.clean_up(doomed)
     plan = collector.plan(versions, frozenset(one.number for one in doomed))
     if not dry_run:
@@ -121,6 +119,7 @@ class _Collector:
         self._grace = grace
         self._now = now
         self._report = report
+        self._base_is_durable = False
         self.dataset = latest_dataset(context)
 
     def old_versions(
@@ -150,17 +149,19 @@ class _Collector:
         )
 
     def make_base_durable(self) -> None:
-        """Sync what merges have written: Lance leaves it to the system when that reaches the disk,
-        and what goes is the last that a power failure would leave of these rows."""
-        for folder in paths.BASE_FOLDERS:
-            self._store.sync(folder)
+        """Sync what merges have written, once: Lance leaves it to the system when that reaches the
+        disk, and what goes is the last that a power failure would leave of these rows."""
+        if not self._base_is_durable:
+            for folder in paths.BASE_FOLDERS:
+                self._store.sync(folder)
+            self._base_is_durable = True
 
     def clean_up(self, doomed: tuple[Garbage, ...]) -> tuple[Garbage, ...]:
         """Let Lance remove base versions; those that it did remove."""
         if not doomed:
             return ()
-        if os.path.isdir(self._store.uri):
-            refuse_links_below(self._store.uri)
+        self.make_base_durable()
+        self._store.refuse_links()
         with lance_errors(BASE_NAME, self._context.uri):
             self.dataset.cleanup_old_versions(
                 versions=[one.number for one in doomed], error_if_tagged_old_versions=False
@@ -199,6 +200,8 @@ class _Collector:
 
     def carry_out(self, plan: GarbagePlan) -> GarbagePlan:
         """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out."""
+        if any(one.kind in _WITH_ROWS for one in plan.garbage):
+            self.make_base_durable()
         raise_floors(self._store, _floors(plan.garbage))
         going: dict[UUID, set[str]] = {}
         for one in plan.garbage:

@@ -16,15 +16,18 @@ from memwal_sql.errors import CorruptFileError
 
 # Nothing of ours or Lance's is half as deep, and each level is an open file.
 MOST_LEVELS = 32
+# A folder that was forgotten is synced once more.
+_MOST_KNOWN = 1024
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def open_folder(root: str, path: str, durable: set[str] | None = None) -> Iterator[int]:
+def open_folder(root: str, path: str, durable: dict[str, int] | None = None) -> Iterator[int]:
     """The folder `path` (relative; "" is the root itself), open; made when it is missing if
-    `durable` is given, the folders that are known to survive a power failure, which takes up more.
-    Another one that is there is made so too, as whoever made it may not have come to that.
+    `durable` is given: the folders, by path, and their inodes, that are known to survive a power
+    failure, which takes up more. Another one that is there is made so too, as whoever made it may
+    not have come to that.
 
     Raises CorruptFileError naming the step that is a link, and what `os.open` raises.
     """
@@ -59,7 +62,8 @@ def walk(
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Every file at any depth below an open folder, with its path: `path` and what follows.
 
-    A link counts as a file, whatever it leads to. The entry can be asked until the next one.
+    A link counts as a file, whatever it leads to. The entry can be asked until the next one. Raises
+    CorruptFileError for folders that are deeper than any of a table.
     """
     with os.scandir(folder) as found:
         entries = list(found)
@@ -67,7 +71,12 @@ def walk(
         inside = f"{path}/{entry.name}" if path else entry.name
         if not entry.is_dir(follow_symlinks=False):
             yield inside, entry
-        elif levels:
+        elif not levels:
+            raise CorruptFileError(
+                f"{inside} is a folder more than {MOST_LEVELS} levels deep, which nothing of a "
+                "table is: move it away"
+            )
+        else:
             # Whoever empties the folder meanwhile, or puts a link there, is passed over.
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 inner = os.open(entry.name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
@@ -104,22 +113,26 @@ def refuse_links_below(root: str) -> None:
                 raise _link(os.path.join(parent, name))
 
 
-def _step(folder: int, name: str, shown: str, durable: set[str] | None) -> int:
+def _step(folder: int, name: str, shown: str, durable: dict[str, int] | None) -> int:
+    if durable is None:
+        return _open(folder, name, shown)
     try:
-        inner, known = _open(folder, name, shown), durable is None or shown in durable
+        inner = _open(folder, name, shown)
     except FileNotFoundError:
-        if durable is None:
-            raise
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
-        inner, known = _open(folder, name, shown), False
-    if durable is not None and not known:
-        try:
+        durable.pop(shown, None)
+        inner = _open(folder, name, shown)
+    try:
+        found = os.fstat(inner).st_ino
+        if durable.get(shown) != found:
             os.fsync(folder)
-        except OSError:
-            os.close(inner)
-            raise
-        durable.add(shown)
+            if len(durable) >= _MOST_KNOWN:
+                durable.clear()
+            durable[shown] = found
+    except OSError:
+        os.close(inner)
+        raise
     return inner
 
 

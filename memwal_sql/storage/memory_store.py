@@ -82,6 +82,9 @@ class MemoryStore:
     def sync(self, folder: str) -> None:
         """Nothing to do."""
 
+    def refuse_links(self) -> None:
+        """Nothing: it has none."""
+
     def move(self, source: str, target: str) -> None:
         """Not possible: Lance alone can write its files in memory."""
         raise UnsupportedError(

@@ -103,6 +103,11 @@ class ObjectStore(Protocol):
         that it has its place. Most stores are so by nature."""
         ...
 
+    def refuse_links(self) -> None:
+        """Raise CorruptFileError where a folder below the root is a link: for those who follow
+        links, as Lance does when it deletes what it does not know. Most stores have none."""
+        ...
+
     def move(self, source: str, target: str) -> None:
         """Move a folder of objects to a name that nobody uses, durably; not in one step where the
         store has none. What Lance wrote moves too."""

@@ -111,6 +111,9 @@ class RemoteStore:
     def sync(self, folder: str) -> None:
         """Nothing to do."""
 
+    def refuse_links(self) -> None:
+        """Nothing: it has none."""
+
     def move(self, source: str, target: str) -> None:
         """Copy every object inside the store, then delete the old ones."""
         check_path(target)

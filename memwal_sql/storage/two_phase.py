@@ -99,6 +99,10 @@ class TwoPhaseStore:
         """As the inner store."""
         self._inner.sync(folder)
 
+    def refuse_links(self) -> None:
+        """As the inner store."""
+        self._inner.refuse_links()
+
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
         return self._inner.exists(path)

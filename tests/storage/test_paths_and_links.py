@@ -161,7 +161,7 @@ def test_links_to_files_are_read_and_what_is_no_file_is_refused(tmp_path: Path) 
     assert (tmp_path / "kept").exists()
 
 
-def test_folders_that_are_endlessly_deep_are_passed_over(tmp_path: Path) -> None:
+def test_folders_that_are_endlessly_deep_are_named(tmp_path: Path) -> None:
     store = open_store(tmp_path / "t")
     store.put("a/b", b"")
     folder = os.open(tmp_path / "t/a", os.O_RDONLY)
@@ -172,7 +172,16 @@ def test_folders_that_are_endlessly_deep_are_passed_over(tmp_path: Path) -> None
         folder = inner
     os.close(os.open("deep", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
     os.close(folder)
-    assert [meta.path for meta in store.list("a")] == ["a/b"]
+    for listed in (store.list, store.leftovers):
+        with pytest.raises(CorruptFileError, match=r"a/d.* levels deep.*move it away"):
+            listed("a")
+
+
+def test_folders_as_deep_as_any_are_listed(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t")
+    deep = "a" + "/d" * MOST_LEVELS + "/file"
+    store.put(deep, b"")
+    assert [meta.path for meta in store.list("a")] == [deep]
 
 
 def test_whoever_follows_links_is_told_of_them_first(linked: tuple[ObjectStore, Path]) -> None:

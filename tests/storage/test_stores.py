@@ -167,6 +167,52 @@ def test_a_synced_folder_is_synced_with_all_below_and_above_it(
         missing.sync("nowhere")
 
 
+def test_a_synced_table_is_synced_with_its_place_as_far_as_it_may_be_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a disk is mounted at was there before the table."""
+    store = open_store(tmp_path / "a/b/t")
+    store.put("file", b"x")
+    mounted, synced = str(tmp_path / "a"), set()
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) == mounted)
+    monkeypatch.setattr(
+        local_store.os, "fsync", lambda file: synced.add(os.readlink(f"/proc/self/fd/{file}"))
+    )
+    store.sync("")
+    assert synced == {mounted + name for name in ("", "/b", "/b/t", "/b/t/file")}
+
+
+def test_a_folder_that_was_made_anew_is_made_durable_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has removed it, and made it again, may not have come to that."""
+    store, synced = LocalStore(str(tmp_path)), []
+    fsync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    store.put("a/b/one", b"")
+    assert synced == [str(tmp_path), str(tmp_path / "a")]
+    synced.clear()
+    store.put("a/b/two", b"")
+    assert synced == []
+    (tmp_path / "a/b").rename(tmp_path / "a/c")
+    (tmp_path / "a/b").mkdir()
+    store.put("a/b/three", b"")
+    assert synced == [str(tmp_path / "a")]
+
+
+def test_what_is_known_of_folders_stays_small(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    for number in range(3000):
+        store.put(f"{number}/x", b"")
+        store.delete([f"{number}/x"])
+    assert len(store._durable) <= 1024
+
+
 @pytest.mark.parametrize(
     ("number", "said"), [(errno.EACCES, "permission denied"), (errno.EROFS, "read-only")]
 )

@@ -135,6 +135,22 @@ def test_a_region_that_others_made_is_there_when_a_write_returns(tmp_path: Path)
     assert not written & disk.lost(uri, uri)
 
 
+def test_a_collection_syncs_the_base_table_once_and_only_if_it_deletes_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(tmp_path)
+    _write_and_flush(table)
+    table.merge()
+    synced: list[str] = []
+    store: Any = type(open_store(table.uri))
+    monkeypatch.setattr(store, "sync", lambda store, folder: synced.append(folder))
+    collect(table, after=1, versions_older_than=NOW)
+    assert "data" in synced and len(set(synced)) == len(synced)
+    synced.clear()
+    collect(table, after=2, versions_older_than=NOW)
+    assert synced == []
+
+
 def test_what_was_merged_is_there_before_its_generation_is_collected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
