@@ -130,7 +130,9 @@ class SharedTable(MaintainedTable):
 
     def discard_staged(self, job: str) -> None:
         """Remove what the tasks of a job have staged and nobody has published."""
-        discard(self._context.store, staging_folder(job))
+        folder = staging_folder(job)
+        self._context.check_writes()
+        discard(self._context.store, folder)
 
 
 def _region_id(name: UUID | str | None) -> UUID | None:

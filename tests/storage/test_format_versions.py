@@ -137,6 +137,7 @@ WRITES: dict[str, Callable[[mw.Table], object]] = {
     "drop_checkpoint": lambda table: table.drop_checkpoint("held"),
     "collect_garbage": lambda table: table.collect_garbage(),
     "publisher": lambda table: table.publisher(),
+    "discard_staged": lambda table: table.discard_staged("job"),
 }
 
 
