@@ -21,6 +21,16 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def is_binary(kind: pa.DataType) -> bool:
+    """True for the types of bytes."""
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether values are lists, of one size or of any."""
     return bool(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.kernels.arrays import is_list, is_text
+from exec_nodes.kernels.arrays import is_binary, is_list, is_text
 from exec_nodes.kernels.sound import sound
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -271,19 +271,10 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
-
-
 _KINDS = (
     _is_number,
     is_text,
-    _is_bytes,
+    is_binary,
     pa.types.is_date,
     pa.types.is_time,
     pa.types.is_duration,

@@ -24,6 +24,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
+from exec_nodes.kernels.arrays import is_binary
 from memwal_sql.errors import InvalidCallError
 
 STDIN = "-"
@@ -181,7 +182,7 @@ def _csv_type(field: pa.Field) -> pa.DataType:
     kind = _storage(field.type)
     if pa.types.is_nested(kind):
         raise InvalidCallError(f"column {field.name!r} is {kind}, which CSV has no form for")
-    return pa.string() if _is_binary(kind) else kind
+    return pa.string() if is_binary(kind) else kind
 
 
 def _json_type(kind: pa.DataType, name: str, *, inner: bool = False) -> pa.DataType:
@@ -189,7 +190,7 @@ def _json_type(kind: pa.DataType, name: str, *, inner: bool = False) -> pa.DataT
     kind = _storage(kind)
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _json_type(f.type, name, inner=True)) for f in kind])
-    by_hand = _is_binary(kind) or pa.types.is_time(kind)
+    by_hand = is_binary(kind) or pa.types.is_time(kind)
     if pa.types.is_map(kind) or pa.types.is_duration(kind) or (inner and by_hand):
         raise InvalidCallError(f"column {name!r} has {kind}, which is not read from JSON")
     if pa.types.is_nested(kind):
@@ -218,8 +219,8 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema, kind: FileFormat) -> pa.Rec
 def _converted(column: Any, kind: pa.DataType) -> Any:
     storage = _storage(kind)
     is_text = pa.types.is_string(column.type)
-    if is_text and (_is_binary(storage) or pa.types.is_time(storage)):
-        read = bytes.fromhex if _is_binary(storage) else time.fromisoformat
+    if is_text and (is_binary(storage) or pa.types.is_time(storage)):
+        read = bytes.fromhex if is_binary(storage) else time.fromisoformat
         values = [None if text is None else read(text) for text in column.to_pylist()]
         column = pa.array(values, storage)
     elif column.type != storage:
@@ -229,12 +230,3 @@ def _converted(column: Any, kind: pa.DataType) -> Any:
 
 def _storage(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
+from exec_nodes.kernels.arrays import is_text
 from exec_nodes.search_rows import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.parse_query import parse_query
@@ -124,9 +125,9 @@ def _text_query(
     schema: pa.Schema, column: str | Sequence[str], query: Any, k: Any, options: Mapping[str, Any]
 ) -> TextQuery:
     columns = _names(column)
-    texts = [field.name for field in schema if _is_text(field.type)]
+    texts = [field.name for field in schema if is_text(field.type)]
     for name in columns:
-        if not _is_text(_field(schema, name).type):
+        if not is_text(_field(schema, name).type):
             raise InvalidCallError(
                 f"column {name!r} is {schema.field(name).type}; the columns with texts are {texts}"
             )
@@ -152,10 +153,6 @@ def _field(schema: pa.Schema, column: Any) -> pa.Field:
     if not isinstance(column, str) or column not in schema.names:
         raise InvalidCallError(f"{column!r} is not a column of the table; it has {schema.names}")
     return schema.field(column)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _added(schema: pa.Schema, *fields: pa.Field) -> pa.Schema:

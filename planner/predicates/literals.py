@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from exec_nodes.kernels.arrays import is_text
+from exec_nodes.kernels.arrays import is_binary, is_text
 from planner.predicates.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
 from planner.predicates.nodes import Literal, Operand, Value
 
@@ -37,7 +37,7 @@ def compared(kind: pa.DataType, operand: Operand, op: str, literal: Literal) -> 
         return NOTHING
     if not _has_points(kind):
         raise InexactError
-    if _is_bytes(kind) or is_text(kind):
+    if is_binary(kind) or is_text(kind):
         return _ordered(op, _plain(kind, operand, literal))
     if pa.types.is_timestamp(kind) and any(map(pa.types.is_date, operand.casts)):
         return clamped(kind, _by_day(kind, operand, op, literal))
@@ -112,10 +112,10 @@ def point_of(value: object, kind: pa.DataType) -> Point:
         if unscaled.denominator == 1:
             return int(unscaled)
     elif (is_text(kind) and isinstance(value, str)) or (
-        _is_bytes(kind) and isinstance(value, bytes)
+        is_binary(kind) and isinstance(value, bytes)
     ):
         return value
-    elif isinstance(value, int) and not is_text(kind) and not _is_bytes(kind):
+    elif isinstance(value, int) and not is_text(kind) and not is_binary(kind):
         return int(value)
     raise InexactError
 
@@ -157,7 +157,7 @@ def _between(op: str, low: Point, high: Point) -> Domain:
 
 
 def _plain(kind: pa.DataType, operand: Operand, literal: Literal) -> Point:
-    alike = is_text if is_text(kind) else _is_bytes
+    alike = is_text if is_text(kind) else is_binary
     if not all(map(alike, (*operand.casts, literal.type))):
         raise InexactError
     return literal.value
@@ -265,13 +265,5 @@ def _has_points(kind: pa.DataType) -> bool:
         or pa.types.is_date(kind)
         or pa.types.is_timestamp(kind)
         or is_text(kind)
-        or _is_bytes(kind)
-    )
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
+        or is_binary(kind)
     )

@@ -16,6 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
+from exec_nodes.kernels.arrays import is_text
 from planner.regions.spec import RegionField, RegionSpec
 from planner.regions.transform import LANCE_BUCKETS, num_buckets_of
 from planner.regions.values import RegionValue, type_of
@@ -61,7 +62,7 @@ def is_lancedb_spec(spec: RegionSpec) -> bool:
     try:
         if field.transform == "identity":
             kind = type_of(field.result_type)
-            return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind)
+            return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)
         if field.transform == "bucket":
             return field.native and num_buckets_of(field) <= LANCE_BUCKETS
     except InvalidCallError:  # what is stored is damaged, as others say
@@ -120,10 +121,6 @@ def _value_bytes(field: RegionField, value: RegionValue) -> bytes:
         signed = pa.types.is_signed_integer(kind)
         return value.to_bytes(kind.bit_width // 8, "little", signed=signed)
     return value if isinstance(value, bytes) else str(value).encode()
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _encoded(name: str, value: RegionValue) -> bytes:

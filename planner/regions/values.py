@@ -13,6 +13,7 @@ import re
 import pyarrow as pa
 
 from exec_nodes.errors import InvalidCallError
+from exec_nodes.kernels.arrays import is_binary
 
 RegionValue = None | bool | int | str | bytes
 
@@ -100,12 +101,7 @@ def is_value_of(value: RegionValue, data_type: pa.DataType) -> bool:
         return isinstance(value, bool)
     if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
         return isinstance(value, int) and not isinstance(value, bool)
-    is_bytes = (
-        pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-        or pa.types.is_fixed_size_binary(data_type)
-    )
-    return isinstance(value, bytes if is_bytes else str)
+    return isinstance(value, bytes if is_binary(data_type) else str)
 
 
 def as_region_value(value: object, data_type: pa.DataType) -> RegionValue:

@@ -27,7 +27,12 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.floors import Floor, raise_floors
 from memwal_sql.storage.index_details import commit_details, read_details
 from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region_manifest import (
+    FlushedGeneration,
+    RegionManifest,
+    RegionManifests,
+    RegionStatus,
+)
 from memwal_sql.storage.store import open_store
 from memwal_sql.storage.wal import Wal, encode_entry, encode_fence
 from memwal_sql.storage.wal_entry import entry_schema
@@ -172,6 +177,17 @@ def no_values(site: Site) -> None:
 @damages(ERROR, "wal", "are missing, and later ones are there")
 def wal_hole(site: Site) -> None:
     site.wal(1).unlink()
+
+
+@damages(ERROR, "wal", "is a folder")
+def wal_folder_above(site: Site) -> None:
+    site.wal(3).mkdir()
+
+
+@damages(ERROR, "wal", "are missing, and later ones are there")
+def wal_folder_below(site: Site) -> None:
+    site.wal(1).unlink()
+    site.wal(1).mkdir()
 
 
 @damages(ERROR, "wal", "is not an Arrow stream")
@@ -363,6 +379,20 @@ def twins(site: Site) -> None:
     RegionManifests(site.store, new, types).create(wanted)
 
 
+@damages(ERROR, "region keys", "both have the values")
+def sealed_twin_with_rows_in_the_wal(site: Site) -> None:
+    """As queries see it: nothing of it is flushed, and not all of it is in the other one."""
+    twins(site)
+    (new,) = (one.region_id for one in manifests(site.uri).values() if one.writer_epoch == 0)
+    schema = entry_schema(SCHEMA, LanceSchema.from_pyarrow(SCHEMA))
+    batch = pa.record_batch([pa.array([1]), pa.array([1]), pa.array([False])], schema=schema)
+    assert Wal(site.store, new).append(1, encode_entry(batch, writer_epoch=1, generation=1)).landed
+    sealed = RegionManifests(site.store, new)
+    sealed.commit(sealed.latest(), status=RegionStatus.SEALED, writer_epoch=1)
+    with pytest.raises(mw.RepairError, match="two regions"):
+        mw.open_table(site.uri).scan().read_all()
+
+
 # The MemWAL index
 
 
@@ -399,6 +429,12 @@ def snapshot_damaged(site: Site) -> None:
 @damages(WARNING, "region snapshots", "the file of the region snapshot is gone")
 def snapshot_file_lost(site: Site) -> None:
     site.details(inline_snapshots=None)
+
+
+@damages(WARNING, "region snapshots", "can't be read as it was: ")
+def snapshot_of_an_old_version_damaged(site: Site) -> None:
+    site.details(inline_snapshots=b"x" * 100)
+    mw.open_table(site.uri).snapshot_regions()
 
 
 @damages(WARNING, "region snapshots", "can't be read as it was")
@@ -652,13 +688,15 @@ NOT_OPENED = ("_versions/*.manifest", "_memwal_sql/table/*.json")
 
 
 def test_a_damaged_file_of_any_kind_ends_no_check_early(site: Site) -> None:
-    """Whatever is damaged, a bloom filter of another region that was lost is still found."""
+    """Whatever is damaged, what else is the matter is still found, by the same check too."""
     other = sorted(manifests(site.uri))[1]
     generations = RegionManifests(site.store, other).latest().flushed_generations[1:]  # unmerged
     lost = {paths.bloom_filter_path(other, one.path) for one in generations}
     assert lost
     for one in lost:
         site.file(one).unlink()
+    unknown_maintained_index(site)
+    foreign_folder(site)
     tried = 0
     for kind, file in _files_of_a_kind(site.folder, str(other)).items():
         if kind in NOT_OPENED:
@@ -668,6 +706,9 @@ def test_a_damaged_file_of_any_kind_ends_no_check_early(site: Site) -> None:
         report = mw.open_table(site.uri).check()
         found = {one.where for one in report.of(ERROR) if one.check == "bloom filters"}
         assert found >= lost, (kind, str(report))
+        for check, what in (("merge progress", "'gone'"), ("leftovers", "'mine'")):
+            told = [one.what for one in report if one.check == check]
+            assert any(what in one for one in told), (kind, str(report))
         file.write_bytes(whole)
         tried += 1
     assert tried > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,9 +12,12 @@ import pyarrow as pa
 
 from exec_nodes.kernels.key_codes import KeyCodes
 from exec_nodes.kernels.keys import key_column, one_array
+from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
+from memwal_sql.read.region import RegionReader
+from memwal_sql.read.twins import is_emptied
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionStatus
 
@@ -75,9 +79,10 @@ def _twins(state: CheckState) -> Iterator[Finding]:
 
 def _is_emptied(state: CheckState, region: CheckedRegion) -> bool:
     """Whether a repair has moved all of a region to another one with its values."""
-    manifest = region.manifest
-    merged = state.merged(region.region_id) >= manifest.current_generation - 1
-    return manifest.status is RegionStatus.SEALED and merged
+    if region.manifest.status is RegionStatus.SEALED:
+        with suppress(MemWalError):  # other checks say what; it may have rows
+            return is_emptied(RegionReader(state.context, region.manifest, state.base), state.base)
+    return False
 
 
 def _in_several(keys: list[tuple[CheckedRegion, pa.Table]]) -> Iterator[Finding]:
