@@ -55,7 +55,8 @@ R = TypeVar("R")
 DEFAULT_GRACE = timedelta(hours=1)
 _BATCH_FILES = 1000  # of one bulk request of S3
 _COMMIT_ATTEMPTS = 100
-_WITH_ROWS = (Kind.GENERATION, Kind.WAL_ENTRY)  # that may be in the base table by now
+# Their rows may be in the base table by now, which is then the last to have them.
+_WITH_ROWS = (Kind.GENERATION, Kind.ORPHAN, Kind.WAL_ENTRY)
 
 REPORT = pa.schema(
     [
