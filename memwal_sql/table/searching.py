@@ -70,7 +70,7 @@ class SearchedTable(TableHandle):
                 a string or a mapping: `{"phrase": {"query": "write ahead log", "slop": 1}}` (see
                 `exec_nodes.text.parse_query`). An empty text and stop words find nothing. In words
                 AND, OR, NOT, quotation marks, + and - mean nothing: a `PlainTextWarning` names
-                the form that has operators, once.
+                the form that has operators.
             filter: a SQL condition; only rows that meet it are ranked. It changes no score.
             columns: which columns; all of them by default.
             options: of a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,

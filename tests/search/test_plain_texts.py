@@ -16,10 +16,18 @@ ROWS = {1: "the fox", 2: "the dog", 3: "fox and dog", 4: "a quick brown cat", 5:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> mw.Table:
-    schema = pa.schema({"id": pa.int64(), "body": pa.string(), "title": pa.string()})
+    vector = pa.list_(pa.float32(), 2)
+    schema = pa.schema({"id": pa.int64(), "body": pa.string(), "title": pa.string(), "v": vector})
     table = mw.create_table(tmp_path_factory.mktemp("plain") / "t", schema, "id")
     with table.writer() as writer:
-        writer.upsert({"id": list(ROWS), "body": list(ROWS.values()), "title": [""] * len(ROWS)})
+        writer.upsert(
+            {
+                "id": list(ROWS),
+                "body": list(ROWS.values()),
+                "title": [""] * len(ROWS),
+                "v": [[1.0, 0.0]] * len(ROWS),
+            }
+        )
     return table
 
 
@@ -54,9 +62,13 @@ def test_operators_are_words_and_warned_of(
         assert ids(table, query) == expected
     with pytest.warns(mw.PlainTextWarning, match=said):
         assert ids(table, query, ["body", "title"]) == expected
+    with pytest.warns(mw.PlainTextWarning, match=said) as told:
+        table.hybrid_search("v", [1.0, 0.0], "body", query, 10)
+    assert [one.filename for one in told] == [__file__]
     for column in ("'body'", "['body', 'title']"):
-        with pytest.warns(mw.PlainTextWarning, match=said):
+        with pytest.warns(mw.PlainTextWarning, match=said) as told:
             found = sql(table, query, column)
+        assert [one.filename for one in told] == [__file__]
         assert sorted(found.to_arrow_table()["id"].to_pylist()) == expected
 
 
