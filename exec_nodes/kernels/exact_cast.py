@@ -43,7 +43,8 @@ def exact_values(values: Any, field: pa.Field) -> Column:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidCallError(
             f"column {field.name!r} needs values of type {field.type}, and {values!r} is no list "
-            "of them: put it into a list"
+            f"of them: put it into a list, as {{{field.name!r}: [{values!r}]}}, or give rows as a "
+            f"list of dicts, as [{{{field.name!r}: {values!r}}}]"
         )
     if str(getattr(values, "dtype", "object")) != "object":
         return exact_cast(_of_arrays(values, field), field, rounding=True)

@@ -192,8 +192,8 @@ def as_key_table(keys: Any, schema: pa.Schema, primary_key: Sequence[str]) -> pa
     wrong = [name for name in primary_key if names.count(name) != 1]
     if wrong:
         raise InvalidCallError(
-            f"keys lack the primary key columns {wrong}, or have them more than once; "
-            f"they have {names}"
+            f"keys lack the primary key columns {wrong}, or have them more than once; they have "
+            f"{names}: give a list of keys, or a table or a list of dicts with these columns"
         )
     columns = [_exact(table[name], wanted.field(name)) for name in primary_key]
     return pa.Table.from_arrays(columns, schema=wanted)

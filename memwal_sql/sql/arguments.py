@@ -25,7 +25,8 @@ def literal(argument: Expr, what: str) -> Any:
     except TypeError as error:
         raise InvalidCallError(
             f"{what} must be a literal, not {argument.canonical_name()}: put names into single "
-            "quotes, and give parameters their values, as in ctx.sql(query, name=value)"
+            "quotes; table.vector_search, table.full_text_search and table.hybrid_search take "
+            "values from Python as they are"
         ) from error
     return scalar.as_py() if isinstance(scalar, pa.Scalar) else scalar
 

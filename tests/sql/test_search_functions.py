@@ -237,7 +237,7 @@ def test_named_parameters_get_their_values(searched: Searched) -> None:
         ("vector_search('events', 'v', [1, 2, 3, 4], 1, NULL, 2)", "there are 6 arguments"),
         ('vector_search("events", \'v\', [1, 2, 3, 4])', "the table must be a literal"),
         ("vector_search('events', v, [1, 2, 3, 4])", "single quotes"),
-        ("vector_search('events', 'v', $1)", "ctx.sql"),
+        ("vector_search('events', 'v', $1)", "take values from Python"),
         ("vector_search('events', 'v', [1, 2])", "2 dimensions"),
         ("vector_search('events', 'v', [1, NULL, 2, 3])", "element 1 of the query is null"),
         ("vector_search('events', 'v', [1, 'NaN'::double, 2, 3])", "finite"),
