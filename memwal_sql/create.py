@@ -153,8 +153,9 @@ def open_table(
 
     Args:
         version: read the table as it was recorded at this base version (protocol rule 18): the
-            base table and the flushed generations that its region snapshot names. A version
-            without one reads as the base table alone, with an `UnrecordedVersionWarning`.
+            base table and the flushed generations that its region snapshot names, without the
+            rows that were not flushed then. A version without one reads as the base table alone,
+            with an `UnrecordedVersionWarning`.
         timestamp: read the newest version that had been committed by then; a datetime with a time
             zone, or ISO 8601 text with one.
         checkpoint: read what the checkpoint of this name holds, unflushed rows included.

@@ -32,7 +32,7 @@ def filtered_scan(
         raise InvalidCallError(f"filter={condition!r} must be a SQL condition, as text")
     provider = TableProvider(None, table, consistency)
     # Of columns and literals alone, it means the same each time; `now()` would not.
-    read = conjuncts if calls_functions(condition) else _known_conjuncts
+    read = conjuncts if _calls_functions(condition) else _known_conjuncts
     predicates = read(condition, table.schema, answers)
     if predicates is not None:
         # Nothing is left to do for DataFusion, whose physical plan would cost some milliseconds.
@@ -48,6 +48,7 @@ def filtered_scan(
 
 
 _known_conjuncts = lru_cache(maxsize=256)(conjuncts)
+_calls_functions = lru_cache(maxsize=256)(calls_functions)
 
 
 def _batches(

@@ -87,8 +87,14 @@ class _Registered(NamedTuple):
 
     def is_in(self, session: SessionContext) -> bool:
         """Whether the session has it, and no other one, under its name."""
-        recall("")  # what DataFusion has dropped goes when the library is called next
+        _let_dropped_go()
         return self.provider() is not None and session.table_exist(self.name)
+
+
+def _let_dropped_go() -> None:
+    """Python objects that DataFusion dropped without the interpreter go when the library is called
+    next; which call does not matter."""
+    recall("")
 
 
 class SearchFunctions:

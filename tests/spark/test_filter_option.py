@@ -19,7 +19,7 @@ from memwal_sql.spark.source import MemWalDataSource
 SCHEMA = pa.schema(
     {"id": pa.int64(), "word": pa.string(), "number": pa.float64(), "a \"b'": pa.int32()}
 )
-WORDS = ("a'b", "a''b", "\\' OR true --", "", None, "x%y", "ä", "a_b")
+WORDS = ("a'b", "a''b", "a''''b", "\\' OR true --", "", None, "x%y", "ä", "a_b", "\\", "a\nb", "/*")
 NUMBERS = (0.0, -0.0, float("nan"), float("inf"), None, 1.5)
 CONDITIONS = [
     "id = 7",
@@ -27,6 +27,13 @@ CONDITIONS = [
     "id BETWEEN 10 AND 20 AND word IS NOT NULL",
     "id = 7 OR word = 'ä'",
     "word = 'a''b'",
+    "word = 'a''''b'",
+    "word = 'a''''''''b'",
+    "word IN ('a''''b', '\\', '/*')",
+    "word = 'a\nb' -- a remark",
+    "word = '\\'",
+    "word = E'a\\nb'",
+    "word = 'ä' /* and 'more' */",
     "word = '\\'' OR true --'",
     "word LIKE 'a%'",
     "word LIKE 'x\\%y'",
