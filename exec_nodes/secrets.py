@@ -49,7 +49,7 @@ def redacted(text: str) -> str:
 
 def redact_handled() -> None:
     """Take the secrets out of the exception that is being handled, and of those behind it: who
-    raises another one shows it as the cause."""
+    raises another one shows it as the cause, and with `from None` still holds it as the context."""
     if not _secrets:
         return
     seen: set[int] = set()

@@ -14,7 +14,7 @@ from obstore import exceptions
 from obstore.store import ObjectStore as Handle
 from obstore.store import from_url
 
-from exec_nodes.secrets import keep_secret
+from exec_nodes.secrets import keep_secret, redacted
 from exec_nodes.sources.lance_errors import is_panic
 from memwal_sql.errors import (
     InvalidCallError,
@@ -24,7 +24,7 @@ from memwal_sql.errors import (
     StoreUnavailableError,
 )
 from memwal_sql.storage.object_store import Metas, Names, ObjectMeta, check_path, checked
-from memwal_sql.storage.storage_options import SplitOptions, likely_name, redacted
+from memwal_sql.storage.storage_options import SplitOptions, likely_name
 from memwal_sql.storage.store_errors import no_put_if_absent, store_error
 
 _Result = TypeVar("_Result")
@@ -47,8 +47,8 @@ class RemoteStore:
     def __init__(self, uri: str, options: SplitOptions) -> None:
         self._uri = uri.rstrip("/")
         self._options = options
+        keep_secret(options.secrets)
         self._handle: tuple[int, Handle] = (os.getpid(), self._open())
-        keep_secret(options.secrets)  # those that clients use from now on
 
     @property
     def uri(self) -> str:
@@ -252,4 +252,5 @@ class RemoteStore:
     def _said(self, error: BaseException) -> str:
         """The first line of what obstore says; what follows is its own innards."""
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        return redacted(text, self._options.secrets)
+        keep_secret(self._options.secrets)  # many others may have been kept meanwhile
+        return redacted(text)

@@ -8,7 +8,7 @@ stands among the others. Messages name keys, never values: a value may be a secr
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memwal_sql.errors import InvalidCallError
@@ -19,7 +19,6 @@ COMMIT_LOG = "memwal_commit_log"
 # By the scheme of a URI, what may stand in front of an option's name.
 PREFIXES = {"s3": "aws_", "gs": "google_", "az": "azure_", "abfss": "azure_"}
 
-_SHORTEST_SECRET = 4
 # object_store's client settings, which Lance takes among the others.
 CLIENT_KEYS = frozenset(
     {
@@ -204,14 +203,6 @@ def secret_values(options: Mapping[str, str], scheme: str) -> tuple[str, ...]:
         for key, value in options.items()
         if key.lower() not in _RETRY_KEYS | _LANCE_KEYS and not _is_public(key, value, scheme)
     )
-
-
-def redacted(text: str, secrets: Iterable[str]) -> str:
-    """`text` with secrets blanked out, also short ones."""
-    for value in sorted(secrets, key=len, reverse=True):
-        if len(value) >= _SHORTEST_SECRET:
-            text = text.replace(value, "***")
-    return text
 
 
 def _is_public(key: str, value: str, scheme: str) -> bool:
