@@ -26,6 +26,7 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.sql.clauses import check_clauses
 from memwal_sql.sql.errors import original_error
 from memwal_sql.sql.register import register
 from memwal_sql.table import Table
@@ -125,6 +126,7 @@ def _text(query: str | None, file: Path | None) -> str:
 
 def _run(table: Table, query: str, consistency: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The columns of a result, and its batches as they come."""
+    check_clauses(query)
     context = datafusion.SessionContext()
     register(context, _NAME, table, consistency)
     with _errors_of_calls():

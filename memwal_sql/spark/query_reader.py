@@ -17,6 +17,7 @@ from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
+from memwal_sql.sql.clauses import check_clauses
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import register
 from memwal_sql.sql.result_names import check_names_differ
@@ -65,6 +66,7 @@ class QueryReader(DataSourceReader):
 
 
 def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, datafusion.DataFrame]:
+    check_clauses(query)
     name = options.values.get("name", _DEFAULT_NAME)
     context = datafusion.SessionContext()
     table = table_of(options, options.number("version"))
