@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::errors::python_error;
+use crate::python_memory::kept_at_exit;
 
 /// The schema of a Python object with `__arrow_c_schema__`.
 pub fn schema_from_python(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
@@ -66,8 +67,10 @@ fn array_from_python(object: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
     // SAFETY: capsules of these names hold valid C structs; `from_raw` moves the array out and
     // leaves a released one behind, as the PyCapsule interface asks of a consumer.
-    unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) }
-        .map_err(python_error)
+    unsafe {
+        let array = kept_at_exit(FFI_ArrowArray::from_raw(array.as_ptr()));
+        from_ffi(array, schema.as_ref()).map_err(python_error)
+    }
 }
 
 /// An array that Python reads through `__arrow_c_array__`.

@@ -1,7 +1,7 @@
 //! Who runs Python code in threads of this library, so that the interpreter can wait for them when
 //! it exits: it would abort with one of them attached, or about to be.
 
-use std::sync::OnceLock;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,8 +13,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Calls that run, or are about to see whether they may.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// A fork has no threads of its parent, but its count of them.
-static PROCESS: OnceLock<u32> = OnceLock::new();
+static OPENED: Once = Once::new();
 
 /// One call into Python, for as long as it lives.
 pub struct Call(());
@@ -31,13 +30,22 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        CALLS.fetch_sub(1, Ordering::SeqCst);
+        // None is counted where this call has forked.
+        let _ =
+            CALLS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |calls| calls.checked_sub(1));
     }
 }
 
-/// Note which process this is.
+/// See to it that a fork, which has no threads of its parent, begins without their calls.
 pub fn open() {
-    PROCESS.get_or_init(std::process::id);
+    OPENED.call_once(|| {
+        // SAFETY: the function does nothing but store a number, which any forked child may do.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+}
+
+unsafe extern "C" fn forked() {
+    CALLS.store(0, Ordering::SeqCst);
 }
 
 /// Let no thread call into Python any more, and wait until none does, so many seconds at most;
@@ -49,7 +57,7 @@ pub fn shut_down(py: Python<'_>, seconds: f64) -> bool {
     }
     CLOSED.store(true, Ordering::SeqCst);
     let nobody = || CALLS.load(Ordering::SeqCst) == 0;
-    if nobody() || PROCESS.get() != Some(&std::process::id()) {
+    if nobody() {
         return true;
     }
     let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();

@@ -16,6 +16,7 @@ mod null_columns;
 mod predicate;
 mod priority;
 mod provider;
+mod python_memory;
 mod rows;
 mod runtime;
 mod sealed;

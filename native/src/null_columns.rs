@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::Result;
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
 

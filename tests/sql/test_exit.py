@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.sql import panicking_child
+from tests.sql.panicking_child import PLACES
+
 ROOT = Path(__file__).parents[2]
 TIMES = 5
 
@@ -27,6 +30,19 @@ def test_a_process_exits_while_daemon_threads_query() -> None:
     """Threads of the native library were attached when the interpreter was torn down: SIGABRT."""
     for code, said in exits("plainly", TIMES):
         assert code == 0 and "Fatal" not in said, said
+
+
+@pytest.mark.parametrize("how", ["in a fork", "busy, in a fork"])
+def test_a_fork_waits_for_its_own_queries_and_no_others(how: str) -> None:
+    for code, said in exits(how, TIMES):
+        assert code == 0 and "Fatal" not in said, said
+
+
+def test_a_panic_is_an_error_wherever_a_provider_has_it() -> None:
+    command = [sys.executable, "-m", panicking_child.__name__]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert set(done.stdout.splitlines()) == {f"{place} raised True" for place in PLACES}
 
 
 def test_the_end_of_another_interpreter_ends_no_query_of_this_one() -> None:
