@@ -81,6 +81,7 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml $(RUST_SOURCES)
 	@echo "Installing packages and building the native library; the first time takes minutes."
 	@$(BIN)/python -c '$(BUILD_REQUIREMENTS)' | xargs -d '\n' \
 	  $(BIN)/python -m pip install --quiet
+	@touch native/src/lib.rs  # or Cargo takes what another checkout has built here meanwhile
 	@python_log=$$(mktemp); trap 'rm -f $$python_log' EXIT; \
 	  $(BIN)/python -c '$(REQUIREMENTS)' | xargs -d '\n' \
 	    $(BIN)/python -m pip install --quiet >$$python_log 2>&1 & downloads=$$!; \
