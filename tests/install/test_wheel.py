@@ -90,4 +90,4 @@ def test_spark_writes_and_reads_with_the_extra(
 
 def test_without_the_extra_spark_is_what_is_missing(plain: Environment, tmp_path: Path) -> None:
     asked = "try:\n import memwal_sql.spark\nexcept ImportError as error: print(error)"
-    assert "pyspark" in plain.run("python", "-c", asked, folder=tmp_path)
+    assert "pip install 'memwal-sql[spark]'" in plain.run("python", "-c", asked, folder=tmp_path)
