@@ -10,6 +10,7 @@ use arrow::array::RecordBatch;
 use datafusion_common::Result;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::ColumnarValue;
+use datafusion_expr::sort_properties::SortProperties;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
 
 const PROJECTION: &str = "ProjectionExec";
@@ -40,18 +41,28 @@ fn nulls_of(projection: &dyn ExecutionPlan, no_rows: &RecordBatch) -> Result<Vec
     Ok(names.zip(nulls).filter_map(|(name, null)| null.then_some(name)).collect())
 }
 
-/// Whether an expression is the literal NULL, cast perhaps. Only a literal is evaluated: a function
-/// may do what planning must not, and is shown with parentheses. The text 'NULL' is shown as NULL.
+/// Whether an expression is the literal NULL, cast perhaps.
 fn is_null(expression: &dyn PhysicalExpr, no_rows: &RecordBatch) -> bool {
-    let shown = expression.to_string();
     match expression.children()[..] {
-        [] if shown == "NULL" => {
+        [] if is_constant(expression) => {
             let value = expression.evaluate(no_rows);
             matches!(value, Ok(ColumnarValue::Scalar(value)) if value.is_null())
         }
-        [of] if shown.starts_with("CAST(NULL AS ") || shown.starts_with("TRY_CAST(NULL AS ") => {
-            is_null(of.as_ref(), no_rows)
-        }
+        [of] if is_cast(expression, of.as_ref()) => is_null(of.as_ref(), no_rows),
         _ => false,
     }
+}
+
+/// Whether a leaf is a literal, or a subquery of one value, which has none yet. Only these are
+/// evaluated: a function may do what planning must not. What is shown does not tell: a NULL list
+/// shows nothing.
+fn is_constant(leaf: &dyn PhysicalExpr) -> bool {
+    let properties = leaf.get_properties(&[]);
+    matches!(properties, Ok(of) if of.sort_properties == SortProperties::Singleton)
+}
+
+fn is_cast(expression: &dyn PhysicalExpr, of: &dyn PhysicalExpr) -> bool {
+    let shown = expression.to_string();
+    let cast = format!("CAST({of} AS ");
+    shown.strip_prefix("TRY_").unwrap_or(&shown).starts_with(&cast)
 }

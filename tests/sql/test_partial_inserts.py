@@ -99,10 +99,69 @@ def test_functions_are_not_called_to_plan_an_insert(table: mw.Table, volatility:
     assert len(calls) == by_datafusion
 
 
-def test_a_text_that_reads_as_null_is_none(table: mw.Table) -> None:
-    statement = "INSERT INTO t SELECT id, 'NULL' AS plan, 'NULL' AS email FROM t WHERE id = 1"
+TYPES = [
+    pa.null(),
+    pa.bool_(),
+    pa.int8(),
+    pa.uint64(),
+    pa.float16(),
+    pa.float32(),
+    pa.float64(),
+    pa.decimal128(9, 2),
+    pa.decimal256(50, 2),
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary_view(),
+    pa.binary(2),
+    pa.date32(),
+    pa.date64(),
+    pa.time32("s"),
+    pa.time64("us"),
+    pa.timestamp("ns"),
+    pa.timestamp("ms", "Europe/Amsterdam"),
+    pa.duration("s"),
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.list_(pa.int32()),
+    pa.list_(pa.string()),
+    pa.list_(pa.struct({"a": pa.int32()})),
+    pa.large_list(pa.int32()),
+    pa.list_(pa.float32(), 2),
+    pa.struct({"a": pa.int32(), "b": pa.list_(pa.int32())}),
+    pa.map_(pa.string(), pa.int8()),
+    pa.bool8(),
+    pa.json_(),
+    pa.uuid(),
+    pa.fixed_shape_tensor(pa.float32(), [2]),
+]
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_columns_of_every_type_are_seen_to_become_null(tmp_path: Path, kind: pa.DataType) -> None:
+    schema = pa.schema({"id": pa.int64(), "plan": kind})
+    table = mw.create_table(tmp_path / "t", schema, "id")
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [1], "plan": pa.nulls(1, kind)}, schema=table.schema))
+    context = session(table)
+    for query in ("(id) SELECT id FROM t", "(id) VALUES (1)", "SELECT id, NULL FROM t"):
+        with pytest.raises(mw.InvalidCallError, match=r"\['plan'\] to NULL"), mw.memwal_errors():
+            context.sql(f"INSERT INTO t {query}").collect()
+    context.sql("INSERT INTO t SELECT * FROM t").collect()
+
+
+@pytest.mark.parametrize("text", ["NULL", "", "CAST(NULL AS Utf8)"])
+def test_a_text_that_reads_as_null_is_none(table: mw.Table, text: str) -> None:
+    statement = f"INSERT INTO t SELECT id, '{text}' AS plan, '{text}' AS email FROM t WHERE id = 1"
     session(table).sql(statement).collect()
-    assert rows(table)[0] == {"id": 1, "plan": "NULL", "email": "NULL"}
+    assert rows(table)[0] == {"id": 1, "plan": text, "email": text}
+
+
+def test_a_query_of_one_value_is_no_null(table: mw.Table) -> None:
+    query = "SELECT id, plan, (SELECT max(email) FROM t WHERE id > 7) FROM t WHERE id = 1"
+    session(table).sql(f"INSERT INTO t {query}").collect()
+    assert rows(table)[0]["email"] is None
 
 
 def test_nulls_can_be_given(table: mw.Table) -> None:
