@@ -14,6 +14,8 @@ from urllib.parse import quote, unquote
 
 # Shorter ones are words that stand in texts by chance.
 _SHORTEST = 8
+# In the texts of the store that was sent them.
+_SHORTEST_SENT = 4
 # Credentials that are given for some hours are replaced for as long as a process lives.
 _KEPT = 1024
 _BLANK = "***"
@@ -27,7 +29,7 @@ _lock = Lock()
 
 def keep_secret(values: Iterable[str]) -> None:
     """Blank these values out of errors from now on; those of fewer than eight characters stay."""
-    forms = {form for value in values for form in _forms(value) if len(form) >= _SHORTEST}
+    forms = _forms(values, _SHORTEST)
     with _lock:
         for form in forms:
             _secrets.pop(form, None)
@@ -36,12 +38,13 @@ def keep_secret(values: Iterable[str]) -> None:
             del _secrets[next(iter(_secrets))]
 
 
-def redacted(text: str) -> str:
-    """`text` without the secrets of this process."""
-    if not _secrets:
-        return text
+def redacted(text: str, sent: Iterable[str] = ()) -> str:
+    """`text` without the secrets of this process.
+
+    `sent` are those that whoever speaks was sent: blanked from four characters on.
+    """
     with _lock:
-        found = [secret for secret in _secrets if secret in text]
+        found = [one for one in {*_secrets, *_forms(sent, _SHORTEST_SENT)} if one in text]
     for secret in sorted(found, key=len, reverse=True):
         text = text.replace(secret, _BLANK)
     return text
@@ -61,9 +64,12 @@ def redact_handled() -> None:
         error = error.__cause__ or error.__context__
 
 
-def _forms(value: str) -> Iterable[str]:
-    parts = [value, *_SIGNATURE.findall(value)]
-    for userinfo in _PASSWORD.findall(value):
-        parts += [userinfo, *userinfo.split(":", 1)]
-    for part in parts:
-        yield from (part, quote(part, safe=""), unquote(part))
+def _forms(values: Iterable[str], shortest: int) -> set[str]:
+    """Values and their parts as clients quote them, of so many characters at least."""
+    parts: list[str] = []
+    for value in values:
+        parts += [value, *_SIGNATURE.findall(value)]
+        for userinfo in _PASSWORD.findall(value):
+            parts += [userinfo, *userinfo.split(":", 1)]
+    forms = {form for part in parts for form in (part, quote(part, safe=""), unquote(part))}
+    return {form for form in forms if len(form) >= shortest}

@@ -253,4 +253,4 @@ class RemoteStore:
         """The first line of what obstore says; what follows is its own innards."""
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         keep_secret(self._options.secrets)  # many others may have been kept meanwhile
-        return redacted(text)
+        return redacted(text, self._options.secrets)

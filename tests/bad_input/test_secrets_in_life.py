@@ -191,6 +191,17 @@ def test_secrets_are_found_in_the_forms_that_clients_quote_them_in() -> None:
         assert "SECRET" not in str(mw.StoreUnavailableError(f"failed: {text}"))
 
 
+def test_short_ones_are_blanked_where_the_server_answers(server: Talkative) -> None:
+    """Elsewhere they are words that stand in texts by chance."""
+    options = {**server.options, "aws_access_key_id": "q7Zx"}
+    server.seen, server.failing = 0, 1
+    with pytest.raises(mw.MemWalError, match=r"Credential=\*\*\*/") as caught:
+        open_store("s3://secrets/short", options).get("x")
+    server.failing = None
+    assert "q7Zx" not in str(caught.value)
+    assert secrets.redacted("sent q7Zx, abc", ["q7Zx", "abc"]) == "sent ***, abc"
+
+
 def test_the_cause_that_a_traceback_shows_is_cleaned_too() -> None:
     secrets.keep_secret([KEY])
     with pytest.raises(mw.StoreUnavailableError) as caught:
