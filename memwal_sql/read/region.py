@@ -232,8 +232,9 @@ def wal_end(
     """
     while True:
         first = end = manifest.replay_after_wal_entry_position + 1
-        found = wal.exists(first)
-        taken = frozenset(wal.positions()) if found else frozenset()
+        near = wal.near(first)
+        found = first in near
+        taken = frozenset(wal.positions()) if found else near
         while end in taken:
             end += 1
         # What is no file, as a folder, is not listed, and reading it raises.

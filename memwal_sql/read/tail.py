@@ -35,7 +35,7 @@ class WalTail:
         self._replay = Replay(self._wal, 1, self._make)
         self._next = 1
         self._based_on = (0, 0)
-        self._anew = True
+        self._unsure = True
         self._lock = Lock()
 
     def read(self, manifest: RegionManifest) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
@@ -43,8 +43,10 @@ class WalTail:
 
         A position that is not there ends the tail only if no newer manifest has flushed it
         (protocol rule 15): a flush and a collection could otherwise hide rows. Raises
-        CorruptFileError for one that is missing below others, where a listing was taken: on a
-        local disk when the tail is read for the first time, on an object store when there is news.
+        CorruptFileError, at every call, for one that is missing below others. With news that is
+        seen wherever it is; without, the next entry may be lost and pass for one not written yet:
+        on a local disk the positions above it are probed once after each flush, on an object store
+        never, as each would be a request.
         """
         with self._lock:
             while True:
@@ -80,23 +82,28 @@ class WalTail:
         else:
             self._replay = Replay(self._wal, current, self._make)
             self._next = flushed + 1
-            self._anew = True
+            self._unsure = not self._wal.remote
         self._based_on = (flushed, current)
 
     def _follow(self, found: bool) -> bool:
         """Read what is there from the next position on, of which `found` says whether it is there;
-        False where entries above the one that ended it were listed before."""
-        remote = self._wal.remote
-        lists = found if remote else self._anew
-        if not found and not lists:
+        False where what ended it is missing below other entries."""
+        if not found and not self._unsure:
             return True
-        last = max(self._wal.positions(), default=0) if lists else 0
-        self._anew = False
-        # Where reading ahead saves round trips, the listing says how far.
-        for position, entry in read_ahead(self._wal, self._next, last + 1 if remote else None):
-            if entry is None:
-                return position > last  # else it is collected, or lost
-            if isinstance(entry, TornEntryError) and not self._wal.exists(position + 1):
+        self._unsure = True  # until all is read: who asks again must not take a gap for the end
+        whole = self._read_on()
+        self._unsure = not whole
+        return whole
+
+    def _read_on(self) -> bool:
+        # Where reading ahead saves round trips, a listing says how far.
+        last = max(self._wal.positions(), default=0) if self._wal.remote else None
+        for position, entry in read_ahead(
+            self._wal, self._next, None if last is None else last + 1
+        ):
+            if entry is None:  # collected, lost, or the end
+                return last is None and not self._wal.is_lost(position)
+            if isinstance(entry, TornEntryError) and not self._wal.near(position + 1):
                 return True  # it may still be under way
             self._replay.add(position, entry)
             self._next = position + 1

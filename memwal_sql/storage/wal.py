@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from uuid import UUID
 
 import pyarrow as pa
 
 from exec_nodes.kernels.matched_fields import FIELD_ID_KEY
+from exec_nodes.sources.at_once import at_once
 from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of
 from memwal_sql.errors import CorruptFileError, NotFoundError, RepairError, UnknownFormatError
 from memwal_sql.storage import paths
@@ -44,6 +46,8 @@ class AppendOutcome:
         return self.found is None
 
 
+# How far above a position is looked for entries that say that the one there is lost.
+_NEAR = 8
 # Begins the names of columns that Lance adds to entries, such as `__wal_row_id` (lance 9150).
 _PHYSICAL = "__wal_"
 
@@ -115,6 +119,18 @@ class Wal:
     def exists(self, position: int) -> bool:
         """Whether there is an entry at a position: one request."""
         return self._store.exists(self.path(position))
+
+    def near(self, first: int) -> frozenset[int]:
+        """Which positions are taken of `first` and the next few, asked for at once."""
+        window = range(first, first + _NEAR)
+        there = at_once(self.exists, window) if self.remote else map(self.exists, window)
+        return frozenset(compress(window, there))
+
+    def is_lost(self, position: int) -> bool:
+        """Whether there is no entry at a position but one soon above it: see `missing`. More than a
+        few that are missing in a row pass for the end, as only a listing of the whole log tells."""
+        # Asked in this order, as both may be written meanwhile.
+        return bool(self.near(position + 1)) and not self.exists(position)
 
     def missing(self, position: int) -> CorruptFileError:
         """The error for a position without an entry below one with an entry: a writer has one

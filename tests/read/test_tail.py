@@ -60,37 +60,83 @@ def test_an_entry_missing_below_others_ends_no_read(
     above: int, remote: bool, how: str, tmp_path: Path
 ) -> None:
     """Protocol rule 5: the rows of those above it were acknowledged, too."""
-    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    with table.writer() as writer:
-        writer.upsert(rows(0))
-        writer.flush()
-        for version in (1, 2, 3, 4):
-            writer.upsert(rows(version))
-    ((region_id, manifest),) = manifests(table.uri).items()
-    first = manifest.replay_after_wal_entry_position
-    entry = tmp_path / "t" / paths.wal_path(region_id, first + above)
+    uri, first = _logged(tmp_path)
+    entry = _entry(uri, first + above)
     entry.unlink()
     if how == "folder":
         entry.mkdir()
     if remote and how == "gone" and above == 1:
         return  # nothing tells that from the end without a request more at each read
-
-    def opened() -> mw.Table:
-        return opened_over(table.uri, lambda store: _Remote(store) if remote else store)
-
-    text = "is a folder" if how == "folder" else "is missing, but later"
-    for ask in (
-        lambda: opened().scan().read_all(),
-        lambda: opened().get([1]),
-        lambda: opened().pin() if how == "folder" or above > 1 else opened().count_rows(),
-        lambda: opened().changes().read_all(),
-        lambda: opened().writer().__enter__().upsert(rows(5)),
-    ):
-        with pytest.raises(mw.CorruptFileError, match=text) as caught:
-            ask()
-        assert entry.name in str(caught.value)
-    report = mw.open_table(table.uri).check()
+    asked = [
+        lambda table: table.scan().read_all(),
+        lambda table: table.get([1]),
+        lambda table: table.count_rows(),
+        lambda table: table.pin(),
+        lambda table: table.changes().read_all(),
+        lambda table: table.writer().__enter__().upsert(rows(5)),
+    ]
+    for ask in asked:
+        handle = _opened(uri, remote)
+        for _ in range(3):
+            with pytest.raises(mw.CorruptFileError, match=_TEXTS[how]) as caught:
+                ask(handle)
+            assert entry.name in str(caught.value)
+    report = mw.open_table(uri).check()
     assert not report.ok and entry.name in str(report)
+
+
+@pytest.mark.parametrize("how", ["gone", "folder"])
+@pytest.mark.parametrize("remote", [False, True])
+def test_an_entry_lost_below_news_fails_all_reads_until_it_is_back(
+    remote: bool, how: str, tmp_path: Path
+) -> None:
+    uri, first = _logged(tmp_path, range(1, 3))
+    handle = _opened(uri, remote)
+    assert handle.get([1])["v"].to_pylist() == [2]
+    _logged(tmp_path, range(3, 6))
+    entry = _entry(uri, first + 5)  # of 3 there is an entry, above a fence
+    held = entry.read_bytes()
+    entry.unlink()
+    if how == "folder":
+        entry.mkdir()
+    for _ in range(3):
+        for ask in (lambda: handle.get([1]), lambda: handle.count_rows()):
+            with pytest.raises(mw.CorruptFileError, match=_TEXTS[how]):
+                ask()
+    if how == "folder":
+        entry.rmdir()
+    entry.write_bytes(held)
+    assert handle.get([1])["v"].to_pylist() == [5]
+    assert handle.count_rows() == 2
+
+
+_TEXTS = {"gone": "is missing, but later", "folder": "is a folder"}
+
+
+def _logged(folder: Path, versions: range = range(1, 5)) -> tuple[str, int]:
+    """A table with these versions in the WAL alone; its URI, and the last flushed position."""
+    uri = str(folder / "t")
+    if Path(uri).exists():
+        table = mw.open_table(uri)
+    else:
+        table = mw.create_table(uri, SCHEMA, "id")
+        with table.writer() as writer:
+            writer.upsert(rows(0))
+            writer.flush()
+    with table.writer() as writer:
+        for version in versions:
+            writer.upsert(rows(version))
+    (manifest,) = manifests(uri).values()
+    return uri, manifest.replay_after_wal_entry_position
+
+
+def _entry(uri: str, position: int) -> Path:
+    (region_id,) = manifests(uri)
+    return Path(uri) / paths.wal_path(region_id, position)
+
+
+def _opened(uri: str, remote: bool) -> mw.Table:
+    return opened_over(uri, lambda store: _Remote(store) if remote else store)
 
 
 class _Remote:
