@@ -42,11 +42,16 @@ def folder(path: Path, name: str = "t") -> str:
     return str(path / f"{name}.lance")
 
 
+# Handles that a test has opened.
+OPEN: list[Handle] = []
+
+
 class Handle:
     """One handle of LanceDB, which writes one bucket at a time."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
+        OPEN.append(self)
 
     def upsert(self, values: Rows, schema: pa.Schema = SCHEMA) -> None:
         """Upsert rows of one bucket."""

@@ -17,6 +17,10 @@ from tests.model.waiting import eventually
 _KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 
 
+# Writers that a test has opened; one that is dropped closes and flushes its rows.
+OPEN: list[Any] = []
+
+
 def native_schema(schema: pa.Schema, primary_key: Sequence[str]) -> pa.Schema:
     """`schema` with the primary key marked as native code wants it."""
     for position, name in enumerate(primary_key, start=1):
@@ -40,7 +44,9 @@ def create_native(uri: str, rows: pa.Table, primary_key: Sequence[str], **mem_wa
 def native_writer(uri: str, region_id: UUID | str, **options: Any) -> Any:
     """A native writer at a short WAL interval; opening it claims the region and replays."""
     settings = {"max_wal_flush_interval_ms": 1, **options}
-    return lance.dataset(uri).mem_wal_writer(str(region_id), **settings)
+    writer = lance.dataset(uri).mem_wal_writer(str(region_id), **settings)
+    OPEN.append(writer)
+    return writer
 
 
 def wait_for_flushes(writer: Any, generations: int) -> None:

@@ -66,13 +66,9 @@ def _written_natively(uri: str, mode: str) -> tuple[UUID, Rows]:
     wait_for_flushes(writer, 2)
     writer.delete(_keys(20))
     writer.put(_table([(5, 5.5, "tail")]))
-    _alive.append(writer)  # dropped, it would close and flush the tail
     rows: Rows = {i: (v, s) for i, v, s in BASE}
     rows |= {1: (1.3, None), 2: (2.2, "y"), 3: (3.3, "back"), 4: (None, "null"), 5: (5.5, "tail")}
     return region_id, rows
-
-
-_alive: list[object] = []
 
 
 @pytest.mark.parametrize("mode", MODES)

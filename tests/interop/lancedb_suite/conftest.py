@@ -48,11 +48,12 @@ def jobs_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
     monkeypatch.setattr(AsyncTable, "_do_merge", write_then_run_jobs)
     yield
-    if not writers or asyncio.run(_spec(tmp_path)) is None:
-        return
-    expected = _read_here(uri)
+    has_spec = bool(writers) and asyncio.run(_spec(tmp_path)) is not None
+    expected = _read_here(uri) if has_spec else []
     for writer in writers:
         asyncio.run(writer.close_lsm_writers())
+    if not has_spec:
+        return
     assert _read_there(tmp_path) == expected
     _run_jobs(uri)
     assert _read_here(uri) == expected
