@@ -102,7 +102,7 @@ class _Counting:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
-        if not callable(value) or name == "leftovers":  # a bucket has none
+        if not callable(value) or name in ("leftovers", "refuse_links"):  # a bucket has none
             return value
 
         def counted(first: Any, *rest: Any) -> Any:
