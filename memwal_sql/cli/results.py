@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -24,9 +24,6 @@ from memwal_sql.cli.replace_file import replaced_file
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.result_names import check_names_differ
 from memwal_sql.view.visible import visible_lines
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _MOST_IN_A_TERMINAL = 1000
 _KEPT_IN_MEMORY = 16 << 20
@@ -139,7 +136,7 @@ class _Terminal(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         given = bytes(data)
         self._below.write(visible_lines(self._decoder.decode(given)).encode())
         return len(given)
