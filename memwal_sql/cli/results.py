@@ -67,7 +67,7 @@ def write_rows(
     file: Path | None,
     most: int | None,
 ) -> None:
-    """Write rows as they come; a file gets its name when it is whole.
+    """Write rows as they come, JSON to stdout at once; a file gets its name when it is whole.
 
     `most` rows at most; None: 1,000 in a terminal, and else all.
     """

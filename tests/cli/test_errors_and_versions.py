@@ -128,15 +128,42 @@ def test_a_pipe_or_a_device_is_written_into(table: Any, tmp_path: Path) -> None:
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
 
 
-def test_what_dev_names_is_written_into(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None:
     """`/dev/stdout` is a link, to a file where it is redirected."""
     code = (
-        "from pathlib import Path; from memwal_sql.cli.replace_file import replaced_file\n"
-        "with replaced_file(Path('/dev/stdout')) as sink: sink.write(b'x')"
+        "import sys; from pathlib import Path\n"
+        "from memwal_sql.cli.replace_file import replaced_file\n"
+        "with replaced_file(Path(sys.argv[1])) as sink: sink.write(b'x')"
     )
-    with (tmp_path / "redirected").open("wb") as stdout:
-        subprocess.run([sys.executable, "-c", code], stdout=stdout, check=True)
-    assert (tmp_path / "redirected").read_bytes() == b"x" and Path("/dev/stdout").is_symlink()
+    log = tmp_path / "log"
+    for mode, found in (("wb", b"x"), ("ab", b"xx")):
+        with log.open(mode) as stdout:
+            subprocess.run([sys.executable, "-c", code, name], stdout=stdout, check=True)
+        assert log.read_bytes() == found
+    assert Path("/dev/stdout").is_symlink() and list(tmp_path.iterdir()) == [log]
+    piped = subprocess.run([sys.executable, "-c", code, name], capture_output=True, check=True)
+    assert piped.stdout == b"x"
+
+
+def test_a_descriptor_that_is_not_open_is_named() -> None:
+    file = Path("/dev/fd/987")
+    with pytest.raises(mw.InvalidCallError, match=f"'{file}' can't be"), replaced_file(file):
+        pass
+
+
+def test_nobody_may_open_a_replacement_who_may_not_read_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch(0o600)
+    created: list[int] = []
+    monkeypatch.setattr(
+        os, "fchmod", lambda number, _: created.append(stat.S_IMODE(os.fstat(number).st_mode))
+    )
+    with replaced_file(file) as sink:
+        sink.write(b"x")
+    assert created == [0o600]
 
 
 def test_a_new_file_has_the_permissions_that_the_user_asks_for(tmp_path: Path) -> None:
