@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sql import panicking_child
-from tests.sql.panicking_child import PLACES
+from tests.sql.panicking_child import PLACES, statements
 
 ROOT = Path(__file__).parents[2]
 TIMES = 5
@@ -42,7 +42,8 @@ def test_a_panic_is_an_error_wherever_a_provider_has_it() -> None:
     command = [sys.executable, "-m", panicking_child.__name__]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert set(done.stdout.splitlines()) == {f"{place} raised True" for place in PLACES}
+    everything = [f"{place}: {sql}" for place in PLACES for sql in statements(place)]
+    assert done.stdout.splitlines() == everything
 
 
 def test_the_end_of_another_interpreter_ends_no_query_of_this_one() -> None:
