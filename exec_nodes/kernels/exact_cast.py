@@ -25,6 +25,7 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 # A value that would change, and why.
 _Change: TypeAlias = tuple[Any, str]
 
+_ENDS = 150
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _BOOLEANS = frozenset({bool, np.bool_})
 _UNCHECKED = frozenset({int, type(None)})
@@ -42,9 +43,10 @@ def exact_values(values: Any, field: pa.Field) -> Column:
         return exact_cast(values, field)
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidCallError(
-            f"column {field.name!r} needs values of type {field.type}, and {values!r} is no list "
-            f"of them: put it into a list, as {{{field.name!r}: [{values!r}]}}, or give rows as a "
-            f"list of dicts, as [{{{field.name!r}: {values!r}}}]"
+            f"column {field.name!r} needs values of type {field.type}, and "
+            f"{_brief(repr(values))} is no list of them: put it into a list, as "
+            f"{{{field.name!r}: [value]}}, or give rows as a list of dicts, as "
+            f"[{{{field.name!r}: value}}]"
         )
     if str(getattr(values, "dtype", "object")) != "object":
         return exact_cast(_of_arrays(values, field), field, rounding=True)
@@ -117,8 +119,14 @@ def _unconvertible(values: list[Any], kind: pa.DataType, reason: str) -> _Change
 
 def _refusal(value: Any, field: pa.Field, reason: str) -> InvalidCallError:
     return InvalidCallError(
-        f"column {field.name!r} needs values of type {field.type}, and {value!r} is none: {reason}"
+        f"column {field.name!r} needs values of type {field.type}, and "
+        f"{_brief(repr(value))} is none: {_brief(reason)}"
     )
+
+
+def _brief(text: str) -> str:
+    """Without the middle of a long text: Arrow's reasons repeat the value too."""
+    return text if len(text) <= 2 * _ENDS else f"{text[:_ENDS]}...{text[-_ENDS:]}"
 
 
 # Python values

@@ -121,3 +121,22 @@ def test_a_value_that_stays_equal_is_taken(
 def test_a_column_of_the_type_is_returned_as_it_is() -> None:
     column = pa.chunked_array([[1, 2], [3]])
     assert exact_cast(column, pa.field("c", pa.int64())) is column
+
+
+LONG = "x" * 10**6
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(LONG, id="text"),
+        pytest.param([LONG], id="texts"),
+        pytest.param([["x"] * 10**5], id="list"),
+        pytest.param([{"n": LONG}], id="struct"),
+    ],
+)
+def test_long_values_are_cut_in_messages(values: Any) -> None:
+    for kind in (pa.int64(), ITEM):
+        with pytest.raises(InvalidCallError, match="'c' needs values of type") as caught:
+            exact_values(values, pa.field("c", kind))
+        assert len(str(caught.value)) < 1000
