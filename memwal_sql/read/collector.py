@@ -78,7 +78,7 @@ class SnapshotCollector:
         self._regions: dict[UUID, RegionReader] = {}
         self._by_values: dict[ValuesKey, RegionReader] = {}
         self._twins: dict[ValuesKey, list[RegionReader]] = {}
-        self._without_values: list[RegionReader] = []
+        self._without_values: tuple[RegionReader, ...] = ()
         self._view: tuple[BaseTable, RecordedView] | None = None
         self._sound: deque[tuple[str, MergeProgress]] = deque(maxlen=_KNOWN_SOUND)
         self._lock = Lock()
@@ -394,13 +394,14 @@ class SnapshotCollector:
                 return known
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
-            if known is not None:
-                self._without_values.remove(known)
+            # Made anew each time, as other threads go through it without the lock.
+            without = tuple(one for one in self._without_values if one is not known)
             if reader.values is None:
-                self._without_values.append(reader)
+                self._without_values = (*without, reader)
             else:
                 key = reader.spec_id, tuple(reader.values.values())
                 first = self._by_values.setdefault(key, reader)
+                self._without_values = without
                 if first is not reader:
                     self._twins.setdefault(key, [first]).append(reader)
             return reader

@@ -17,8 +17,9 @@ from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
 from exec_nodes.sources.stored_generation import open_generation
-from memwal_sql.read import left_out_values
-from memwal_sql.storage.region_manifest import RegionManifests
+from memwal_sql.read import collector, left_out_values
+from memwal_sql.read.base import BaseTable
+from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region_values import value_types
 from memwal_sql.storage.store import open_store
 from memwal_sql.write.staged_rows import RowForm
@@ -211,6 +212,36 @@ def test_values_that_no_row_told_at_first_are_known_once_one_does(tmp_path: Path
     assert list((region.values or {}).values()) == [1]
     assert read(reader) == {1: "again"} == by_key(reader.get([1]))
     assert len(reader.snapshot("strong", Said(table.schema)("id = 2")).regions) == 0
+
+
+def test_a_region_whose_values_another_thread_finds_makes_none_be_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = create(tmp_path, LsmWriteSpec.identity("id"))
+    for key in (1, 2, 3):
+        handle.upsert({key: "theirs"})
+        handle.close()
+    table = mw.open_table(folder(tmp_path))
+    table.merge()
+    for _ in range(2):
+        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    reader = mw.open_table(table.uri)
+    assert [one.values for one in reader.snapshot().regions] == [None] * 3
+    for key in (1, 2, 3):
+        handle.upsert({key: "again"})
+        handle.close()
+    asked: list[object] = []
+
+    def also_there(base: BaseTable, manifest: RegionManifest) -> bool:
+        asked.append(manifest.region_id)
+        if len(asked) == 1:
+            reader.snapshot()  # as another thread does meanwhile
+        return left_out_values.may_come(base, manifest)
+
+    monkeypatch.setattr(collector, "may_come", also_there)
+    found = reader.snapshot().regions
+    assert len(asked) == 6 and {*asked[:1], *asked[4:]} == {*manifests(table.uri)}
+    assert all(one.values for one in found) and len(found) == 3
 
 
 @pytest.mark.parametrize("spec", SPECS)
