@@ -16,8 +16,8 @@ from memwal_sql.errors import CorruptFileError
 
 # Nothing of ours or Lance's is half as deep, and each level is an open file.
 MOST_LEVELS = 32
-# A folder that was forgotten is synced once more.
-_MOST_KNOWN = 1024
+# Some 20,000 regions' folders in 10 MB; folders that were forgotten are synced once more.
+_MOST_KNOWN = 1 << 16
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
