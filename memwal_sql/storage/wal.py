@@ -137,7 +137,8 @@ class Wal:
         append under way at a time (protocol rule 5), and what is flushed goes in order."""
         return CorruptFileError(
             f"{self.path(position)} is missing, but later WAL entries are there: restore the file "
-            "from a copy, without one its rows are lost; see table.check()"
+            "from a copy, without one its rows are lost; what is flushed still reads with "
+            'consistency="manifest"; see table.check()'
         )
 
     def positions(self) -> list[int]:
