@@ -35,7 +35,7 @@ demo: setup ## Replay a year of flights as a stream, with SQL meanwhile
 	@$(BIN)/python -m demo.spark_pipeline
 
 test: setup ## Run the tests
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 
 check: setup ## Lint, formatting, types
 	@$(BIN)/ruff check .
@@ -59,7 +59,7 @@ bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two 
 
 soak: setup ## Ten minutes of a table in use; then random histories and crashes, ten times as many
 	@$(BIN)/python -m benchmarks.soak
-	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadgroup tests/histories tests/crash tests/spark/test_checksum.py
+	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadscope tests/histories tests/crash tests/spark/test_checksum.py
 
 clean: ## Remove .venv and caches of the checkout; the Rust build stays
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,7 +13,7 @@ from tests.install.environment import ROOT, Environment, build_wheel, make_envir
 from tests.test_readme import block
 
 # One worker, which builds once. Where the Rust build is not cached, that takes its time.
-pytestmark = [pytest.mark.xdist_group("install"), pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 WHERE = """
 import sys, memwal_native, memwal_sql, exec_nodes, planner

@@ -13,7 +13,6 @@ from pyspark.sql import functions as sf
 import memwal_sql as mw
 from tests.spark.frames import frame, load, refusal, save
 
-pytestmark = pytest.mark.xdist_group("spark")
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
 

@@ -11,7 +11,6 @@ import memwal_sql as mw
 from memwal_sql.spark import repartition_by_region
 from tests.spark.frames import frame, load, refusal, rows, save, twice
 
-pytestmark = pytest.mark.xdist_group("spark")
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
 

@@ -12,7 +12,6 @@ import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
@@ -20,7 +19,6 @@ import memwal_sql as mw
 from memwal_sql.spark import merge
 from tests.spark.frames import load, save
 
-pytestmark = pytest.mark.xdist_group("spark")
 Numbers = npt.NDArray[np.int64]
 ROWS = 5_000_000 if "MEMWAL_SOAK" in os.environ else 100_000
 # Of every row its key, its number and its text count, together.

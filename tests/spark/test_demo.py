@@ -6,14 +6,11 @@ import io
 from datetime import date
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from demo.flights import load_flights
 from demo.spark_pipeline import run
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_flights_go_from_csv_into_a_table_and_come_out_equal(

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 import memwal_sql as mw
 from tests.spark.frames import load, rows, save
 
-pytestmark = pytest.mark.xdist_group("spark")
 SCHEMA = "id bigint, val string"
 
 

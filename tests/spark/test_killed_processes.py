@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
@@ -23,7 +22,6 @@ from tests.spark import streaming_child
 from tests.spark.feed import Feed, run
 from tests.spark.frames import load, rows, save
 
-pytestmark = pytest.mark.xdist_group("spark")
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 

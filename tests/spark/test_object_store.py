@@ -12,7 +12,6 @@ import memwal_sql as mw
 from tests.model.s3 import s3_client, s3_server
 from tests.spark.frames import frame, load, refusal, rows, save
 
-pytestmark = pytest.mark.xdist_group("spark")
 BUCKET, SECRET = "tables", "a-very-secret-value"
 URI = f"s3://{BUCKET}/events"
 

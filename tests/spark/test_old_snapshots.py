@@ -20,7 +20,6 @@ from tests.spark.frames import load
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_view_keeps_its_rows_until_it_is_loaded_again(spark: SparkSession, uri: str) -> None:
     table = mw.create_table(uri, SCHEMA, "id")
     with table.writer() as writer:

@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 import memwal_sql as mw
 from tests.spark.frames import load
 
-pytestmark = pytest.mark.xdist_group("spark")
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string(), "n": pa.int64()})
 STATEMENTS = {
     "a self join, one side filtered": "SELECT count(*) FROM t a, t b WHERE a.id = 3",

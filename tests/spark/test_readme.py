@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
 from tests.spark.feed import Feed
 from tests.spark.frames import frame, load, rows
 from tests.test_readme import block
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from tests.folder_state import folder_state
 from tests.spark.feed import Feed, start
 from tests.spark.frames import frame, refusal, save
 
-pytestmark = pytest.mark.xdist_group("spark")
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 ELSEWHERE = ("../../..", "../..", "..", ".", "a/b")
 

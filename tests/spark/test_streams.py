@@ -18,7 +18,6 @@ from memwal_sql.spark import build_indexes, collect_garbage, merge, snapshot_reg
 from tests.spark.feed import Feed, run, start
 from tests.spark.frames import load, rows
 
-pytestmark = pytest.mark.xdist_group("spark")
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
 

@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 import memwal_sql as mw
 from tests.spark.frames import load, refusal, save
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 HELD = """
     SELECT cast(1 AS bigint) AS id, true AS a, cast(1 AS tinyint) AS b, cast(2 AS smallint) AS c,
         cast(3 AS int) AS d, cast(1.5 AS float) AS e, cast(2.5 AS double) AS f,

@@ -17,8 +17,6 @@ from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.workers import check_workers, settle_worker
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def test_an_interpreter_without_the_package_is_refused_with_the_remedy(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
