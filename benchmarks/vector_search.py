@@ -32,7 +32,7 @@ _GENERATIONS = 4
 _BATCH = 1_000
 _QUERIES = 40
 _CLUSTER_ROWS = 400
-_WARM_UP, _SETTLE_SECONDS = 4, 2.0
+_WARM_UP = 4
 # With so many candidates measured exactly, the index over the merged rows has a recall of 0.99.
 _PROBES, _REFINE = 20, 10
 
@@ -65,14 +65,14 @@ def vector_search(work: Workspace) -> Iterator[Result]:
             "native": native,
         }
         for search in searches.values():
-            _warm_up(search, queries)
+            _warm_up(search, queries, work.sizes.settle_seconds)
         recall = {name: _recall(search, live, queries) for name, search in searches.items()}
         times = _times(searches, queries, work.sizes.rounds)
         # The generations fit, the base table does not.
         bound = patch.object(ByteCache, "largest", 2 * share * _DIMENSIONS * 4)
         with bound, patch.object(held, "VECTORS", ByteCache()):
             searches = {"ours": ours, "merged": searches["merged"]}
-            _warm_up(ours, queries)
+            _warm_up(ours, queries, work.sizes.settle_seconds)
             indexed_recall = _recall(ours, live, queries)
             indexed = _times(searches, queries, work.sizes.rounds)
     name = f"vector top {_K} of {count:,} x {_DIMENSIONS}, recall"
@@ -138,12 +138,12 @@ def _lance(dataset: Any, query: Vectors) -> pa.Table:
     return dataset.scanner(nearest=nearest).to_table()
 
 
-def _warm_up(search: Search, queries: list[Vectors]) -> None:
+def _warm_up(search: Search, queries: list[Vectors], settle_seconds: float) -> None:
     """As in a process that has served for a while; what it arranges in the background is done."""
     for _ in range(_WARM_UP):
         for query in queries:
             search(query)
-    time.sleep(_SETTLE_SECONDS)
+    time.sleep(settle_seconds)
 
 
 def _recall(search: Search, live: pa.Table, queries: list[Vectors]) -> float:
