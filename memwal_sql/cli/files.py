@@ -92,9 +92,7 @@ def _rows(
 def _named_errors(name: str) -> Iterator[None]:
     try:
         yield
-    except InvalidCallError as error:
-        raise InvalidCallError(f"{name}: {error}") from None
-    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+    except (InvalidCallError, pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise InvalidCallError(f"{name}: {error}") from None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.storage.whole_file import sync_path
 
 _DEVICES = Path("/dev")
 _OPEN_FILES = _DEVICES / "fd"
@@ -50,11 +51,7 @@ def replaced_file(file: Path) -> Iterator[BinaryIO]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_path(file.parent)
 
 
 def _mode(file: Path) -> int | None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from exec_nodes.kernels.arrays import is_binary
 from memwal_sql.cli.options import Output
 from memwal_sql.cli.output import aligned_lines, json_line, remark, show_rows
 from memwal_sql.cli.replace_file import replaced_file
@@ -195,9 +196,7 @@ def _write_by(
 
 def _hex_digits(column: Any) -> Any:
     """Binary values as hex digits, other columns as they are."""
-    kind = column.type
-    binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-    if not any(test(kind) for test in (*binary, pa.types.is_fixed_size_binary)):
+    if not is_binary(column.type):
         return column
     return pa.array([None if v is None else v.hex() for v in column.to_pylist()], pa.string())
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 
 from memwal_sql.errors import CorruptFileError
+from memwal_sql.storage.whole_file import sync_path
 
 # Nothing of ours or Lance's is half as deep, and each level is an open file.
 MOST_LEVELS = 32
@@ -151,11 +152,7 @@ def _make_root(root: str) -> None:
     _make_root(parent)
     with contextlib.suppress(FileExistsError):
         os.mkdir(root)
-    above = os.open(parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(above)
-    finally:
-        os.close(above)
+    sync_path(parent)
 
 
 def _link(shown: str) -> CorruptFileError:

@@ -38,6 +38,7 @@ from memwal_sql.storage.whole_file import (
     TEMPORARY_PREFIX,
     NoHardLinksError,
     create_whole,
+    sync_path,
     temporary_name,
     write_all,
 )
@@ -132,7 +133,7 @@ class LocalStore:
             # File systems join what is synced at the same time into one commit of their journal.
             for _ in pool.map(_sync_if_there, below):
                 pass
-            for _ in pool.map(_sync_path, above if folder else _parents(self._root)):
+            for _ in pool.map(sync_path, above if folder else _parents(self._root)):
                 pass
 
     def refuse_links(self) -> None:
@@ -300,15 +301,7 @@ def _sync_if_there(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         kind = os.lstat(path).st_mode
         if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
-            _sync_path(path)
-
-
-def _sync_path(path: str) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+            sync_path(path)
 
 
 def _unlink(folder: int, name: str) -> None:

@@ -48,6 +48,15 @@ def write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
+def sync_path(path: str | os.PathLike[str]) -> None:
+    """Sync a file or folder by its name."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
 def temporary_name() -> str:
     """A name that no object has."""
     return f"{TEMPORARY_PREFIX}{uuid4().hex}"
