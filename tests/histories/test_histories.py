@@ -19,7 +19,7 @@ from tests.model.kinds import COMBINATIONS, KeyKind, RegionKind
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
-HISTORIES = 500 * SOAK
+HISTORIES = 250 * SOAK
 STEPS = 8
 QUESTIONS = 4
 
