@@ -12,8 +12,8 @@ from benchmarks.data import WrongResultError
 from benchmarks.result import Reach, Result, faster_than
 from benchmarks.timing import seconds
 from benchmarks.workspace import Workspace
-from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.key_hash import hash_columns
+from exec_nodes.keys.bloom import BloomFilter
+from exec_nodes.keys.hashing import hash_columns
 
 _NAME = "pybloom-live at 1%"
 _PROMISE = 0.01

@@ -13,13 +13,13 @@ from benchmarks.data import WrongResultError
 from benchmarks.result import Reach, Result
 from benchmarks.timing import interleaved
 from benchmarks.workspace import Workspace
-from exec_nodes.kernels.murmur3 import bucket, murmur3
 from memwal_sql.sql.conditions import conjuncts
 from planner.model import RegionSources
 from planner.predicates.condition import condition_of
 from planner.predicates.nodes import Compare, Literal, Operand
 from planner.regions import factories
 from planner.regions.check import validate
+from planner.regions.hashing.murmur3 import bucket, murmur3
 from planner.regions.pruning import prune
 from planner.regions.spec import spec_of
 

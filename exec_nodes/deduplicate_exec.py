@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.kernels.keep import keep_rows
+from exec_nodes.arrow.filter_rows import keep_rows
 from exec_nodes.node import Statistics
 from exec_nodes.sources.live_rows import live_rows
 from exec_nodes.sources.source import ROW_ADDRESS, SOURCE

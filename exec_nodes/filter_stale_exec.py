@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.arrays import Mask
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.arrow.arrays import Mask
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.labels import guard_labels
 from exec_nodes.node import Statistics
 from exec_nodes.search_rows import QUERY

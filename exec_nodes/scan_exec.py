@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.conditions import conditions
-from exec_nodes.kernels.keys import key_column
+from exec_nodes.keys.keys import key_column
 from exec_nodes.labels import source_label
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.base_match import BaseMatch

@@ -10,7 +10,7 @@ from uuid import UUID
 import lance
 import pyarrow as pa
 
-from exec_nodes.kernels.duplicates import first_duplicate
+from exec_nodes.keys.duplicates import first_duplicate
 from exec_nodes.sources.lance_errors import (
     BASE_NAME,
     damaged,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from lance.schema import LanceSchema
 
-from exec_nodes.kernels.keys import check_key_type
+from exec_nodes.keys.keys import check_key_type
 from memwal_sql.errors import InvalidCallError
 
 TOMBSTONE = "_tombstone"

@@ -10,8 +10,8 @@ import pyarrow as pa
 from exec_nodes.bloom_filter_guard_exec import BloomFilterGuardExec
 from exec_nodes.coalesce_first_exec import CoalesceFirstExec
 from exec_nodes.filter_exec import FilterExec
-from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.kernels.literals import literals
+from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.sql import literals
 from exec_nodes.node import Node
 from exec_nodes.sources.source import Filter, Source
 from exec_nodes.take_last_exec import TakeLastExec

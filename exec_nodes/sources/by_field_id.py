@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import lance
 import pyarrow as pa
 
-from exec_nodes.kernels.alignment import aligned
-from exec_nodes.kernels.matched_fields import FIELD_ID_KEY, match, renamed
-from exec_nodes.kernels.nested import inner_fields, with_inner_fields
+from exec_nodes.arrow.ffi_alignment import aligned
+from exec_nodes.arrow.nested import inner_fields, with_inner_fields
+from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
 from exec_nodes.once import once_property
 from exec_nodes.sources.source import TOMBSTONE
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 import pyarrow as pa
 
-from exec_nodes.kernels.keys import one_array
+from exec_nodes.keys.keys import one_array
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_scan import row_bytes
 from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.keys import one_array
+from exec_nodes.keys.keys import one_array
 from exec_nodes.once import once_property
 from exec_nodes.sources.at_once import breathe, is_background
 from exec_nodes.sources.cache import ByteCache

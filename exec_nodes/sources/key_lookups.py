@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.kernels.literals import key_condition
+from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.sql import key_condition
 from exec_nodes.sources.at_once import in_background
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.key_rows import (

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.keys import one_array, plain
+from exec_nodes.keys.keys import one_array, plain
 from exec_nodes.sources.lance_scan import MAX_BATCH_ROWS
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.sources.whole_fragments import all_addresses, every_row, fragment_identity

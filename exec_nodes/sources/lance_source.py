@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.key_match import bloom_hits, last_rows, rows_of_keys
-from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.kernels.literals import key_condition
+from exec_nodes.keys.bloom import BloomFilter
+from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
+from exec_nodes.keys.sql import key_condition
 from exec_nodes.once import once_property
 from exec_nodes.sources.by_field_id import NamesOfNow
 from exec_nodes.sources.cache import ByteCache

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import memwal_native
-from exec_nodes.kernels.keep import Flags
-from exec_nodes.kernels.key_codes import Rows
+from exec_nodes.arrow.filter_rows import Flags
+from exec_nodes.keys.codes import Rows
 from exec_nodes.sources.source import RowAddresses
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.key_index import KeyIndex
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.hash_index import KeyIndex
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.once import once_property
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import (

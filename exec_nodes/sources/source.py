@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.key_codes import KeyCodes, code_set, superseded
-from exec_nodes.kernels.keys import KeyBatch, KeyColumn, key_column
+from exec_nodes.keys.codes import KeyCodes, code_set, superseded
+from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column
 from exec_nodes.once import once_property
 
 BASE_GENERATION = -1

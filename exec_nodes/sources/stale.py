@@ -15,9 +15,9 @@ from threading import Lock
 
 import numpy as np
 
-from exec_nodes.kernels.keep import Flags
-from exec_nodes.kernels.key_codes import KeyCodes, Rows, code_set, concat, superseded
-from exec_nodes.kernels.keys import KeyColumn
+from exec_nodes.arrow.filter_rows import Flags
+from exec_nodes.keys.codes import KeyCodes, Rows, code_set, concat, superseded
+from exec_nodes.keys.keys import KeyColumn
 from exec_nodes.once import once_property
 from exec_nodes.sources.at_once import at_once, in_background
 from exec_nodes.sources.base_match import BaseMatch, keys_of, tail_of

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.errors import UnsupportedError
-from exec_nodes.kernels.keys import one_array
+from exec_nodes.keys.keys import one_array
 from exec_nodes.sources.cache import ByteCache, Subject
 from exec_nodes.sources.lance_errors import lance_errors
 from exec_nodes.sources.lance_scan import batch_rows, conform

@@ -24,7 +24,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from exec_nodes.kernels.arrays import is_binary
+from exec_nodes.arrow.arrays import is_binary
 from memwal_sql.errors import InvalidCallError
 
 STDIN = "-"

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from exec_nodes.kernels.arrays import is_binary
+from exec_nodes.arrow.arrays import is_binary
 from memwal_sql.cli.options import Output
 from memwal_sql.cli.output import aligned_lines, json_line, remark, show_rows
 from memwal_sql.cli.replace_file import replaced_file

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.kernels.arrays import Mask
-from exec_nodes.kernels.duplicates import first_duplicate
-from exec_nodes.kernels.key_codes import KeyCodes, code_set, concat, superseded
-from exec_nodes.kernels.keys import KeyBatch, key_column
+from exec_nodes.arrow.arrays import Mask
+from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
+from exec_nodes.keys.duplicates import first_duplicate
+from exec_nodes.keys.keys import KeyBatch, key_column
 from exec_nodes.once import once_property
 from exec_nodes.sources.by_field_id import ByFieldId, numbered
 from exec_nodes.sources.lance_errors import lance_errors

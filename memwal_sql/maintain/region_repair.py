@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.kernels.arrays import Mask
-from exec_nodes.kernels.key_codes import KeyCodes
-from exec_nodes.kernels.keys import KeyBatch, key_column
+from exec_nodes.arrow.arrays import Mask
+from exec_nodes.keys.codes import KeyCodes
+from exec_nodes.keys.keys import KeyBatch, key_column
 from memwal_sql.errors import RepairError, RetryError
 from memwal_sql.maintain.details import latest_dataset, maintenance, mark_only
 from memwal_sql.maintain.progress import Progress, Report

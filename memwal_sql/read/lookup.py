@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.source import KEY_POSITION, TOMBSTONE, Source
 
 Places = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.errors import SourceGoneError
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import NotFoundError
 from memwal_sql.read.base import BaseTable

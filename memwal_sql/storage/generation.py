@@ -17,7 +17,7 @@ import lance
 import pyarrow as pa
 from lance.schema import LanceSchema
 
-from exec_nodes.kernels.alignment import aligned
+from exec_nodes.arrow.ffi_alignment import aligned
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.storage import paths
 from memwal_sql.storage.base_indexes import IndexRecipe

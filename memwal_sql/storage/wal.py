@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.kernels.matched_fields import FIELD_ID_KEY
+from exec_nodes.evolution.match import FIELD_ID_KEY
 from exec_nodes.sources.at_once import at_once
 from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of
 from memwal_sql.errors import CorruptFileError, NotFoundError, RepairError, UnknownFormatError

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.kernels.keys import KeyBatch, as_key_table
-from exec_nodes.kernels.one_key import one_key
+from exec_nodes.keys.keys import KeyBatch, as_key_table
+from exec_nodes.keys.scalar import one_key
 from memwal_sql.read.change_offsets import Offsets
 from memwal_sql.read.changes import change_offsets, changes
 from memwal_sql.read.lookup import distinct

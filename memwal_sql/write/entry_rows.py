@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.kernels.exact_cast import same_kind
-from exec_nodes.kernels.nested import inner_fields
+from exec_nodes.arrow.casts import same_kind
+from exec_nodes.arrow.nested import inner_fields
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.decoding import damaged, decoding
 from memwal_sql.storage.wal_entry import TOMBSTONE

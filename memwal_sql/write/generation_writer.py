@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.bloom import BloomFilter
+from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.storage.generation import write_generation

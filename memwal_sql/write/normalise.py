@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.kernels.arrays import is_list
-from exec_nodes.kernels.exact_cast import exact_cast, exact_values
-from exec_nodes.kernels.given_rows import FORMS, given_rows, read_once
-from exec_nodes.kernels.keys import as_key_table
-from exec_nodes.kernels.sound import Column, sound
+from exec_nodes.arrow.arrays import is_list
+from exec_nodes.arrow.casts import exact_cast, exact_values
+from exec_nodes.arrow.given_rows import FORMS, given_rows, read_once
+from exec_nodes.arrow.validate import Column, sound
+from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.json_texts import check_json, is_json
 from memwal_sql.write.memtable import memtable_schema

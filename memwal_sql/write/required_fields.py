@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from exec_nodes.kernels.nested import inner_fields
-from exec_nodes.kernels.sound import first_row
+from exec_nodes.arrow.nested import inner_fields
+from exec_nodes.arrow.validate import first_row
 from memwal_sql.errors import InvalidCallError
 
 

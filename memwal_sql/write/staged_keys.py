@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.kernels.arrays import Mask
-from exec_nodes.kernels.key_codes import KeyCodes, concat
-from exec_nodes.kernels.keys import key_column
+from exec_nodes.arrow.arrays import Mask
+from exec_nodes.keys.codes import KeyCodes, concat
+from exec_nodes.keys.keys import key_column
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.staged_rows import ORDER
 

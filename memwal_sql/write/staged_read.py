@@ -14,7 +14,7 @@ import lance
 import pyarrow as pa
 from lance.file import LanceFileReader
 
-from exec_nodes.kernels.arrays import Mask
+from exec_nodes.arrow.arrays import Mask
 from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of, numbered
 from exec_nodes.sources.lance_errors import lance_errors, lance_panics
 from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.kernels.exact_cast import same_kind
-from exec_nodes.kernels.key_codes import repeated_later
-from exec_nodes.kernels.keys import key_column
-from exec_nodes.kernels.sound import sound
+from exec_nodes.arrow.casts import same_kind
+from exec_nodes.arrow.validate import sound
+from exec_nodes.keys.codes import repeated_later
+from exec_nodes.keys.keys import key_column
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.missing import ERROR, check_missing, missing_columns
 from memwal_sql.write.normalise import Normaliser

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from exec_nodes.kernels.arrays import is_text
+from exec_nodes.arrow.arrays import is_text
 from planner.predicates.domain import (
     ANYTHING,
     NOT_NULL,

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from exec_nodes.kernels.arrays import is_binary, is_text
+from exec_nodes.arrow.arrays import is_binary, is_text
 from planner.predicates.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
 from planner.predicates.nodes import Literal, Operand, Value
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.errors import InvalidCallError, UnsupportedError
-from exec_nodes.kernels.native_bucket import native_bucket
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket
+from planner.regions.hashing.native_bucket import native_bucket
 from planner.regions.spec import RegionField, RegionSpec
 from planner.regions.transform import (
     DATE_PARTS,

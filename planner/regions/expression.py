@@ -13,9 +13,9 @@ from functools import lru_cache
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.arrow.arrays import flat
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.kernels.arrays import flat
-from exec_nodes.kernels.murmur3 import murmur3, murmur3_multi
+from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
 from planner.regions.tokens import Token, tokens_of
 
 # Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what

@@ -131,7 +131,7 @@ class RegionSpec:
         """A function from one key value to its region values, for point lookups.
 
         The key is a value for a single-column key and a tuple in key order otherwise, in the form
-        of `exec_nodes.kernels.keys` (temporal values as integers, decimals as little-endian
+        of `exec_nodes.keys.keys` (temporal values as integers, decimals as little-endian
         bytes). The function is cached; hashing one integer or string key takes a microsecond.
         """
         types = tuple(schema.field(name).type for name in primary_key)

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.arrow.arrays import I64, fixed_width, flat, null_mask
+from exec_nodes.arrow.decimals import from_unscaled, unscaled_int64, unscaled_python
 from exec_nodes.errors import InvalidCallError, UnsupportedError
-from exec_nodes.kernels.arrays import I64, fixed_width, flat, null_mask
-from exec_nodes.kernels.decimals import from_unscaled, unscaled_int64, unscaled_python
-from exec_nodes.kernels.murmur3 import bucket, murmur3, murmur3_multi, scalar_encoder
-from exec_nodes.kernels.native_bucket import native_bucket
 from planner.regions.expression import evaluate_expression
+from planner.regions.hashing.murmur3 import bucket, murmur3, murmur3_multi, scalar_encoder
+from planner.regions.hashing.native_bucket import native_bucket
 from planner.regions.values import RegionValue, region_values, type_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _evaluate(field: RegionField, columns: Sequence[pa.Array], rows: int) -> pa.
 def key_function_of(
     field: RegionField, primary_key: tuple[str, ...], types: tuple[pa.DataType, ...]
 ) -> Callable[[object], RegionValue]:
-    """A function from one key value (see `exec_nodes.kernels.keys`) to the value of `field`.
+    """A function from one key value (see `exec_nodes.keys.keys`) to the value of `field`.
 
     Buckets of one column (Lance's of integers only), the identity and the one region of a table
     that is not sharded take a microsecond; the rest goes through Arrow.
@@ -110,7 +110,7 @@ def key_function_of(
 
 
 def array_of_key(value: object, data_type: pa.DataType) -> pa.Array:
-    """One key value (see `exec_nodes.kernels.keys`) as a column of one row."""
+    """One key value (see `exec_nodes.keys.keys`) as a column of one row."""
     if pa.types.is_decimal(data_type) and isinstance(value, bytes):
         return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(value)])
     return pa.array([value], data_type)

@@ -12,8 +12,8 @@ import re
 
 import pyarrow as pa
 
+from exec_nodes.arrow.arrays import is_binary
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.kernels.arrays import is_binary
 
 RegionValue = None | bool | int | str | bytes
 

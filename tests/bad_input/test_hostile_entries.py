@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.kernels.matched_fields import FIELD_ID_KEY
+from exec_nodes.evolution.match import FIELD_ID_KEY
 from memwal_sql.errors import CorruptFileError, RepairError, UnknownFormatError
 from memwal_sql.storage.arrow_stream import read_stream
 from memwal_sql.storage.decoding import decoding

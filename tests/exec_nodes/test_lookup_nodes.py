@@ -16,7 +16,7 @@ from exec_nodes.bloom_filter_guard_exec import BloomFilterGuardExec
 from exec_nodes.coalesce_first_exec import CoalesceFirstExec
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.filter_stale_exec import FilterStaleExec
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
 from exec_nodes.sources import masks, stale

@@ -20,7 +20,7 @@ import pytest
 from lance.schema import LanceSchema
 
 import memwal_sql as mw
-from exec_nodes.kernels.bloom import BloomFilter
+from exec_nodes.keys.bloom import BloomFilter
 from memwal_sql.maintain.checks import base_keys
 from memwal_sql.maintain.findings import FINDINGS, Severity
 from memwal_sql.storage import paths

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from exec_nodes.filter_stale_exec import FilterStaleExec
-from exec_nodes.kernels.bloom import BloomFilter
+from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.sources import masks
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.vectors import held, index_search

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.node import Node
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD

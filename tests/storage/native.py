@@ -10,8 +10,8 @@ import lance
 import pyarrow as pa
 from lance import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
 
-from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.key_hash import hash_columns
+from exec_nodes.keys.bloom import BloomFilter
+from exec_nodes.keys.hashing import hash_columns
 from memwal_sql.storage.generation import write_generation
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.kernels import key_index
-from exec_nodes.kernels.key_index import KeyIndex
+from exec_nodes.keys import hash_index as key_index
+from exec_nodes.keys.hash_index import KeyIndex
 from memwal_sql.write import region_writer, table_writer
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.waiting import LONGEST_SECONDS, reached

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from exec_nodes.kernels.bloom import BloomFilter
-from exec_nodes.kernels.key_match import bloom_hits
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.bloom import BloomFilter
+from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.match import bloom_hits
 from memwal_sql.errors import NotFoundError, RepairError
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.kernels.key_codes import KeyCodes
-from exec_nodes.kernels.keys import key_column, one_array
+from exec_nodes.keys.codes import KeyCodes
+from exec_nodes.keys.keys import key_column, one_array
 from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState

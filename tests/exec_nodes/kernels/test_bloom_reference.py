@@ -8,8 +8,8 @@ import pyarrow as pa
 import pybloom_live
 import pytest
 
-from exec_nodes.kernels.bloom import BLOCK_BYTES, BloomFilter
-from exec_nodes.kernels.key_hash import hash_columns
+from exec_nodes.keys.bloom import BLOCK_BYTES, BloomFilter
+from exec_nodes.keys.hashing import hash_columns
 
 ABSENT = 10_000
 # 12 bits a key against 9.6, for being read in one block.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.kernels.alignment import aligned
+from exec_nodes.arrow.ffi_alignment import aligned
 from tests.model.process import Process
 
 TYPES = [pa.decimal128(10, 2), pa.decimal256(45, 2), pa.int64(), pa.list_(pa.decimal128(10, 2))]

@@ -14,7 +14,7 @@ import pytest
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources import fragment_columns, key_lookups, warm_columns
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources import key_lookups, key_rows
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.key_lookups import KeyLookups

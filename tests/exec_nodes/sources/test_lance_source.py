@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.errors import RepairError, RetryError, SourceGoneError
-from exec_nodes.kernels.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources import decoded_columns, key_lookups, lance_source
 from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource

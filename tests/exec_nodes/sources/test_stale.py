@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.kernels.key_index import KeyIndex
-from exec_nodes.kernels.keys import key_values
+from exec_nodes.keys.hash_index import KeyIndex
+from exec_nodes.keys.keys import key_values
 from exec_nodes.sources import stale
 from exec_nodes.sources.base_match import BaseMatch
 from exec_nodes.sources.cache import ByteCache

@@ -15,8 +15,8 @@ import lance
 import pyarrow as pa
 import pytest
 
-from exec_nodes.kernels.keys import KeyBatch
-from exec_nodes.kernels.literals import key_condition
+from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.sql import key_condition
 from memwal_sql.index.create import SCALAR_KINDS
 from planner.predicates.lance_filter import lance_filter
 from planner.predicates.nodes import And, Compare, In, Like, Literal, Not, Operand, Predicate

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.errors import InvalidCallError
-from exec_nodes.kernels.murmur3 import murmur3
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket
+from planner.regions.hashing.murmur3 import murmur3
 from planner.regions.spec import RegionSpec, spec_of
 
 SCHEMA = pa.schema(

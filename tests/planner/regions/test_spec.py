@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.errors import InvalidCallError, UnsupportedError
-from exec_nodes.kernels.keys import key_values
-from exec_nodes.kernels.murmur3 import murmur3
+from exec_nodes.keys.keys import key_values
 from planner.regions import factories as mw
 from planner.regions.check import validate
+from planner.regions.hashing.murmur3 import murmur3
 from planner.regions.spec import RegionField, RegionSpec, spec_of
 from planner.regions.values import arrow_values, region_values, type_name, type_of
 

@@ -1,0 +1,1 @@
+"""Vectorised work on Arrow columns: casts, validation, nested fields, filtering by masks."""

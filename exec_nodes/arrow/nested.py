@@ -1,0 +1,74 @@
+"""Nested Arrow types and arrays by their parts: the fields of a struct, the item of a list, the key
+and the value of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from exec_nodes.arrow.arrays import is_list
+
+
+def inner_fields(kind: pa.DataType) -> list[pa.Field]:
+    """What the values of a nested type consist of; [] for any other type."""
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if is_list(kind) else []
+
+
+def with_inner_fields(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """The same nested type with other fields in it."""
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if pa.types.is_map(kind):
+        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    return pa.large_list(fields[0]) if pa.types.is_large_list(kind) else pa.list_(fields[0])
+
+
+def inner_arrays(array: pa.Array) -> list[pa.Array]:
+    """The arrays of `inner_fields`: as long as `array` for a struct, whole for lists and maps."""
+    if pa.types.is_struct(array.type):
+        return [array.field(place) for place in range(array.type.num_fields)]
+    if pa.types.is_map(array.type):
+        return [array.keys, array.items]
+    return [array.values]
+
+
+def with_inner_arrays(
+    array: pa.Array, fields: Sequence[pa.Field], inner: Sequence[pa.Array]
+) -> pa.Array:
+    """`array` with other `inner_arrays`, whose fields are `fields`. Its own buffers are shared."""
+    kind = with_inner_fields(array.type, fields)
+    if pa.types.is_struct(kind):
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(inner, fields=fields, mask=mask)
+    if pa.types.is_map(kind):
+        inner = [pa.StructArray.from_arrays(inner, fields=fields)]
+    own = array.buffers()[: 1 if pa.types.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=inner)
+
+
+def with_metadata_of(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`array` as `kind`, an equal type with other metadata on the fields inside it; no copy."""
+    if array.type.equals(kind, check_metadata=True):
+        return array
+    return pa.array(_Relabelled(array, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Relabelled:
+    """An array for Arrow's own interchange, under another type. Views and casts read the values
+    first, and refuse a NULL below a NULL struct where the field admits none."""
+
+    array: pa.Array
+    kind: pa.DataType
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        _, values = self.array.__arrow_c_array__()
+        return self.kind.__arrow_c_schema__(), values

@@ -1,0 +1,115 @@
+"""Which fields of stored rows are which of now: by field id, inside nested types too.
+
+Ids are in the metadata of Arrow fields. A field without one goes by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from exec_nodes.arrow.nested import (
+    inner_arrays,
+    inner_fields,
+    with_inner_arrays,
+    with_inner_fields,
+)
+from exec_nodes.errors import RepairError
+
+FIELD_ID_KEY = b"lance:field_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Where the parts of a wanted type, or of a schema, are among those of the stored one.
+
+    Attributes:
+        places: of each wanted part; None where it is not stored.
+        inside: the same inside each part; None where there is nothing inside.
+        names_agree: whether names tell the same, inside the parts too.
+    """
+
+    places: Sequence[int | None]
+    inside: Sequence[Matched | None]
+    names_agree: bool
+
+
+def match(stored: Sequence[pa.Field], wanted: Sequence[pa.Field], path: str = "") -> Matched:
+    """The columns of a schema, or the fields of the struct at `path`.
+
+    Raises RepairError where a field without an id is gone and another one is new: they may be the
+    same one, renamed.
+    """
+    places = _places(stored, wanted, path)
+    names = {field.name for field in stored}
+    inside: list[Matched | None] = []
+    agree = True
+    for field, place in zip(wanted, places, strict=True):
+        within = None
+        if place is None:
+            agree &= field.name not in names
+        else:
+            within = _match_inside(
+                stored[place].type, field.type, f"{path}.{field.name}".strip(".")
+            )
+            agree &= stored[place].name == field.name and (within is None or within.names_agree)
+        inside.append(within)
+    return Matched(places, inside, agree)
+
+
+def renamed(array: pa.Array, wanted: pa.DataType, matched: Matched | None) -> pa.Array:
+    """`array` with the fields of `wanted`; its values, which are shared, may still need a cast."""
+    if matched is None or (matched.names_agree and array.type == wanted):
+        return array
+    arrays = inner_arrays(array)
+    inner, fields = [], []
+    for field, place, inside in zip(
+        inner_fields(wanted), matched.places, matched.inside, strict=True
+    ):
+        if place is None:
+            inner.append(pa.nulls(len(array), _plain(field.type)))
+        else:
+            inner.append(renamed(arrays[place], field.type, inside))
+        fields.append(pa.field(field.name, inner[-1].type, field.nullable))
+    return with_inner_arrays(array, fields, inner)
+
+
+def _match_inside(stored: pa.DataType, wanted: pa.DataType, path: str) -> Matched | None:
+    own, fields = inner_fields(stored), inner_fields(wanted)
+    if not own or stored.id != wanted.id:
+        return None  # a nested type does not become another one
+    if pa.types.is_struct(wanted):
+        return match(own, fields, path)
+    # The item of a list, the key and the value of a map.
+    pairs = zip(own, fields, strict=True)
+    inside = [_match_inside(a.type, b.type, path) for a, b in pairs]
+    return Matched(range(len(own)), inside, all(one is None or one.names_agree for one in inside))
+
+
+def _places(stored: Sequence[pa.Field], wanted: Sequence[pa.Field], path: str) -> list[int | None]:
+    ids = {_id(field): place for place, field in enumerate(stored)}
+    by_name = {field.name: place for place, field in enumerate(stored) if _id(field) is None}
+    ids.pop(None, None)
+    places = [ids.get(_id(field), by_name.get(field.name)) for field in wanted]
+    gone = sorted(by_name.keys() - {field.name for field in wanted})
+    new = [f.name for f, at in zip(wanted, places, strict=True) if at is None]
+    if gone and new:
+        raise RepairError(
+            f"the fields {gone} of column {path!r} were stored without their ids, and now it has "
+            f"{new}: if they were renamed, give them the names that they had, flush with "
+            "table.writer(), and rename them again; if they were dropped and others added, drop "
+            "those, flush, and add them again"
+        )
+    return places
+
+
+def _id(field: pa.Field) -> bytes | None:
+    return (field.metadata or {}).get(FIELD_ID_KEY)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without the metadata inside."""
+    fields = [pa.field(f.name, _plain(f.type), f.nullable) for f in inner_fields(kind)]
+    return with_inner_fields(kind, fields) if fields else kind

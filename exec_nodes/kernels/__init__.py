@@ -1,1 +1,0 @@
-"""Vectorised work on keys that nodes, sources and writers share: hashes, indexes, bloom filters."""

@@ -1,0 +1,1 @@
+"""Primary keys: their hashes, codes, indexes, bloom filters and SQL form."""

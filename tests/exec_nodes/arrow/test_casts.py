@@ -1,0 +1,142 @@
+"""A value is cast only where it stays equal, whatever form it comes in."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from exec_nodes.arrow.casts import exact_cast, exact_values
+from exec_nodes.errors import InvalidCallError
+
+UTC = datetime.UTC
+NOON = datetime.datetime(2020, 1, 1, 12)
+ODD = NOON.replace(microsecond=5)
+NANO = pd.Timestamp("2020-01-01T00:00:00.000000001")
+SECONDS, ZONED = pa.timestamp("s"), pa.timestamp("us", "UTC")
+ITEM = pa.struct([pa.field("n", pa.int8())])
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "said"),
+    [
+        ([1, 1.2], pa.int64(), "1.2"),
+        ([Decimal("5.5")], pa.int64(), "5.5"),
+        ([np.float64(1.5)], pa.int8(), "1.5"),
+        (np.array([1.0, 1.5]), pa.int64(), "1.5"),
+        (pd.Series([1.5]), pa.int64(), "1.5"),
+        (np.array([1.5], object), pa.int64(), "1.5"),
+        (iter([1.5]), pa.int64(), "1.5"),
+        (pa.array([1.5]), pa.int64(), "1.5"),
+        ([2**53 + 1], pa.float64(), str(2**53 + 1)),
+        ([0.5, 1e300], pa.float32(), "1e.300"),
+        ([1e6], pa.float16(), "1000000"),
+        (np.array([1e300]), pa.float32(), "1e.300"),
+        (pa.array([0.1]), pa.float32(), "0.1 in row 0"),
+        (pa.array([0.5, 1e6]), pa.float16(), "1000000"),
+        ([True], pa.int64(), "True"),
+        ([np.True_], pa.int64(), "True"),
+        ([True], pa.float64(), "True"),
+        (pa.array([True]), pa.int64(), "bool"),
+        ([ODD], SECONDS, "whole s"),
+        ([None, NOON, ODD], SECONDS, "12, 0, 0, 5"),
+        ([NANO], pa.timestamp("us"), "whole us"),
+        ([NANO], SECONDS, "whole s"),
+        ([1.5], SECONDS, "1.5"),
+        ([1.5], pa.date32(), "1.5"),
+        ([datetime.time(1, 2, 3, 5)], pa.time32("s"), "whole s"),
+        ([datetime.timedelta(microseconds=5)], pa.duration("s"), "whole s"),
+        ([NOON], ZONED, "give it a time zone"),
+        ([NOON.replace(tzinfo=UTC), NOON], ZONED, "give it a time zone"),
+        ([NOON.replace(tzinfo=UTC)], SECONDS, "drop its time zone"),
+        ([datetime.time(1, tzinfo=UTC)], pa.time64("us"), "drop its time zone"),
+        (pa.array([NOON]), ZONED, "giving it a time zone"),
+        (pa.array([NOON], ZONED), SECONDS, "dropping its time zone"),
+        (pa.array([[NOON]]), pa.list_(ZONED), "column"),
+        ([NOON], pa.date32(), "time of day"),
+        ([NOON], pa.date64(), "time of day"),
+        ([[1], None, [1.5]], pa.list_(pa.int64()), "1.5"),
+        ([np.array([1.5])], pa.list_(pa.int64()), "1.5"),
+        ([[True]], pa.list_(pa.float32(), 1), "True"),
+        ([[1e300]], pa.list_(pa.float32(), 1), "1e.300"),
+        ([None, {"n": 1.5}], ITEM, "1.5"),
+        ([[{"n": 1.5}]], pa.list_(ITEM), "1.5"),
+        ([None, [("a", 1.5)]], pa.map_(pa.string(), pa.int8()), "1.5"),
+        ([{"a": 1.5}], pa.map_(pa.string(), pa.int8()), "1.5"),
+        ([1.5], pa.dictionary(pa.int8(), pa.int8()), "1.5"),
+        (["x"], pa.int64(), "'x'"),
+        (1, pa.int64(), "put it into a list"),
+        ("abc", pa.string(), "put it into a list"),
+        ({"a": 1}, pa.string(), "put it into a list"),
+        (np.zeros((2, 2)), pa.int64(), "column 'c'"),
+    ],
+)
+def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said: str) -> None:
+    with pytest.raises(InvalidCallError, match=said) as caught:
+        exact_values(values, pa.field("c", kind))
+    assert "'c'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([1, 2.0, None, Decimal(3)], pa.int64(), [1, 2, None, 3]),
+        (np.array([1.0, 2.0]), pa.int8(), [1, 2]),
+        (pd.Series([1.0, None]), pa.int8(), [1, None]),
+        (pd.Series(["a", None], dtype=object), pa.string(), ["a", None]),
+        (range(2), pa.int32(), [0, 1]),
+        ([0.1], pa.float32(), [float(np.float32(0.1))]),
+        (np.array([0.1, np.inf]), pa.float32(), [float(np.float32(0.1)), float("inf")]),
+        ([0.5, float("inf"), None], pa.float16(), [0.5, float("inf"), None]),
+        ([[0.1, None], None], pa.list_(pa.float32()), [[float(np.float32(0.1)), None], None]),
+        ([np.array([0.5])], pa.list_(pa.float32(), 1), [[0.5]]),
+        ([NOON, None], SECONDS, [NOON, None]),
+        ([0], SECONDS, [datetime.datetime(1970, 1, 1)]),
+        ([NOON.replace(tzinfo=UTC)], ZONED, [NOON.replace(tzinfo=UTC)]),
+        (pd.Series([pd.NaT, pd.Timestamp(NOON)], dtype=object), pa.timestamp("ms"), [None, NOON]),
+        ([datetime.date(2020, 1, 1)], pa.date32(), [datetime.date(2020, 1, 1)]),
+        ([datetime.time(1)], pa.time32("s"), [datetime.time(1)]),
+        ([True, None], pa.bool_(), [True, None]),
+        ([None, {"n": 1}, {}], ITEM, [None, {"n": 1}, {"n": None}]),
+        (["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
+        (pa.array(["a"]), pa.dictionary(pa.int8(), pa.string()), ["a"]),
+        (pa.array([[float("nan"), 0.5]]), pa.list_(pa.float32()), None),
+        ([None], pa.int64(), [None]),
+        ([], pa.int64(), []),
+    ],
+)
+def test_a_value_that_stays_equal_is_taken(
+    values: Any, kind: pa.DataType, expected: list[Any] | None
+) -> None:
+    column = exact_values(values, pa.field("c", kind))
+    assert column.type == kind
+    assert expected is None or column.to_pylist() == expected
+
+
+def test_a_column_of_the_type_is_returned_as_it_is() -> None:
+    column = pa.chunked_array([[1, 2], [3]])
+    assert exact_cast(column, pa.field("c", pa.int64())) is column
+
+
+LONG = "x" * 10**6
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(LONG, id="text"),
+        pytest.param([LONG], id="texts"),
+        pytest.param([["x"] * 10**5], id="list"),
+        pytest.param([{"n": LONG}], id="struct"),
+    ],
+)
+def test_long_values_are_cut_in_messages(values: Any) -> None:
+    for kind in (pa.int64(), ITEM):
+        with pytest.raises(InvalidCallError, match="'c' needs values of type") as caught:
+            exact_values(values, pa.field("c", kind))
+        assert len(str(caught.value)) < 1000
