@@ -15,11 +15,11 @@ from exec_nodes.search_rows import SCORE_ROWS
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Filter, Source
-from exec_nodes.text.analyzer import Analyzer
-from exec_nodes.text.parameters import Handover
-from exec_nodes.text.query import TextExpression, columns_of
-from exec_nodes.text.rank import rank
-from exec_nodes.text.source_texts import SOURCE_TEXTS
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.query.tree import TextExpression, columns_of
+from exec_nodes.text.scoring.open import SOURCE_TEXTS
+from exec_nodes.text.scoring.rank import rank
+from exec_nodes.text.scoring.shared_weights import Handover
 
 
 @dataclass(frozen=True)

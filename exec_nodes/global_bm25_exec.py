@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from exec_nodes.once import once_property
 from exec_nodes.sources.stale import PlanStale
-from exec_nodes.text.analyzer import Analyzer
-from exec_nodes.text.bm25 import K1, B
-from exec_nodes.text.live_corpus import LiveCorpus
-from exec_nodes.text.parameters import BM25Parameters, Handover
-from exec_nodes.text.query import TextExpression
-from exec_nodes.text.resolve import Corpus, resolve
-from exec_nodes.text.source_texts import SOURCE_TEXTS, SourceTexts
-from exec_nodes.text.taken import taken_for
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.postings.bm25 import K1, B
+from exec_nodes.text.postings.live_corpus import LiveCorpus
+from exec_nodes.text.query.reading import taken_for
+from exec_nodes.text.query.tree import TextExpression
+from exec_nodes.text.scoring.open import SOURCE_TEXTS, SourceTexts
+from exec_nodes.text.scoring.resolve import Corpus, resolve
+from exec_nodes.text.scoring.shared_weights import BM25Parameters, Handover
 from exec_nodes.unary_node import UnaryNode
 
 

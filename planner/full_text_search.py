@@ -19,9 +19,9 @@ from exec_nodes.sources.masks import Masks
 from exec_nodes.sources.source import Source
 from exec_nodes.sources.stale import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.take_exec import TakeExec
-from exec_nodes.text.analyzer import Analyzer
-from exec_nodes.text.parameters import Handover
-from exec_nodes.text.query import TextExpression, columns_of
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.query.tree import TextExpression, columns_of
+from exec_nodes.text.scoring.shared_weights import Handover
 from exec_nodes.union_exec import UnionExec
 from planner.index_gap import bridged
 from planner.model import Snapshot

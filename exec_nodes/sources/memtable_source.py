@@ -21,9 +21,9 @@ from exec_nodes.sources.source import (
     SourceKeys,
     merged_addresses,
 )
-from exec_nodes.text.analyzer import Analyzer
-from exec_nodes.text.column_texts import ColumnTexts
-from exec_nodes.text.growing import TextView
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.postings.column_texts import ColumnTexts
+from exec_nodes.text.postings.memory_postings import TextView
 
 
 class MemTableSource:

@@ -12,8 +12,8 @@ from exec_nodes.arrow.arrays import is_text
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
 from exec_nodes.search_rows import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
 from exec_nodes.take_exec import TakeExec
-from exec_nodes.text.parse_query import parse_query
-from exec_nodes.text.taken import warn_of_syntax
+from exec_nodes.text.query.parse import parse_query
+from exec_nodes.text.query.reading import warn_of_syntax
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.search.options import (
     FUSION_OPTIONS,

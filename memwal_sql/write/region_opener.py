@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from exec_nodes.text.analyzer import Analyzer
+from exec_nodes.text.postings.analyzer import Analyzer
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,

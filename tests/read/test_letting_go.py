@@ -17,8 +17,8 @@ import memwal_sql as mw
 from exec_nodes.sources import cache as cache_module
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD
-from exec_nodes.text.lance_index import LancePartition
-from exec_nodes.text.source_texts import SOURCE_TEXTS
+from exec_nodes.text.postings.lance_index import LancePartition
+from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from memwal_sql.read import region
 from memwal_sql.write.memtable import MemTable
 

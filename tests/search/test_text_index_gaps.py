@@ -13,9 +13,9 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.sources.source import BASE_GENERATION
-from exec_nodes.text.query import MultiMatch
+from exec_nodes.text.query.tree import MultiMatch
 from tests.exec_nodes.tables import nodes
-from tests.exec_nodes.text_query.trees import random_query, random_text
+from tests.exec_nodes.text.trees import random_query, random_text
 from tests.model.ranking import LanceRanking, check_ranking
 from tests.search.text_history import COLUMNS, SCHEMA, globally, plan
 

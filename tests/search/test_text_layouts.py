@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 
 import memwal_sql as mw
-from tests.exec_nodes.text_query.trees import random_query, random_text
+from tests.exec_nodes.text.trees import random_query, random_text
 from tests.search.text_history import COLUMNS, SCHEMA, globally
 
 ROWS = 120

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from tests.exec_nodes.text_query.trees import random_query, random_text
+from tests.exec_nodes.text.trees import random_query, random_text
 from tests.model.ranking import LanceRanking, Ranking, check_ranking
 
 SCHEMA = pa.schema(

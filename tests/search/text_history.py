@@ -16,16 +16,16 @@ import memwal_sql as mw
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.global_bm25_exec import GlobalBM25Exec
 from exec_nodes.node import Node
-from exec_nodes.text.bm25 import inverse_document_frequency
-from exec_nodes.text.live_corpus import LiveCorpus
-from exec_nodes.text.query import Match, TextExpression
-from exec_nodes.text.rank import rank
-from exec_nodes.text.resolve import Corpus, Resolved, Words, parts_of, resolve
+from exec_nodes.text.postings.bm25 import inverse_document_frequency
+from exec_nodes.text.postings.live_corpus import LiveCorpus
+from exec_nodes.text.query.tree import Match, TextExpression
+from exec_nodes.text.scoring.rank import rank
+from exec_nodes.text.scoring.resolve import Corpus, Resolved, Words, parts_of, resolve
 from memwal_sql.errors import MemWalError
 from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import Snapshot
 from tests.exec_nodes.tables import nodes
-from tests.exec_nodes.text_query.trees import random_query, random_text
+from tests.exec_nodes.text.trees import random_query, random_text
 from tests.model.process import Process, ProcessKilledError, as_another_process
 from tests.model.ranking import LanceRanking, Ranking, bm25s_ranking, check_ranking, words
 

@@ -20,8 +20,8 @@ from exec_nodes.sources.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import ROW_ADDRESS
 from exec_nodes.sources.whole_fragments import fragment_identity
-from exec_nodes.text.analyzer import Analyzer
-from exec_nodes.text.source_texts import SourceTexts
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.scoring.open import SourceTexts
 from exec_nodes.vectors import held
 from planner.model import TableInfo
 

@@ -22,7 +22,7 @@ from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD, Filter, Source
-from exec_nodes.text.query import Match, TextExpression
+from exec_nodes.text.query.tree import Match, TextExpression
 from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import RegionSources, Snapshot, TableInfo
 from tests.exec_nodes.tables import collect

@@ -1,0 +1,137 @@
+"""Which documents of a source are live, and what the live ones add to the statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.text.postings.protocol import Documents, Live
+from exec_nodes.text.postings.segments import PartedText
+
+
+@dataclass(frozen=True)
+class LiveText:
+    """A source's texts with one set of stale rows; never changes.
+
+    Attributes:
+        live: by slot, see `PartedText`.
+        documents: live documents with at least one token.
+        total_length: their tokens.
+        deaths: how many of the documents that `counts` has seen die are dead here.
+    """
+
+    text: PartedText
+    live: Live
+    documents: int
+    total_length: int
+    deaths: int
+    counts: LiveCounts = field(repr=False)
+
+    def document_frequency(self, token: str) -> int:
+        """How many live documents hold a token."""
+        return self.counts.document_frequency(token, self.deaths)
+
+
+class _Living(NamedTuple):
+    """What is live without the rows of `stale`; see `LiveText`."""
+
+    stale: RowAddresses
+    live: Live
+    documents: int
+    total_length: int
+    deaths: int
+
+
+class LiveCounts:
+    """Counts of live documents while more and more rows of a source go stale.
+
+    Documents are kept in the order of their death. A token is counted once as a whole; from then on
+    only among the documents that died since, so that an upsert costs no query a whole count.
+    """
+
+    def __init__(self, text: PartedText) -> None:
+        self._text = text
+        self._lock = Lock()
+        gone = np.concatenate([np.empty(0, np.bool_), *(part.gone for part in text.parts)])
+        self._dead: npt.NDArray[np.intp] = np.flatnonzero(gone)
+        # By token: so many deaths were looked at, and so many live documents are left.
+        self._counted: dict[str, tuple[int, int]] = {}
+        alive = text.slot_lengths[~gone] if len(self._dead) else text.slot_lengths
+        counted = int(np.count_nonzero(alive)), int(alive.sum(dtype=np.int64))
+        nothing = np.empty(0, np.uint64)
+        # No LiveText: texts in a cycle with it would be held until Python looks for cycles.
+        self._last = _Living(nothing, ~gone, *counted, len(self._dead))
+
+    def at(self, stale: RowAddresses) -> LiveText:
+        """The texts without the rows at these sorted addresses."""
+        with self._lock:
+            last = self._last
+            if stale is last.stale or np.array_equal(stale, last.stale):
+                return self._text_of(last)
+            new = _added(last.stale, stale)
+            if new is None:
+                # Not what grew from the last one: an older snapshot, or another set of regions.
+                return LiveCounts(self._text).at(stale)
+            slots = self._text.slots_of(new)
+            slots = slots[last.live[slots]]
+            live = last.live.copy()
+            live[slots] = False
+            lost = self._text.slot_lengths[slots]
+            self._dead = np.concatenate([self._dead, slots])
+            self._last = _Living(
+                stale,
+                live,
+                last.documents - int(np.count_nonzero(lost)),
+                last.total_length - int(lost.sum(dtype=np.int64)),
+                len(self._dead),
+            )
+            return self._text_of(self._last)
+
+    def document_frequency(self, token: str, deaths: int) -> int:
+        """How many documents hold a token and are not among the first `deaths` dead ones."""
+        known = self._counted.get(token)
+        dead = self._dead
+        if known is None:
+            found = self._count(token, None) - self._count(token, dead[:deaths])
+        elif known[0] <= deaths:
+            found = known[1] - self._count(token, dead[known[0] : deaths])
+        else:
+            return known[1] + self._count(token, dead[deaths : known[0]])
+        self._counted[token] = (deaths, found)
+        return found
+
+    def _text_of(self, living: _Living) -> LiveText:
+        return LiveText(self._text, *living[1:], self)
+
+    def _count(self, token: str, among: npt.NDArray[np.intp] | None) -> int:
+        if among is not None and not len(among):
+            return 0
+        wanted = None if among is None else np.sort(among)
+        count = 0
+        for start, part in zip(self._text.starts, self._text.parts, strict=True):
+            found = part.postings(token)
+            if found is None:
+                continue
+            if wanted is None:
+                count += len(found)
+            else:
+                first, last = wanted.searchsorted([start, start + len(part.addresses)])
+                own: Documents = (wanted[first:last] - start).astype(np.int32)
+                count += found.count_among(own)
+        return count
+
+
+def _added(old: RowAddresses, new: RowAddresses) -> RowAddresses | None:
+    """What `new` has more than `old`, both sorted and unique; None if it lacks some of it."""
+    if not len(old):
+        return new
+    if len(new) < len(old):
+        return None
+    places = np.minimum(old.searchsorted(new), len(old) - 1)
+    more = new[old[places] != new]
+    return more if len(old) + len(more) == len(new) else None

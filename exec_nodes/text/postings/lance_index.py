@@ -1,0 +1,196 @@
+"""Postings from the files of Lance's own INVERTED index; nothing else knows their format.
+
+Read are formats 2 and 3 with blocks of 128, which is what Lance 14 writes unless it is told
+otherwise, and for which it ranks by exact lengths. Whatever else there is can't be read:
+`open_index` says None, and the caller tokenizes the column. A segment of an index is a folder
+`_indices/{uuid}` with `metadata.lance` (parameters, partitions) and for each partition
+
+* `part_{i}_tokens.lance`: a finite state transducer from tokens to their numbers;
+* `part_{i}_docs.lance`: row id and number of tokens of every document that has one;
+* `part_{i}_invert.lance`: by token number the posting list in packed blocks, and its length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from lance.file import LanceFileReader
+
+from exec_nodes.errors import RepairError, UnsupportedError
+from exec_nodes.once import once_property
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.postings.fuzzy import Vocabulary
+from exec_nodes.text.postings.protocol import Lengths, shortest
+from memwal_native import Postings, TokenMap
+
+_FORMAT = {
+    b"format_version": (b"2", b"3"),
+    b"posting_block_size": (b"128",),
+    b"posting_tail_codec": (b"varint_delta_v1",),
+    b"token_set_format": (b"fst",),
+}
+_LISTS = ("_posting", "_length")
+_TEXT_INDEX = "/lance.table.InvertedIndexDetails"
+# The URI of its table and its uuid: keys of what is cached begin with them, see `forget`.
+Segment = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSegment:
+    """One segment of an index: the fragments it covers, and its partitions."""
+
+    analyzer: Analyzer
+    fragments: frozenset[int]
+    partitions: tuple[LancePartition, ...]
+
+
+class LancePartition:
+    """One partition of a segment: documents are numbered in the order of the index."""
+
+    def __init__(
+        self, segment: Segment, number: int, options: dict[str, str] | None, cache: ByteCache
+    ) -> None:
+        self._path = f"{_folder(segment)}/part_{number}"
+        self._key = (*segment, number)
+        self._options = options
+        self._cache = cache
+        self._reading = Lock()  # Lance refuses what is asked of a reader while it reads
+        self._check("invert", _LISTS)
+        documents = self._read("docs", ["_rowid", "_num_tokens"])
+        self.row_ids: RowAddresses = documents["_rowid"].to_numpy()
+        self.lengths: Lengths = documents["_num_tokens"].to_numpy().astype(np.int32)
+        self.shortest = shortest(self.lengths)
+        tokens = self._read("tokens", ["_token_fst_bytes"])
+        self._tokens = TokenMap(tokens["_token_fst_bytes"][0].as_py())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without posting lists."""
+        return int(self.row_ids.nbytes + self.lengths.nbytes) + self._tokens.nbytes
+
+    def postings(self, token: str) -> Postings | None:
+        """The token's posting list; None if no document holds it.
+
+        Raises RepairError if the file does not hold what its format promises.
+        """
+        number = self._tokens.get(token)
+        if number is None:
+            return None
+        return self._cache.compute(
+            (*self._key, "postings", token),
+            lambda: self._postings(number, token),
+            lambda found: found.nbytes,
+        )
+
+    def tokens(self) -> list[str]:
+        """All tokens, ordered by their bytes."""
+        return [token for token, _ in self._tokens.items()]
+
+    def vocabulary(self) -> Vocabulary:
+        """All tokens, to find those near another one."""
+        return self._cache.compute(
+            (*self._key, "vocabulary"),
+            lambda: Vocabulary(self.tokens()),
+            lambda made: made.nbytes,
+        )
+
+    @once_property
+    def _lists(self) -> Any:
+        return LanceFileReader(self._file("invert"), self._options, list(_LISTS))
+
+    def _postings(self, number: int, token: str) -> Postings:
+        with self._reading:
+            row = self._lists.read_range(number, 1).to_table()
+        blocks = row["_posting"].combine_chunks().values
+        _, offsets, data = blocks.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[blocks.offset : blocks.offset + len(blocks) + 1]
+        length = row["_length"][0].as_py()
+        try:
+            return Postings.packed(np.frombuffer(data, np.uint8), bounds, length, len(self.lengths))
+        except ValueError as error:
+            raise RepairError(
+                f"{self._file('invert')} is damaged at token {token!r} ({error}): "
+                "create the full-text index again"
+            ) from error
+
+    def _check(self, kind: str, columns: Sequence[str]) -> None:
+        names = LanceFileReader(self._file(kind), self._options).metadata().schema.names
+        if not set(columns).issubset(names):
+            raise KeyError(f"{self._file(kind)} has {names}, not {columns}")
+
+    def _read(self, kind: str, columns: Sequence[str]) -> Any:
+        self._check(kind, columns)
+        reader = LanceFileReader(self._file(kind), self._options, list(columns))
+        return reader.read_all(batch_size=1 << 20).to_table().combine_chunks()
+
+    def _file(self, kind: str) -> str:
+        return f"{self._path}_{kind}.lance"
+
+
+def open_index(
+    dataset: Any,
+    column: str,
+    analyzer: Analyzer,
+    options: Mapping[str, str] | None,
+    cache: ByteCache,
+) -> tuple[IndexSegment, ...] | None:
+    """The live segments of the full-text index that a column has with this analyzer.
+
+    None if the dataset has none, or one whose files can't be read here. What is read of a segment
+    is cached: it never changes.
+    """
+    for index in dataset.describe_indices():
+        if index.type_url != _TEXT_INDEX or list(index.field_names) != [column]:
+            continue
+        segments = [_open_segment(dataset, one, options, cache) for one in index.segments]
+        found = tuple(one for one in segments if one is not None and one.analyzer == analyzer)
+        if segments and len(found) == len(segments):
+            return found
+    return None
+
+
+def _open_segment(
+    dataset: Any, described: Any, options: Mapping[str, str] | None, cache: ByteCache
+) -> IndexSegment | None:
+    if described.base_id is not None:
+        return None  # in another table's folder
+    segment = (dataset.uri, described.uuid)
+    path = f"{_folder(segment)}/metadata.lance"
+    own = dict(options) if options else None
+    try:
+        metadata = cache.compute((*segment, "metadata"), lambda: _metadata(path, own), _size)
+        if any(metadata.get(name) not in known for name, known in _FORMAT.items()):
+            return None
+        analyzer = Analyzer.of(json.loads(metadata[b"params"]))
+        partitions = [
+            cache.compute(
+                (*segment, int(number), "partition"),
+                partial(LancePartition, segment, int(number), own, cache),
+                lambda found: found.nbytes,
+            )
+            for number in json.loads(metadata[b"partitions"])
+        ]
+    except (KeyError, ValueError, TypeError, UnsupportedError):
+        return None  # of a format that this module was not written for
+    return IndexSegment(analyzer, frozenset(described.fragment_ids), tuple(partitions))
+
+
+def _folder(segment: Segment) -> str:
+    uri, uuid = segment
+    return f"{uri.rstrip('/')}/_indices/{uuid}"
+
+
+def _metadata(path: str, options: dict[str, str] | None) -> dict[bytes, bytes]:
+    return dict(LanceFileReader(path, options).metadata().schema.metadata or {})
+
+
+def _size(metadata: Mapping[bytes, bytes]) -> int:
+    return sum(len(name) + len(value) for name, value in metadata.items())

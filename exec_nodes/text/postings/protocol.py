@@ -1,0 +1,87 @@
+"""What a full-text query asks: the texts of one column of one source, and the corpus they are in.
+
+Both are independent of a query. Document ids are a source's own, 0 to `documents` - 1; the corpus
+is that of all live rows of a table (rules of correctness, 4: the ranking equals that of one index
+built from the merged table).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.text.postings.fuzzy import Vocabulary
+
+Documents = npt.NDArray[np.int32]
+Frequencies = npt.NDArray[np.int32]
+Lengths = npt.NDArray[np.int32]
+Live = npt.NDArray[np.bool_]
+
+
+class TextIndex(Protocol):
+    """The texts of one column of one source; never changes. Safe to read from several threads.
+
+    Stale rows are among the documents: whoever asks knows which ones are live.
+    """
+
+    @property
+    def documents(self) -> int:
+        """How many document ids there are. Rows without any token may have one or not."""
+
+    @property
+    def addresses(self) -> RowAddresses:
+        """By document id: the row's address in its source; ascending, uint64."""
+
+    @property
+    def lengths(self) -> Lengths:
+        """By document id: the number of tokens; 0 if the text is null, empty or stop words only."""
+
+    @property
+    def analyzer(self) -> Hashable:
+        """What tokenizes the texts; equal ones give equal tokens."""
+
+    def postings(self, token: str) -> tuple[Documents, Frequencies]:
+        """The documents that hold a token, ascending, and how often each does (at least once)."""
+
+    def vocabularies(self) -> Sequence[Vocabulary]:
+        """Every token that some document holds, and perhaps others."""
+
+    def positions(self, text: str) -> list[tuple[str, int]]:
+        """The tokens of a text as the column's analyzer gives them, in order, repetitions kept,
+        each with its position; stop words take one, and tokens of one position are spellings of
+        one word."""
+
+    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
+        """The same of a query's text, kept."""
+
+    def texts(self, documents: Documents) -> pa.Array:
+        """The texts of some documents, in the order asked; read from the source."""
+
+
+class CorpusStatistics(Protocol):
+    """What BM25 needs to know of one column of all live rows that have at least one token.
+
+    Exact: replaced and deleted rows are not counted, whatever source they are in.
+    """
+
+    @property
+    def documents(self) -> int:
+        """Live rows with at least one token."""
+
+    @property
+    def total_length(self) -> int:
+        """Their tokens, repetitions counted."""
+
+    def document_frequency(self, token: str) -> int:
+        """How many of them hold a token."""
+
+
+def shortest(lengths: Lengths) -> int:
+    """The least length of a document with any token; 1 if there is none."""
+    held = lengths[lengths > 0]
+    return int(held.min()) if len(held) else 1

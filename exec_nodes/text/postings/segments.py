@@ -1,0 +1,185 @@
+"""The texts of a source as one index, whatever parts their postings are in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.once import once_property
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.postings.fuzzy import Vocabulary
+from exec_nodes.text.postings.lance_index import LancePartition
+from exec_nodes.text.postings.memory_postings import TextView
+from exec_nodes.text.postings.protocol import Documents, Frequencies, Lengths, Live, shortest
+from memwal_native import Postings
+
+ReadTexts = Callable[[RowAddresses], pa.Array]
+
+
+class TextPart(Protocol):
+    """Some documents of a source, numbered from 0 in an order of their own."""
+
+    @property
+    def addresses(self) -> RowAddresses:
+        """By document."""
+
+    @property
+    def lengths(self) -> Lengths:
+        """By document."""
+
+    @property
+    def shortest(self) -> int:
+        """The least length of a document with any token."""
+
+    @property
+    def gone(self) -> Live:
+        """By document: whether the source has no such row any more."""
+
+    def postings(self, token: str) -> Postings | None:
+        """The token's posting list; None if no document holds it."""
+
+    def vocabulary(self) -> Vocabulary:
+        """Every token that some document holds, and perhaps others; kept."""
+
+
+class IndexedPart:
+    """A partition of Lance's index."""
+
+    def __init__(self, partition: LancePartition, addresses: RowAddresses, gone: Live) -> None:
+        self.addresses = addresses
+        self.gone = gone
+        self.lengths = partition.lengths
+        self.shortest = partition.shortest
+        self.postings = partition.postings
+        self.vocabulary = partition.vocabulary
+
+
+class MemoryPart:
+    """Rows that were tokenized here; the documents are the rows of `view`."""
+
+    def __init__(self, view: TextView, addresses: RowAddresses, gone: Live | None = None) -> None:
+        self.addresses = addresses
+        self.gone = np.zeros(len(addresses), np.bool_) if gone is None else gone
+        self.lengths = view.lengths
+        self.shortest = shortest(view.lengths)
+        self.vocabulary = view.vocabulary
+        self._view = view
+        self._known: dict[str, Postings] = {}
+
+    def postings(self, token: str) -> Postings | None:
+        """See `TextPart.postings`."""
+        found = self._known.get(token)
+        if found is None:
+            documents, frequencies = self._view.postings(token)
+            if not len(documents):
+                return None
+            found = Postings.plain(documents, frequencies, len(self.lengths))
+            self._known[token] = found
+        return found
+
+
+class PartedText:
+    """A TextIndex over the documents of all parts, one part after the other (`TextIndex`).
+
+    A *slot* is a document's number in that order; its document id is the rank of its address.
+    """
+
+    def __init__(self, parts: Sequence[TextPart], analyzer: Analyzer, read: ReadTexts) -> None:
+        self.parts = tuple(parts)
+        self.analyzer = analyzer
+        self._read = read
+        ends = np.cumsum([0, *(len(part.addresses) for part in parts)])
+        self.starts: tuple[int, ...] = tuple(ends[:-1].tolist())
+        self.documents = int(ends[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without what the parts hold; an estimate."""
+        return (4 if len(self.parts) == 1 else 24) * self.documents
+
+    @once_property
+    def slot_addresses(self) -> RowAddresses:
+        """The addresses by slot."""
+        parts = [part.addresses for part in self.parts]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
+
+    @once_property
+    def slot_lengths(self) -> Lengths:
+        """The lengths by slot."""
+        parts = [part.lengths for part in self.parts]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
+
+    @once_property
+    def order(self) -> npt.NDArray[np.intp] | None:
+        """The slot of each document id; None if they are the same."""
+        addresses = self.slot_addresses
+        if (addresses[1:] > addresses[:-1]).all():
+            return None
+        return np.argsort(addresses, kind="stable")
+
+    @once_property
+    def addresses(self) -> RowAddresses:
+        """See `TextIndex.addresses`."""
+        return self.slot_addresses if self.order is None else self.slot_addresses[self.order]
+
+    @once_property
+    def lengths(self) -> Lengths:
+        """See `TextIndex.lengths`."""
+        return self.slot_lengths if self.order is None else self.slot_lengths[self.order]
+
+    def slots_of(self, addresses: RowAddresses) -> npt.NDArray[np.intp]:
+        """The slots of those of the sorted addresses that have one."""
+        places = self.addresses.searchsorted(addresses)
+        inside = places < self.documents
+        held: npt.NDArray[np.intp] = places[inside]
+        held = held[self.addresses[held] == addresses[inside]]
+        return held if self.order is None else self.order[held]
+
+    def by_document(self, slots: Live) -> Live:
+        """Flags by slot as flags by document id."""
+        return slots if self.order is None else slots[self.order]
+
+    def postings(self, token: str) -> tuple[Documents, Frequencies]:
+        """See `TextIndex.postings`."""
+        documents, frequencies = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        for start, part in zip(self.starts, self.parts, strict=True):
+            found = part.postings(token)
+            if found is not None:
+                held, often = (np.frombuffer(data, np.int32) for data in found.decode())
+                documents.append(held + np.int32(start))
+                frequencies.append(often)
+        slots, often = np.concatenate(documents), np.concatenate(frequencies)
+        if self._ranks is None:
+            return slots, often
+        ids = self._ranks[slots]
+        order = np.argsort(ids)
+        return ids[order], often[order]
+
+    def vocabularies(self) -> Sequence[Vocabulary]:
+        """See `TextIndex.vocabularies`."""
+        return [part.vocabulary() for part in self.parts]
+
+    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
+        """See `TextIndex.query_words`."""
+        return self.analyzer.query_words(text)
+
+    def positions(self, text: str) -> list[tuple[str, int]]:
+        """See `TextIndex.positions`."""
+        return self.analyzer.positions(text)
+
+    def texts(self, documents: Documents) -> pa.Array:
+        """See `TextIndex.texts`."""
+        return self._read(self.addresses[documents])
+
+    @once_property
+    def _ranks(self) -> Documents | None:
+        if self.order is None:
+            return None
+        ranks = np.empty(self.documents, np.int32)
+        ranks[self.order] = np.arange(self.documents, dtype=np.int32)
+        return ranks

@@ -1,0 +1,335 @@
+"""Full-text queries as callers write them: a text, a JSON object, a `lance.query` object or a tree.
+
+The JSON form is an object with one key, in the words of `lance.query`:
+
+    {"match": {"query": "write ahead log", "operator": "AND", "boost": 2, "fuzziness": 1,
+               "max_expansions": 50, "prefix_length": 0, "minimum_should_match": 2}}
+    {"phrase": {"query": "write ahead log", "slop": 1}}
+    {"multi_match": {"query": "log", "columns": ["title", "body"], "boosts": [2, 1]}}
+    {"combined_fields": {"query": "log", "columns": ["title", "body"], "boosts": [2, 1]}}
+    {"boost": {"positive": {...}, "negative": {...}, "negative_boost": 0.5}}
+    {"boolean": {"must": [...], "should": [...], "must_not": [...], "minimum_should_match": 1}}
+
+or in those of Lance's own JSON, where they differ: `terms` for `query`, `boost` for `boosts`,
+`match_phrase` for `phrase`, and in a `multi_match` the list `match_queries` of what stands in a
+`match`. `match` and `phrase` take a `column` too; without one it is the column of the call. A
+`fuzziness` of "auto" (or null) goes by the length of each token; without one words are taken as
+they are, as by `lance.query` (Lance's JSON says "auto" then).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from lance.query import FullTextQuery
+
+from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.text.query.lance import json_form
+from exec_nodes.text.query.reading import warn_of_syntax
+from exec_nodes.text.query.tree import (
+    Boolean,
+    Boost,
+    CombinedFields,
+    Match,
+    MultiMatch,
+    Operator,
+    Phrase,
+    TextExpression,
+    columns_of,
+)
+
+_DEEPEST: Final = 100
+_TOO_DEEP: Final = (
+    f"The full-text query is nested deeper than {_DEEPEST} levels: give more clauses on one level."
+)
+
+
+def parse_query(
+    query: object,
+    column: str | None,
+    columns: Collection[str],
+    options: Mapping[str, object] | None = None,
+) -> TextExpression:
+    """The tree of a query.
+
+    Args:
+        query: a text, which is a match of any of its tokens, and never an operator: what looks like
+            one is warned of; a string that begins with `{`, which
+            is the JSON form; the same as a mapping; an object of `lance.query`; or a tree.
+        column: what the parts of the query are about that name no column.
+        columns: the table's text columns.
+        options: for a text only: further keys of `match`.
+
+    Raises InvalidCallError that names the key and the value, and what to give instead.
+    """
+    try:
+        expression = _parse(query, column, columns, options or {})
+    except RecursionError as error:
+        raise InvalidCallError(_TOO_DEEP) from error
+    unknown = sorted(columns_of(expression) - set(columns))
+    if unknown:
+        raise InvalidCallError(
+            f"{unknown[0]!r} is no text column of the table; it has {sorted(columns)!r}."
+        )
+    return expression
+
+
+def _parse(
+    query: object, column: str | None, columns: Collection[str], options: Mapping[str, object]
+) -> TextExpression:
+    if isinstance(query, str) and not query.lstrip().startswith("{"):
+        warn_of_syntax(query)
+        return _from_json({"match": {"query": query, **options}}, column)
+    if options:
+        raise InvalidCallError(
+            f"{sorted(options)!r} can be given with a text only; put them into the parts of the "
+            f"query that they are meant for."
+        )
+    if isinstance(query, TextExpression):
+        return query
+    if isinstance(query, FullTextQuery):
+        return _from_json(json_form(query, columns), column)
+    if isinstance(query, str):
+        return _from_json(_loaded(query), column)
+    if isinstance(query, Mapping):
+        return _from_json(query, column)
+    raise InvalidCallError(
+        f"The full-text query is {query!r}; give a string, a mapping in the JSON form, or an "
+        f"object of lance.query."
+    )
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidCallError(
+            f"The full-text query begins with a brace but is no JSON ({error}): {text[:80]!r}. To "
+            f'search for such a text, put it into {{"match": {{"query": ...}}}}.'
+        ) from error
+
+
+def _from_json(form: object, column: str | None, depth: int = 0) -> TextExpression:
+    if depth > _DEEPEST:
+        raise InvalidCallError(_TOO_DEEP)
+    if not isinstance(form, Mapping) or len(form) != 1:
+        raise InvalidCallError(
+            f"A part of a full-text query is {form!r}; give an object with one key of "
+            f"{', '.join(_KINDS)}."
+        )
+    ((kind, body),) = form.items()
+    if kind not in _KINDS:
+        raise InvalidCallError(
+            f"{kind!r} is no kind of full-text query; give one of {', '.join(_KINDS)}."
+        )
+    if not isinstance(body, Mapping):
+        raise InvalidCallError(f"What stands in {kind!r} is {body!r}; give an object.")
+    parts = _Body(kind, body, column, depth)
+    expression = _KINDS[kind](parts)
+    parts.done()
+    return expression
+
+
+class _Body:
+    """The keys of one part; each may be taken once, and `done` refuses those left."""
+
+    def __init__(
+        self, kind: str, keys: Mapping[str, object], column: str | None, depth: int
+    ) -> None:
+        self._kind = kind
+        self._left = dict(keys)
+        self._asked: list[str] = []
+        self._column = column
+        self._depth = depth
+
+    def take(self, key: str, default: object = ...) -> Any:
+        """The value of a key; without a default it must be there."""
+        self._asked.append(key)
+        if key not in self._left and default is ...:
+            raise InvalidCallError(f"A {self._kind} query needs {key!r}; it has {self._names()}.")
+        return self._left.pop(key, default)
+
+    def done(self) -> None:
+        """Raises for keys that nobody asked for."""
+        if self._left:
+            raise InvalidCallError(
+                f"{next(iter(self._left))!r} is no key of a {self._kind} query; it takes "
+                f"{', '.join(self._asked)}."
+            )
+
+    def either(self, key: str, other: str, default: object = ...) -> Any:
+        """The value of a key, or of the other word for it."""
+        self._asked += [key, other]
+        if key in self._left and other in self._left:
+            raise InvalidCallError(
+                f"A {self._kind} query has {key!r} and {other!r}, which are the same: give one."
+            )
+        if key not in self._left and other not in self._left and default is ...:
+            raise InvalidCallError(f"A {self._kind} query needs {key!r}; it has {self._names()}.")
+        return self._left.pop(key, self._left.pop(other, default))
+
+    def text(self) -> str:
+        """The required text."""
+        value = self.either("query", "terms")
+        if not isinstance(value, str):
+            raise InvalidCallError(f"query of a {self._kind} query is {value!r}; give a string.")
+        return value
+
+    def whole_rows(self) -> None:
+        """Raises where elements of lists are to be searched one by one."""
+        value = self.take("document_granularity", None)
+        if value is not None and value != "row":
+            raise UnsupportedError(
+                f"document_granularity={value!r} of a {self._kind} query is not supported: rows "
+                f"are searched as a whole; leave it out."
+            )
+
+    def column(self) -> str:
+        """The column it names, else that of the call."""
+        value = self.take("column", None)
+        value = self._column if value is None else value
+        if not isinstance(value, str):
+            raise InvalidCallError(
+                f"The column of a {self._kind} query is {value!r}; name a text column."
+            )
+        return value
+
+    def operator(self) -> Operator:
+        """AND or OR, in any case; OR if it is not there."""
+        value = self.take("operator", "OR")
+        if isinstance(value, Operator):
+            return value
+        if not isinstance(value, str) or value.upper() not in Operator.__members__:
+            raise InvalidCallError(
+                f"operator of a {self._kind} query is {value!r}; give 'AND' or 'OR'."
+            )
+        return Operator[value.upper()]
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self.take(key)
+        if not _is_list(value) or not all(isinstance(name, str) for name in value):
+            raise InvalidCallError(
+                f"{key} of a {self._kind} query is {value!r}; give a list of names."
+            )
+        return tuple(value)
+
+    def boosts(self) -> tuple[float, ...] | None:
+        """A list of numbers, which the tree checks; None if it is not there."""
+        value = self.either("boosts", "boost", None)
+        if value is None:
+            return None
+        if not _is_list(value) or not all(isinstance(one, int | float) for one in value):
+            raise InvalidCallError(
+                f"boosts of a {self._kind} query are {value!r}; give a list of numbers."
+            )
+        return tuple(value)
+
+    def bodies(self, key: str) -> tuple[_Body, ...] | None:
+        """A list of what stands in a `match`; None if it is not there."""
+        value = self.take(key, None)
+        if value is None:
+            return None
+        if not _is_list(value) or not value or not all(isinstance(one, Mapping) for one in value):
+            raise InvalidCallError(
+                f"{key} of a {self._kind} query is {value!r}; give a list of objects with 'query' "
+                f"and 'column'."
+            )
+        return tuple(_Body("match", one, self._column, self._depth) for one in value)
+
+    def part(self, key: str) -> TextExpression:
+        """A required query."""
+        return _from_json(self.take(key), self._column, self._depth + 1)
+
+    def parts(self, key: str) -> tuple[TextExpression, ...]:
+        """A list of queries; empty if it is not there."""
+        value = self.take(key, ())
+        if not _is_list(value):
+            raise InvalidCallError(
+                f"{key} of a {self._kind} query is {value!r}; give a list of queries."
+            )
+        return tuple(_from_json(form, self._column, self._depth + 1) for form in value)
+
+    def _names(self) -> str:
+        return ", ".join(map(repr, self._left)) or "none"
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _match(body: _Body) -> Match:
+    fuzziness = body.take("fuzziness", 0)
+    body.whole_rows()
+    return Match(
+        body.text(),
+        body.column(),
+        body.operator(),
+        body.take("boost", 1.0),
+        None if fuzziness == "auto" else fuzziness,
+        body.take("max_expansions", 50),
+        body.take("prefix_length", 0),
+        body.take("minimum_should_match", None),
+    )
+
+
+def _phrase(body: _Body) -> Phrase:
+    body.whole_rows()
+    return Phrase(body.text(), body.column(), body.take("slop", 0))
+
+
+def _multi_match(body: _Body) -> MultiMatch:
+    matches = body.bodies("match_queries")
+    if matches is None:
+        return MultiMatch(body.text(), body.names("columns"), body.boosts(), body.operator())
+    return _together([_done(one, _match(one)) for one in matches])
+
+
+def _together(matches: Sequence[Match]) -> MultiMatch:
+    """One text in several columns."""
+    first = matches[0]
+    for one in matches:
+        if replace(one, column=first.column, boost=first.boost) != first or one.fuzziness != 0:
+            raise UnsupportedError(
+                f"The match_queries of a multi_match query may differ in their column and boost "
+                f"only, and be not fuzzy: {one} is no {first}. For the sum of different ones put "
+                f"them into should of a boolean query."
+            )
+    columns = tuple(one.column for one in matches)
+    return MultiMatch(first.text, columns, tuple(one.boost for one in matches), first.operator)
+
+
+def _done(body: _Body, expression: Match) -> Match:
+    body.done()
+    return expression
+
+
+def _combined_fields(body: _Body) -> CombinedFields:
+    return CombinedFields(body.text(), body.names("columns"), body.boosts(), body.operator())
+
+
+def _boost(body: _Body) -> Boost:
+    return Boost(body.part("positive"), body.part("negative"), body.take("negative_boost", 0.5))
+
+
+def _boolean(body: _Body) -> Boolean:
+    return Boolean(
+        body.parts("must"),
+        body.parts("should"),
+        body.parts("must_not"),
+        body.take("minimum_should_match", None),
+    )
+
+
+_KINDS: Final[Mapping[str, Callable[[_Body], TextExpression]]] = {
+    "match": _match,
+    "phrase": _phrase,
+    "match_phrase": _phrase,
+    "multi_match": _multi_match,
+    "combined_fields": _combined_fields,
+    "boost": _boost,
+    "boolean": _boolean,
+}

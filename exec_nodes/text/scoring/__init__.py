@@ -1,0 +1,1 @@
+"""Queries over the postings of sources: matches, their scores, the best rows."""

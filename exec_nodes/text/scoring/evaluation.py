@@ -1,0 +1,201 @@
+"""A resolved query over the texts of one source, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from exec_nodes.sources.source import RowAddresses
+from exec_nodes.text.postings.bm25 import token_scores
+from exec_nodes.text.postings.protocol import Documents, Frequencies, Live, TextIndex
+from exec_nodes.text.scoring.fields import field_matches
+from exec_nodes.text.scoring.matches import (
+    Matches,
+    Rows,
+    added,
+    best_of,
+    common_rows,
+    locate,
+    no_matches,
+    sum_where,
+    without,
+)
+from exec_nodes.text.scoring.phrase import holding_phrase
+from exec_nodes.text.scoring.resolve import (
+    Best,
+    Clauses,
+    Fields,
+    Norms,
+    Penalty,
+    Resolved,
+    Sequences,
+    Token,
+    Word,
+    Words,
+    has_phrase,
+)
+
+_NOTHING: Final = Matches(np.empty(0, np.int32), np.empty(0, np.float32))
+
+
+class Evaluation:
+    """One query over one source; posting lists are fetched once.
+
+    Rows are document ids where the query has one column, else row addresses.
+    """
+
+    def __init__(self, indexes: Mapping[str, TextIndex], live: Mapping[str, Live]) -> None:
+        self._columns = {column: _Column(index, live[column]) for column, index in indexes.items()}
+        self._indexes, self._live = indexes, live
+
+    def matches(
+        self, query: Resolved, *, hopeful: bool = False, within: Rows | None = None
+    ) -> Matches:
+        """The live rows that match, or those of them that are `within`.
+
+        Hopeful: as if every phrase held, which finds all rows and scores none too low where no
+        match lowers a score.
+        """
+        return _Pass(self._columns, self._indexes, self._live, hopeful, within).of(query)
+
+    def addresses_of(self, rows: Rows) -> RowAddresses:
+        """The row addresses of rows."""
+        if len(self._indexes) > 1:
+            return rows.astype(np.uint64, copy=False)
+        (index,) = self._indexes.values()
+        return index.addresses[rows]
+
+
+class _Column:
+    """The texts of one column, and those posting lists that were asked for."""
+
+    def __init__(self, index: TextIndex, live: Live) -> None:
+        self.index = index
+        self.live = live
+        self._postings: dict[str, tuple[Documents, Frequencies]] = {}
+
+    def postings(self, token: str) -> tuple[Documents, Frequencies]:
+        """See `TextIndex.postings`."""
+        found = self._postings.get(token)
+        if found is None:
+            found = self._postings[token] = self.index.postings(token)
+        return found
+
+    def holding(self, word: Word) -> Rows:
+        """The documents that hold any token of a word."""
+        held = [self.postings(token.text)[0] for token in word]
+        if len(held) == 1:
+            return held[0]
+        return np.unique(np.concatenate([np.empty(0, np.int32), *held]))
+
+    def scored(self, word: Word, norms: Norms, within: Rows | None) -> Matches:
+        """The live documents that hold any token of a word, each with the sum of their scores."""
+        parts = [self._token_scored(token, norms, within) for token in word]
+        return sum_where(parts, 1, self.index.documents) if parts else _NOTHING
+
+    def _token_scored(self, token: Token, norms: Norms, within: Rows | None) -> Matches:
+        documents, frequencies = self.postings(token.text)
+        if within is None:
+            keep = self.live[documents]
+            documents, frequencies = documents[keep], frequencies[keep]
+        else:
+            places, found = locate(documents, within, self.index.documents)
+            documents, frequencies = within[found], frequencies[places[found]]
+        scores = token_scores(frequencies, self.index.lengths[documents], token.weight, norms)
+        return Matches(documents, scores)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass over the tree of a query, see `Evaluation.matches`."""
+
+    columns: Mapping[str, _Column]
+    indexes: Mapping[str, TextIndex]
+    live: Mapping[str, Live]
+    hopeful: bool
+    within: Rows | None
+
+    @property
+    def size(self) -> int | None:
+        """What all row numbers are below, where that is worth an array."""
+        documents = [index.documents for index in self.indexes.values()]
+        return documents[0] if len(documents) == 1 else None
+
+    def of(self, query: Resolved) -> Matches:
+        """The rows that match a query or a part of it."""
+        match query:
+            case Words():
+                return self._rows(query.column, self._words(query))
+            case Sequences():
+                return self._rows(query.words.column, self._sequences(query))
+            case Fields():
+                return self._only(field_matches(query, self.indexes, self.live))
+            case Best():
+                return best_of([self.of(part) for part in query.parts], self.size)
+            case Penalty():
+                negative = self.of(query.negative).times(-query.factor)
+                return added(self.of(query.positive), [negative], 0, self.size)
+            case Clauses():
+                return self._clauses(query)
+
+    def _clauses(self, query: Clauses) -> Matches:
+        should = [self.of(part) for part in query.should]
+        if query.must:
+            must = [self.of(part) for part in query.must]
+            matches = sum_where(must, len(must), self.size)
+            matches = added(matches, should, query.required, self.size)
+        elif len(should) < query.required:
+            return no_matches(should[0].rows)
+        else:
+            matches = sum_where(should, query.required, self.size)
+        for part in query.must_not:
+            if not (self.hopeful and has_phrase(part)):
+                matches = without(matches, self.of(part), self.size)
+        return matches
+
+    def _sequences(self, query: Sequences) -> Matches:
+        matches = self._words(query.words)
+        if self.hopeful or len(query.order) == 1 or not len(matches):
+            return matches
+        spellings = [frozenset(token.text for token in word) for word in query.order]
+        index = self.indexes[query.words.column]
+        return matches.filter(
+            holding_phrase(index, matches.rows, spellings, query.places, query.slop)
+        )
+
+    def _words(self, query: Words) -> Matches:
+        """By document id."""
+        if not query.words:
+            return _NOTHING
+        column = self.columns[query.column]
+        within = self._documents(query.column)
+        if within is None and query.required == sum(query.counts) > 1:
+            # Few documents hold every word: no other one needs a score.
+            within = common_rows(list(map(column.holding, query.words)), column.index.documents)
+            within = within[column.live[within]]
+        parts = [
+            column.scored(word, query.norms, within).times(count)
+            for word, count in zip(query.words, query.counts, strict=True)
+        ]
+        matches = sum_where(parts, query.required, column.index.documents, query.counts)
+        return matches.times(query.boost)
+
+    def _documents(self, column: str) -> Documents | None:
+        """The documents of a column that the pass is about; None for all."""
+        if self.within is None or self.size is not None:
+            return self.within
+        places, found = locate(self.indexes[column].addresses, self.within, None)
+        return places[found].astype(np.int32)
+
+    def _rows(self, column: str, matches: Matches) -> Matches:
+        if self.size is not None:
+            return matches
+        return Matches(self.indexes[column].addresses[matches.rows], matches.scores)
+
+    def _only(self, matches: Matches) -> Matches:
+        if self.within is None:
+            return matches
+        return matches.filter(locate(self.within, matches.rows, None)[1])

@@ -1,0 +1,158 @@
+"""The texts of every kind of source, opened once: from Lance's index, or tokenized here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.errors import UnsupportedError
+from exec_nodes.keys.keys import one_array
+from exec_nodes.sources.cache import ByteCache, Subject
+from exec_nodes.sources.lance_errors import lance_errors
+from exec_nodes.sources.lance_scan import batch_rows, conform
+from exec_nodes.sources.lance_source import LanceSource
+from exec_nodes.sources.memtable_source import MemTableSource
+from exec_nodes.sources.source import BASE_GENERATION, RowAddresses, Source
+from exec_nodes.sources.whole_fragments import (
+    all_addresses,
+    every_row,
+    fragment_identity,
+    overlaid_fields,
+)
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.postings.corpus import LiveCounts, LiveText
+from exec_nodes.text.postings.lance_index import IndexSegment, open_index
+from exec_nodes.text.postings.memory_postings import GrowingText, TextView
+from exec_nodes.text.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
+from exec_nodes.text.scoring.row_mapping import RowsOf
+
+# Postings of an index are kept as they are packed, those of rows without index take 8 bytes each.
+_MAX_BYTES = 1024 * 1024 * 1024
+
+
+class SourceTexts:
+    """Opens and keeps the texts of sources; all that is kept never changes, or only grows."""
+
+    def __init__(self, cache: ByteCache | None = None) -> None:
+        self._cache = ByteCache(_MAX_BYTES) if cache is None else cache
+
+    def live(
+        self, source: Source, column: str, analyzer: Analyzer, stale: RowAddresses
+    ) -> LiveText:
+        """The texts of a column without the rows at these sorted addresses."""
+        # Postings are read when they are needed, so never from an index that was replaced since.
+        index = source.index_segments if isinstance(source, LanceSource) else None
+        key = ("texts", source.identity, index, column, analyzer)
+        known: tuple[int, LiveCounts] | None = self._cache.get(key)
+        if known is None or known[0] != source.rows:
+            with self._cache.locked(key):
+                known = self._cache.get(key)
+                if known is None or known[0] != source.rows:
+                    text = self._open(source, column, analyzer)
+                    known = source.rows, LiveCounts(text)
+                    self._cache.put(key, known, text.nbytes)
+        return known[1].at(stale)
+
+    def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
+        """Whether a source has an index of its own that can be read for this analyzer."""
+        with lance_errors(source.name, source.place):
+            return bool(self._segments(source, column, analyzer))
+
+    def _open(self, source: Source, column: str, analyzer: Analyzer) -> PartedText:
+        def read(addresses: RowAddresses) -> pa.Array:
+            return one_array(source.rows_at(addresses, [column])[column])
+
+        if isinstance(source, LanceSource):
+            with lance_errors(source.name, source.place):
+                parts = self._stored_parts(source, column, analyzer)
+        elif isinstance(source, MemTableSource):
+            addresses = np.arange(source.rows, dtype=np.uint64)
+            parts = [MemoryPart(source.text(column, analyzer), addresses)]
+        else:
+            raise UnsupportedError(f"{source.name} has no texts that can be searched")
+        return PartedText(parts, analyzer, read)
+
+    def _stored_parts(self, source: LanceSource, column: str, analyzer: Analyzer) -> list[TextPart]:
+        """What the index covers, and the rest tokenized: fragments appended or rewritten since."""
+        segments = self._segments(source, column, analyzer)
+        read = source.dataset.get_fragments() if source.fragments is None else source.fragments
+        fragments = {one.fragment_id: one for one in read}
+        rows = RowsOf(source)
+        covered = _covered(source, column, segments)
+        parts: list[TextPart] = []
+        for segment in segments:
+            own = segment.fragments & fragments.keys() & covered
+            for partition in segment.partitions:
+                parts.append(IndexedPart(partition, *rows.of_index(partition.row_ids, own)))
+            fragments = {number: one for number, one in fragments.items() if number not in own}
+        for fragment in fragments.values():
+            view, addresses = self._tokenized(source, fragment, column, analyzer)
+            parts.append(MemoryPart(view, addresses, rows.deleted(addresses)))
+        if source.generation == BASE_GENERATION:
+            self._let_go(source, covered, (source.field_id(column), analyzer))
+        return parts
+
+    def _let_go(
+        self, base: LanceSource, covered: Collection[int], texts: tuple[int | None, Analyzer]
+    ) -> None:
+        """Keep no texts of fragments of the base table that are gone, or in an index now."""
+        fragments = base.dataset.get_fragments()
+        needed = {
+            fragment_identity(base.place, one)
+            for one in fragments
+            if one.fragment_id not in covered
+        }
+
+        def is_gone(subject: Subject) -> bool:
+            match subject:
+                case ("tokenized", base.place, (field, analyzer, fragment)):
+                    return (field, analyzer) == texts and fragment not in needed
+            return False
+
+        self._cache.drop(is_gone)
+
+    def _tokenized(
+        self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
+    ) -> tuple[TextView, RowAddresses]:
+        """The texts of a fragment, kept whatever rows are deleted since."""
+        told = fragment_identity(source.place, fragment)
+        key = ("tokenized", source.place, (source.field_id(column), analyzer, told))
+        schema = pa.schema([pa.field(column, pa.string())])
+        names = [] if source.field_id(column) is None else schema.names
+
+        def tokenize() -> tuple[GrowingText, RowAddresses]:
+            # Deleted rows too: a version that was restored has them again.
+            text, addresses = GrowingText(analyzer), all_addresses([fragment])
+            size = batch_rows(schema)
+            if not names:
+                text.append(pa.nulls(len(addresses), pa.string()))
+                return text, addresses
+            for batch in every_row(source.dataset, names, [fragment], size).to_batches():
+                text.append(conform(batch, schema).column(0))
+            return text, addresses
+
+        text, addresses = self._cache.compute(
+            key, tokenize, lambda found: found[0].nbytes + int(found[1].nbytes)
+        )
+        return text.view(text.rows), addresses
+
+    def _segments(
+        self, source: LanceSource, column: str, analyzer: Analyzer
+    ) -> Sequence[IndexSegment]:
+        options = source.dataset.latest_storage_options()
+        return open_index(source.dataset, column, analyzer, options, self._cache) or ()
+
+
+def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment]) -> frozenset[int]:
+    """The fragments that segments of an index cover with the values that these have now."""
+    field = source.field_id(column)
+    fragments = source.dataset.get_fragments()
+    overlaid = {one.fragment_id for one in fragments if field in overlaid_fields(one)}
+    return frozenset[int]().union(*(segment.fragments for segment in segments)) - overlaid
+
+
+# Sources' identities are unique in the process, so all tables can share one bound.
+SOURCE_TEXTS = SourceTexts()

@@ -1,0 +1,256 @@
+"""Whatever a source's texts come from, index files or texts, the ranking is that of one index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.file import LanceFileReader, LanceFileWriter
+
+from exec_nodes.errors import RepairError
+from exec_nodes.sources.cache import ByteCache
+from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.postings.lance_index import open_index
+from exec_nodes.text.scoring import open as source_texts
+from tests.exec_nodes.text.sources import (
+    QUERIES,
+    Oracle,
+    Texts,
+    base_of,
+    base_table,
+    body_index,
+    indexed,
+    merged,
+    search,
+    snapshot,
+    some_texts,
+    stored,
+)
+from tests.model.ranking import check_ranking
+
+SMALL_FILES = {"max_rows_per_file": 100}
+
+
+@pytest.fixture(autouse=True)
+def tokenized_fragments(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The fragments that were tokenized because no index covers them."""
+    found: list[int] = []
+    whole = source_texts.SourceTexts._tokenized
+
+    def spied(self: Any, source: Any, fragment: Any, *rest: Any) -> Any:
+        found.append(fragment.fragment_id)
+        return whole(self, source, fragment, *rest)
+
+    monkeypatch.setattr(source_texts.SourceTexts, "_tokenized", spied)
+    return found
+
+
+def rows_of(texts: Texts) -> pa.Table:
+    return stored(list(texts.items())).drop(["_tombstone"])
+
+
+def check(dataset: Any, live: Texts, parameters: dict[str, Any] | None = None) -> None:
+    found = snapshot(base_of(dataset), (), [body_index(parameters)])
+    oracle = Oracle(live, parameters)
+    for query in QUERIES:
+        for k in (1, 10, 1000):
+            check_ranking(search(found, query, k), oracle.search(query), k)
+
+
+def test_an_index_over_all_fragments_is_read_and_nothing_tokenized(
+    tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    texts = some_texts(Random(1), range(500))
+    check(base_table(tmp_path / "t", texts, {}, **SMALL_FILES).dataset, texts)
+    assert tokenized_fragments == []
+
+
+def test_a_column_without_index_is_tokenized_with_lance_s_default_analyzer(
+    tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    texts = some_texts(Random(2), range(250))
+    check(base_table(tmp_path / "t", texts, None, **SMALL_FILES).dataset, texts)
+    assert set(tokenized_fragments) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"block_size": 256}, {"format_version": 1}],
+    ids=str,
+)
+def test_index_files_that_do_not_keep_what_is_needed_are_left_alone(
+    parameters: dict[str, Any], tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    texts = some_texts(Random(3), range(250))
+    dataset = base_table(tmp_path / "t", texts, parameters, **SMALL_FILES).dataset
+    assert open_index(dataset, "body", Analyzer.of({}), None, ByteCache()) is None
+    check(dataset, texts)
+    assert tokenized_fragments
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("format_version", "9"),
+        ("posting_block_size", "512"),
+        ("posting_tail_codec", "zstd_v7"),
+        ("token_set_format", "arrow"),
+        ("params", "no json"),
+        ("params", '{"lance_tokenizer": "music"}'),
+        ("partitions", '["a", "b"]'),
+        ("partitions", None),
+    ],
+)
+def test_an_index_of_an_unknown_format_is_not_read_but_its_texts(
+    name: str, value: str | None, tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    texts = some_texts(Random(4), range(250))
+    dataset = base_table(tmp_path / "t", texts, {}, **SMALL_FILES).dataset
+    (file,) = (tmp_path / "t").glob("_indices/*/metadata.lance")
+    rewrite(file, {name: value})
+    check(dataset, texts)
+    assert tokenized_fragments
+
+
+def test_an_index_file_of_unknown_columns_is_not_read_but_its_texts(
+    tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    texts = some_texts(Random(4), range(250))
+    dataset = base_table(tmp_path / "t", texts, {}).dataset
+    (file,) = (tmp_path / "t").glob("_indices/*/part_0_docs.lance")
+    rewrite(file, {}, lambda rows: rows.rename_columns(["_rowid", "_words"]))
+    check(dataset, texts)
+    assert tokenized_fragments
+
+
+def test_damaged_postings_are_an_error_that_names_the_file(tmp_path: Path) -> None:
+    texts = some_texts(Random(4), range(250))
+    dataset = base_table(tmp_path / "t", texts, {}).dataset
+    (file,) = (tmp_path / "t").glob("_indices/*/part_0_invert.lance")
+    rewrite(
+        file, {}, lambda rows: rows.set_column(2, "_length", [pa.array([99] * len(rows), "uint32")])
+    )
+    with pytest.raises(RepairError, match=r"part_0_invert\.lance is damaged.*create the full-text"):
+        search(snapshot(base_of(dataset), (), [body_index()]), "word0")
+
+
+def test_appended_fragments_are_found_and_counted(
+    tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    """Lance scores them inconsistently through an index that does not cover them (#9058)."""
+    old, new = some_texts(Random(5), range(250)), some_texts(Random(6), range(250, 400))
+    base = base_table(tmp_path / "t", old, {}, **SMALL_FILES)
+    dataset = lance.write_dataset(rows_of(new), base.dataset, mode="append")
+    check(dataset, merged(old, new))
+    assert set(tokenized_fragments) == {3}
+    dataset.optimize.optimize_indices(num_indices_to_merge=0)  # a second segment
+    tokenized_fragments.clear()
+    check(lance.dataset(dataset.uri), merged(old, new))
+    assert tokenized_fragments == []
+
+
+def test_deleted_and_updated_rows_are_not_counted(tmp_path: Path) -> None:
+    texts = some_texts(Random(7), range(300))
+    dataset = base_table(tmp_path / "t", texts, {}, **SMALL_FILES).dataset
+    dataset.delete("id % 3 = 0")
+    live = {i: text for i, text in texts.items() if i % 3}
+    check(lance.dataset(dataset.uri), live)
+    changed = some_texts(Random(8), range(1, 300, 6))
+    merge(dataset, changed)
+    check(lance.dataset(dataset.uri), merged(live, changed))
+    lance.dataset(dataset.uri).delete("id < 120")
+    live = {i: t for i, t in merged(live, changed).items() if i >= 120}
+    check(lance.dataset(dataset.uri), live)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_compaction_moves_rows_and_changes_no_score(stable: bool, tmp_path: Path) -> None:
+    texts = some_texts(Random(9), range(600))
+    options = {**SMALL_FILES, "enable_stable_row_ids": stable}
+    dataset = base_table(tmp_path / "t", texts, {}, **options).dataset
+    dataset.delete("id % 4 = 1")
+    dataset = lance.dataset(dataset.uri)
+    live = {i: text for i, text in texts.items() if i % 4 != 1}
+    check(dataset, live)
+    dataset.optimize.compact_files(target_rows_per_fragment=250)
+    check(lance.dataset(dataset.uri), live)
+
+
+def test_a_row_that_keeps_its_stable_id_with_another_text_is_found_by_the_new_one(
+    tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    texts = some_texts(Random(10), range(300))
+    options = {**SMALL_FILES, "enable_stable_row_ids": True}
+    dataset = base_table(tmp_path / "t", texts, {}, **options).dataset
+    for seed in (11, 12):
+        changed = some_texts(Random(seed), range(0, 300, 7))
+        merge(dataset, changed)
+        texts = merged(texts, changed)
+        dataset = lance.dataset(dataset.uri)
+        check(dataset, texts)
+        assert tokenized_fragments
+        dataset.optimize.optimize_indices(num_indices_to_merge=0)
+        dataset = lance.dataset(dataset.uri)
+        tokenized_fragments.clear()
+        check(dataset, texts)
+        assert tokenized_fragments == []
+
+
+def test_a_table_in_memory_is_read_as_one_on_disk(tokenized_fragments: list[int]) -> None:
+    texts = some_texts(Random(13), range(200))
+    uri = f"shared-memory://{uuid4().hex}"
+    check(indexed(lance.write_dataset(rows_of(texts), uri), {}), texts)
+    assert tokenized_fragments == []
+
+
+def test_an_index_of_several_partitions_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenized_fragments: list[int]
+) -> None:
+    monkeypatch.setenv("LANCE_FTS_NUM_SHARDS", "3")
+    texts = some_texts(Random(14), range(900))
+    dataset = base_table(tmp_path / "t", texts, {"num_workers": 3}, **SMALL_FILES).dataset
+    check(dataset, texts)
+    assert tokenized_fragments == []
+
+
+def test_of_several_indexes_the_one_with_the_analyzer_is_read(
+    tmp_path: Path, tokenized_fragments: list[int]
+) -> None:
+    texts = {1: "running fast", 2: "run", 3: "the runs"}
+    dataset = base_table(tmp_path / "t", texts, {}).dataset
+    plain = {"stem": False, "remove_stop_words": False}
+    dataset.create_scalar_index("body", "INVERTED", name="a_plain_one", **plain)
+    base = base_of(lance.dataset(dataset.uri))
+    assert set(search(snapshot(base, (), [body_index()]), "the run")) == {1, 2, 3}
+    assert set(search(snapshot(base, (), [body_index(plain)]), "the run")) == {2, 3}
+    assert tokenized_fragments == []
+    assert set(search(snapshot(base, (), [body_index({"stem": False})]), "the run")) == {2}
+    assert tokenized_fragments == [0]
+
+
+def merge(dataset: Any, texts: Texts) -> None:
+    action = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    action.execute(rows_of(texts))
+
+
+def rewrite(
+    file: Path,
+    metadata: dict[str, str | None],
+    change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> None:
+    """Put other metadata (None: none) or other rows into a file of an index."""
+    reader = LanceFileReader(str(file))
+    rows = change(reader.read_all().to_table()).replace_schema_metadata(None)
+    kept = {k.decode(): v.decode() for k, v in (reader.metadata().schema.metadata or {}).items()}
+    file.unlink()
+    with LanceFileWriter(str(file), rows.schema) as writer:
+        for name, value in {**kept, **metadata}.items():
+            if value is not None:
+                writer.add_schema_metadata(name, value)
+        writer.write_batch(rows)
