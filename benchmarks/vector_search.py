@@ -23,7 +23,7 @@ from benchmarks.native import NativeTable
 from benchmarks.result import Result, at_most_ratio, beside, faster_than
 from benchmarks.timing import interleaved
 from benchmarks.workspace import Workspace
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.vectors import held
 
 _K = 10

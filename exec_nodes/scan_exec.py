@@ -11,8 +11,9 @@ import pyarrow as pa
 from exec_nodes.conditions import conditions
 from exec_nodes.keys.keys import key_column
 from exec_nodes.labels import source_label
+from exec_nodes.liveness.base_join import BaseMatch
+from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Node, Statistics
-from exec_nodes.sources.base_match import BaseMatch
 from exec_nodes.sources.source import (
     ROW_ADDRESS,
     ROW_ADDRESS_FIELD,
@@ -20,7 +21,6 @@ from exec_nodes.sources.source import (
     Filter,
     Source,
 )
-from exec_nodes.sources.stale import PlanStale
 
 
 @dataclass(frozen=True)

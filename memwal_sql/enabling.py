@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.keys.duplicates import first_duplicate
-from exec_nodes.sources.lance_errors import (
+from exec_nodes.lance.errors import (
     BASE_NAME,
     damaged,
     is_damage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.base.index_info import IndexInfo
 from planner.model import IndexGap, Snapshot
 
 

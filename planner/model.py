@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.sources.source import Source
 from planner.predicates.condition import Condition
 

@@ -7,9 +7,9 @@ import os
 import pyarrow as pa
 
 from exec_nodes.deduplicate_exec import DeduplicateExec
+from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
-from exec_nodes.sources.stale import STALE_SETS, PlanStale, StaleSets
 from exec_nodes.union_exec import UnionExec
 from planner.model import Query, Snapshot
 

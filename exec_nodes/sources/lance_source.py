@@ -12,23 +12,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.evolution.project import NamesOfNow
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.keys.sql import key_condition
+from exec_nodes.lance.deletion_files import ReadFile
+from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from exec_nodes.lance.fragments import fragment_identity
+from exec_nodes.lance.row_ids import RowIds
+from exec_nodes.lance.scan import fragment_groups, read_table, scan_dataset, take_rows
+from exec_nodes.lance.stored_generation import open_generation
 from exec_nodes.once import once_property
-from exec_nodes.sources.by_field_id import NamesOfNow
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.decoded_columns import DecodedColumns, is_small
-from exec_nodes.sources.deletion_files import ReadFile
-from exec_nodes.sources.fragment_columns import FragmentColumns
-from exec_nodes.sources.key_lookups import KeyLookups
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
-from exec_nodes.sources.lance_scan import fragment_groups, read_table, scan_dataset, take_rows
+from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.decoded_columns import DecodedColumns, is_small
+from exec_nodes.resident.key_lookups import KeyLookups
+from exec_nodes.resident.scanned_columns import ScannedColumns
+from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources.memory_scan import scan_table
-from exec_nodes.sources.row_ids import RowIds
-from exec_nodes.sources.scanned_columns import ScannedColumns
-from exec_nodes.sources.single_rows import SingleRows
 from exec_nodes.sources.source import (
     BASE_GENERATION,
     KEY_POSITION,
@@ -41,9 +44,6 @@ from exec_nodes.sources.source import (
     SourceKeys,
     merged_addresses,
 )
-from exec_nodes.sources.stored_generation import open_generation
-from exec_nodes.sources.warm_columns import WarmColumns
-from exec_nodes.sources.whole_fragments import fragment_identity
 
 
 class TableShape(Protocol):

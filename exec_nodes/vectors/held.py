@@ -11,10 +11,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from exec_nodes.sources.at_once import in_background, is_background
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.tasks import in_background, is_background
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.live_rows import live_rows
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
 from exec_nodes.vectors.column import Flags, VectorColumn

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from exec_nodes.arrow.row_masks import among
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.live_rows import among
 from exec_nodes.vectors.column import Flags, VectorColumn
 
 

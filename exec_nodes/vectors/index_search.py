@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.counting import lance_reads
-from exec_nodes.sources.index_info import IndexInfo
-from exec_nodes.sources.lance_errors import lance_errors
+from exec_nodes.lance.errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.live_rows import live_rows
 from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 from exec_nodes.vectors.blocklist import blocklist
 from exec_nodes.vectors.held import derived

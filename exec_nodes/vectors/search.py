@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.arrow.row_masks import among, live_rows
+from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.counting import count
 from exec_nodes.once import once_property
-from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.live_rows import among, live_rows
 from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from threading import Lock
 
-from exec_nodes.sources.at_once import in_background
+from exec_nodes.base.tasks import in_background
 from exec_nodes.vectors.column import VectorColumn
 from exec_nodes.vectors.metrics import Metric
 from memwal_native import VectorCodes

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from exec_nodes.sources.lance_errors import BASE_NAME, is_not_found, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_panics
 from memwal_sql.errors import InvalidCallError, MemWalError, RetryError
 from memwal_sql.maintain.checkpoint_records import (
     Checkpoint,

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 from lance.mem_wal import CompactedSsTable
 
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
+from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import NotFoundError, RepairError, RetryError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.read.base import open_latest

@@ -19,8 +19,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.sources.at_once import at_once
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
+from exec_nodes.base.tasks import at_once
+from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import (
     CorruptFileError,
     InvalidCallError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from memwal_sql.storage.base_versions import BaseVersion, recorded_manifests
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.object_store import ObjectStore

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, lance_errors, lance_panics
 from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report

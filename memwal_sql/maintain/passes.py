@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 from lance.mem_wal import CompactedSsTable
 
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from memwal_sql.errors import StoreUnavailableError
 from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
 

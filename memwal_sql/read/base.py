@@ -11,8 +11,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from exec_nodes.sources.by_field_id import NamesOfNow
-from exec_nodes.sources.lance_errors import BASE_NAME, damaged, lance_errors
+from exec_nodes.evolution.project import NamesOfNow
+from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, SourceGoneError, TableReplacedError
 from memwal_sql.read.context import TableContext

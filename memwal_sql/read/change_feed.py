@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.sources.lance_errors import lance_errors
-from exec_nodes.sources.stored_generation import open_generation
+from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import (
     ChangesCollectedError,
     CorruptFileError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from exec_nodes.sources.at_once import at_once
+from exec_nodes.base.tasks import at_once
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details_at
 from memwal_sql.storage.lance_manifest import read_fragment_ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from memwal_sql.storage.object_store import ObjectStore
 from memwal_sql.storage.table_record import TableRecord, check_current
 

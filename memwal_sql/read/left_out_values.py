@@ -12,8 +12,8 @@ from itertools import count
 
 import pyarrow as pa
 
-from exec_nodes.sources.lance_errors import lance_errors
-from exec_nodes.sources.stored_generation import open_generation
+from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, StoreUnavailableError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import lance
 
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_errors
+from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import SourceGoneError, TornEntryError
 from memwal_sql.read.base import BaseTable, load_base

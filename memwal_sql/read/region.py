@@ -11,8 +11,8 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
-from exec_nodes.sources.by_field_id import same_columns
-from exec_nodes.sources.cache import forget
+from exec_nodes.base.cache import forget
+from exec_nodes.evolution.project import same_columns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
-from exec_nodes.sources.at_once import in_background
-from exec_nodes.sources.cache import forget
+from exec_nodes.base.cache import forget
+from exec_nodes.base.tasks import in_background
 from memwal_sql.errors import MemWalError
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from uuid import UUID
 
-from exec_nodes.sources.cache import forget
+from exec_nodes.base.cache import forget
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
 from memwal_sql.read.base import BaseTable

@@ -22,8 +22,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from exec_nodes.lance.scan import row_bytes
 from exec_nodes.node import Node
-from exec_nodes.sources.lance_scan import row_bytes
 from memwal_sql.errors import InvalidCallError, SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Read, opened, scan_of, stream

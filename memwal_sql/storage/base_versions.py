@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from exec_nodes.sources.at_once import at_once
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.tasks import at_once
 from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.index_details import IndexDetails, details_in
 from memwal_sql.storage.lance_manifest import read_index_section

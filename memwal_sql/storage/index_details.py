@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from lance.dataset import Index
 
-from exec_nodes.sources.lance_errors import BASE_NAME, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from memwal_sql.errors import RetryError, UnsupportedError
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.lance_manifest import OTHER_VERSION, IndexSection, read_index_section

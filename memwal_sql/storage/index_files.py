@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileReader
 
-from exec_nodes.sources.lance_errors import is_damage, is_not_found, is_panic
+from exec_nodes.lance.errors import is_damage, is_not_found, is_panic
 from memwal_sql.errors import StoreUnavailableError
 from memwal_sql.storage.decoding import damaged, decoding
 from memwal_sql.storage.proto_gen import lance_index_pb2 as pb

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
-from exec_nodes.sources.lance_errors import bytes_of_lance
+from exec_nodes.lance.errors import bytes_of_lance
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.region_manifest import RegionManifest, flushed_generation
 from planner.regions.spec import RegionSpec

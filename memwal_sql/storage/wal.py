@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.base.tasks import at_once
 from exec_nodes.evolution.match import FIELD_ID_KEY
-from exec_nodes.sources.at_once import at_once
-from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of
+from exec_nodes.evolution.project import ByFieldId, batch_under_names_of
 from memwal_sql.errors import CorruptFileError, NotFoundError, RepairError, UnknownFormatError
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding

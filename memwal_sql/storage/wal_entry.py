@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.sources.by_field_id import numbered
+from exec_nodes.evolution.project import numbered
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.arrow_stream import read_stream
 from memwal_sql.storage.decoding import decoding, number_of

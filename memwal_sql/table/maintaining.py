@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.sources.at_once import at_once
+from exec_nodes.base.tasks import at_once
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.given import names_given
 from memwal_sql.index.create import create_index, drop_index

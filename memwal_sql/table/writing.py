@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.sources.by_field_id import same_columns
+from exec_nodes.evolution.project import same_columns
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from exec_nodes.sources.at_once import at_once
+from exec_nodes.base.tasks import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.storage.wal import Wal, WalEntry
 from memwal_sql.write.batch_marks import decode_mark

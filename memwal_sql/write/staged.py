@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from exec_nodes.sources.by_field_id import numbered
+from exec_nodes.evolution.project import numbered
 from memwal_sql.errors import NotFoundError
 from memwal_sql.storage import paths
 from memwal_sql.storage.object_store import ObjectStore

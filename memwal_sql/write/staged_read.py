@@ -15,8 +15,8 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 from exec_nodes.arrow.arrays import Mask
-from exec_nodes.sources.by_field_id import ByFieldId, batch_under_names_of, numbered
-from exec_nodes.sources.lance_errors import lance_errors, lance_panics
+from exec_nodes.evolution.project import ByFieldId, batch_under_names_of, numbered
+from exec_nodes.lance.errors import lance_errors, lance_panics
 from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext

@@ -17,9 +17,9 @@ import pytest
 from typer.testing import CliRunner
 
 import memwal_sql as mw
-from exec_nodes.sources import decoded_columns
-from exec_nodes.sources.lance_errors import lance_errors
-from exec_nodes.sources.stored_generation import open_generation
+from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.stored_generation import open_generation
+from exec_nodes.resident import decoded_columns
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.errors import CorruptFileError, StoreUnavailableError

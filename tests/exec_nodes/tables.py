@@ -15,18 +15,18 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_values
 from exec_nodes.node import Node
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.fragment_columns import FragmentColumns
+from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.single_rows import SingleRows
 from exec_nodes.sources.source import TOMBSTONE_FIELD, Source
-from exec_nodes.sources.warm_columns import WarmColumns
 from planner.model import RegionSources, Snapshot, TableInfo
 from planner.predicates.condition import Condition
 

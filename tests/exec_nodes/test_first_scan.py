@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
 from exec_nodes.node import Node
 from exec_nodes.sources.source import Source
-from exec_nodes.sources.stale import PlanStale, StaleSets
 from planner.model import Query
 from planner.scan import plan_scan
 from tests.exec_nodes.tables import (

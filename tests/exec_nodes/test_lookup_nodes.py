@@ -17,13 +17,14 @@ from exec_nodes.coalesce_first_exec import CoalesceFirstExec
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.liveness import masks
+from exec_nodes.liveness import stale_sets as stale
+from exec_nodes.liveness.masks import Masks
+from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
-from exec_nodes.sources import masks, stale
-from exec_nodes.sources.masks import Masks
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
-from exec_nodes.sources.stale import PlanStale, StaleSets
 from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
 from tests.exec_nodes.tables import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.base.index_info import IndexInfo
 from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.storage.generation_indexes import build_indexes
 from tests.index.tables import (

@@ -16,7 +16,7 @@ import pytest
 from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
-from exec_nodes.sources.stored_generation import open_generation
+from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.read import collector, left_out_values
 from memwal_sql.read.base import BaseTable
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests

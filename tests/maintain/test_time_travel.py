@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from memwal_sql.storage.base_versions import base_versions
 from memwal_sql.storage.store import open_store
 from tests.maintain.life import NOW, collect, create, flush, merge_all, rows, values

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.errors import InvalidCallError
 from exec_nodes.node import draw
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import Snapshot, TableInfo
 from planner.vector_search import VectorQuery, plan_vector_search

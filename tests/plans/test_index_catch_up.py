@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.sources.source import BASE_GENERATION
 from exec_nodes.vectors import held
 from memwal_sql.search.searches import full_text_search, hybrid_search, vector_search

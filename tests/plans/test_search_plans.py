@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.vectors import held
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import masks
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.liveness import masks
 from exec_nodes.vectors import held
 
 WIDTH = 4

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import cache as cache_module
+from exec_nodes.base import cache as cache_module
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD
 from exec_nodes.text.postings.lance_index import LancePartition

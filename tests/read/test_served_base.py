@@ -15,7 +15,8 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import key_lookups, lance_source
+from exec_nodes.resident import key_lookups
+from exec_nodes.sources import lance_source
 from memwal_sql.errors import ReopenError
 from memwal_sql.read import served_base
 from memwal_sql.storage.index_details import FoundDetails, commit_details, read_details_at
@@ -24,7 +25,7 @@ from tests.read.life import KEYS, Life, fresh, seen
 
 NO_TIME = timedelta(0)
 QUERY = [0.5, -0.5, 0.1, 0.0]
-READ = "exec_nodes.sources.fragment_columns.whole_fragments"
+READ = "exec_nodes.resident.columns.whole_fragments"
 
 Pending = list[Callable[[], object]]
 

@@ -8,7 +8,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import key_lookups
+from exec_nodes.resident import key_lookups
 from tests.read.life import KEYS, SCHEMA, WIDTH, Life, fresh, seen
 
 

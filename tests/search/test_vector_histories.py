@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources import decoded_columns, masks, warm_columns
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.liveness import masks
+from exec_nodes.resident import decoded_columns, warm_columns
 from exec_nodes.vectors import held, index_search
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
 

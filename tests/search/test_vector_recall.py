@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.knn_exec import KNNExec
 from exec_nodes.node import Node
-from exec_nodes.sources.cache import ByteCache
 from exec_nodes.vectors import held, index_search
 from tests.exec_nodes.tables import nodes
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run

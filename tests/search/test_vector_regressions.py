@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.bloom import BloomFilter
-from exec_nodes.sources import masks
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.liveness import masks
 from exec_nodes.vectors import held, index_search
 from tests.exec_nodes.tables import nodes
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run

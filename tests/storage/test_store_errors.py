@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.sources.lance_errors import lance_errors
+from exec_nodes.lance.errors import lance_errors
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_column, one_array
-from exec_nodes.sources.lance_scan import row_bytes
+from exec_nodes.lance.scan import row_bytes
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.read.base import BaseTable

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from exec_nodes.sources.lance_errors import is_panic
+from exec_nodes.lance.errors import is_panic
 from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.findings import Finding, Severity, first_line
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.sources.by_field_id import ByFieldId, numbered
-from exec_nodes.sources.stored_generation import wrong_tombstones
+from exec_nodes.evolution.project import ByFieldId, numbered
+from exec_nodes.lance.stored_generation import wrong_tombstones
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.errors import RepairError, RetryError, SourceGoneError
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.sources import decoded_columns, key_lookups, lance_source
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.resident import decoded_columns, key_lookups
+from exec_nodes.sources import lance_source
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, TOMBSTONE, Source
 from planner.model import TableInfo

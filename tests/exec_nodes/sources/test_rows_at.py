@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.sources import decoded_columns
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident import decoded_columns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from planner.model import TableInfo

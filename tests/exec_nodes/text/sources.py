@@ -13,12 +13,12 @@ import lance
 import pyarrow as pa
 from lance.query import MatchQuery
 
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_values
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD, Filter, Source

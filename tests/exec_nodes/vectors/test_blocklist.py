@@ -6,7 +6,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.blocklist import blocklist
 from planner.model import TableInfo

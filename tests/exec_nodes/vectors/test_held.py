@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.vectors import held

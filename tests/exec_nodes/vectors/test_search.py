@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.index_info import IndexInfo
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Filter, RowAddresses
 from exec_nodes.vectors import held, index_search, settled_codes

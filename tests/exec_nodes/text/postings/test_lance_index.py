@@ -8,7 +8,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.lance_index import open_index
 from tests.model.racing import race

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.tasks import in_background
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.sql import key_condition
-from exec_nodes.sources.at_once import in_background
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.key_rows import (
+from exec_nodes.resident.keys import (
     BYTES_PER_ROW,
     ROWS_PER_LOOKUP,
     KeyRows,
@@ -20,7 +20,7 @@ from exec_nodes.sources.key_rows import (
     is_integral,
     read_keys,
 )
-from exec_nodes.sources.single_rows import SingleRows
+from exec_nodes.resident.single_rows import SingleRows
 
 _NO_ROWS = pa.table({})
 # Looking for one key among fragments whose keys are not known takes Lance ten times as long as it

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable
 
 import pyarrow as pa
 
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.keys.keys import one_array
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.lance_scan import row_bytes
+from exec_nodes.lance.scan import row_bytes
 from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 
 # Below it, the fixed cost of a Lance scan outweighs the reading.

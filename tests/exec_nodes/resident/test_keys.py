@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.sources import key_lookups, key_rows
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.key_lookups import KeyLookups
-from exec_nodes.sources.key_rows import KeyRows, KnownKeys, is_integral, read_keys
+from exec_nodes.resident import key_lookups
+from exec_nodes.resident import keys as key_rows
+from exec_nodes.resident.key_lookups import KeyLookups
+from exec_nodes.resident.keys import KeyRows, KnownKeys, is_integral, read_keys
 from tests.exec_nodes.tables import single_rows
 
 SCHEMA = pa.schema({"val": pa.int64()})

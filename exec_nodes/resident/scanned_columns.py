@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.sources.fragment_columns import Batches, FragmentColumns
-from exec_nodes.sources.lance_scan import batch_rows
+from exec_nodes.lance.scan import batch_rows
+from exec_nodes.resident.columns import Batches, FragmentColumns
 
 
 class ScannedColumns:

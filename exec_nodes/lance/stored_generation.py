@@ -7,7 +7,7 @@ from typing import Any
 
 import lance
 
-from exec_nodes.sources.lance_errors import damaged
+from exec_nodes.lance.errors import damaged
 from exec_nodes.sources.source import TOMBSTONE, TOMBSTONE_FIELD
 
 

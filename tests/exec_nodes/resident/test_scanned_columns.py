@@ -11,11 +11,11 @@ import pytest
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
-from exec_nodes.sources import fragment_columns
-from exec_nodes.sources.cache import ByteCache
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.lance.fragments import whole_fragments
+from exec_nodes.resident import columns as fragment_columns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import ROW_ADDRESS
-from exec_nodes.sources.whole_fragments import whole_fragments
 from planner.model import TableInfo
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -46,7 +46,7 @@ def test_the_third_scan_of_columns_reads_nothing(source: LanceSource) -> None:
     first = scanned(source, ["id", "val"])
     assert len(first) == ROWS
     assert scanned(source, ["id", "val"]) == first
-    with patch("exec_nodes.sources.fragment_columns.whole_fragments", side_effect=AssertionError):
+    with patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError):
         assert scanned(source, ["id", "val"]) == first
         assert scanned(source, ["val"]) == [(val, address) for _, val, address in first]
 
@@ -56,7 +56,7 @@ def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
     for part in range(source.parts):
         next(iter(source.scan(["id"], (), None, part)))
     with (
-        patch("exec_nodes.sources.fragment_columns.whole_fragments", side_effect=AssertionError),
+        patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError),
         pytest.raises(AssertionError),
     ):
         scanned(source, ["id"])
@@ -84,7 +84,7 @@ def test_deleted_rows_stay_away(source: LanceSource, cache: ByteCache) -> None:
     left = based(source, cache)
     for _ in range(3):
         assert [row[0] for row in scanned(left, ["id"])] == list(range(1, ROWS, 2))
-    with patch("exec_nodes.sources.fragment_columns.whole_fragments", side_effect=AssertionError):
+    with patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError):
         assert len(scanned(left, ["id"])) == ROWS // 2
 
 
@@ -95,14 +95,12 @@ def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: Byt
         pa.table({"id": [-1], "val": ["new"]}, SCHEMA), source.dataset.uri, mode="append"
     )
     later = based(source, cache)
-    with patch(
-        "exec_nodes.sources.fragment_columns.whole_fragments", wraps=whole_fragments
-    ) as read:
+    with patch("exec_nodes.resident.columns.whole_fragments", wraps=whole_fragments) as read:
         found = scanned(later, ["id", "val"])
     assert found[:-1] == [row for row in before if row[0] % 3]  # type: ignore[operator]
     assert found[-1][:2] == (-1, "new")
     assert [call.args[2][0].fragment_id for call in read.call_args_list] == [4]
-    with patch("exec_nodes.sources.fragment_columns.whole_fragments", side_effect=AssertionError):
+    with patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError):
         for _ in range(2):  # in turns, as while queries move on to the later one
             assert scanned(source, ["id", "val"]) == before
             assert scanned(later, ["id", "val"]) == found

@@ -15,19 +15,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.row_masks import among
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.tasks import breathe, is_background
 from exec_nodes.keys.keys import one_array
-from exec_nodes.once import once_property
-from exec_nodes.sources.at_once import breathe, is_background
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.deletion_files import ReadFile
-from exec_nodes.sources.lance_scan import batch_rows, conform, scan_dataset
-from exec_nodes.sources.live_rows import among
-from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
-from exec_nodes.sources.whole_fragments import (
+from exec_nodes.lance.deletion_files import ReadFile
+from exec_nodes.lance.fragments import (
     fragment_identity,
     live_addresses,
     whole_fragments,
 )
+from exec_nodes.lance.scan import batch_rows, conform, scan_dataset
+from exec_nodes.once import once_property
+from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 
 Batches = Iterator[pa.RecordBatch]
 _MARK_BYTES = 200

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.sources.fragment_columns import FragmentColumns
-from exec_nodes.sources.warm_columns import WarmColumns
-from exec_nodes.sources.whole_fragments import FRAGMENT_BITS
+from exec_nodes.lance.fragments import FRAGMENT_BITS
+from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.warm_columns import WarmColumns
 
 _OFFSET = (1 << FRAGMENT_BITS) - 1
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from exec_nodes.sources.cache import ByteCache, forget
+from exec_nodes.base.cache import ByteCache, forget
 from tests.model.racing import race
 
 

@@ -12,17 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.sources import fragment_columns, lance_source, warm_columns
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.fragment_columns import FragmentColumns
+from exec_nodes.base.cache import ByteCache
+from exec_nodes.lance.fragments import whole_fragments
+from exec_nodes.resident import columns as fragment_columns
+from exec_nodes.resident import warm_columns
+from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.warm_columns import WarmColumns
+from exec_nodes.sources import lance_source
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.warm_columns import WarmColumns
-from exec_nodes.sources.whole_fragments import whole_fragments
 from planner.model import TableInfo
 from tests.model.racing import race
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string(), "later": pa.int8()})
-READ = "exec_nodes.sources.fragment_columns.whole_fragments"
+READ = "exec_nodes.resident.columns.whole_fragments"
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 from weakref import WeakSet, WeakValueDictionary
 
-from exec_nodes.sources.at_once import breathe
+from exec_nodes.base.tasks import breathe
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 T = TypeVar("T")

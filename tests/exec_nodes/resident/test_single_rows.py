@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.cache import ByteCache
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.sources import warm_columns
-from exec_nodes.sources.cache import ByteCache
-from exec_nodes.sources.key_lookups import KeyLookups
-from exec_nodes.sources.single_rows import SingleRows
+from exec_nodes.resident import warm_columns
+from exec_nodes.resident.key_lookups import KeyLookups
+from exec_nodes.resident.single_rows import SingleRows
 from tests.exec_nodes.kinds import COLUMNS
 from tests.exec_nodes.tables import single_rows
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from exec_nodes.sources.at_once import at_once, in_background
+from exec_nodes.base.tasks import at_once, in_background
 from tests.model.waiting import LONGEST_SECONDS, eventually
 
 
@@ -43,7 +43,7 @@ def test_a_thread_that_outlives_the_main_one_does_its_work_itself() -> None:
     """Python starts no work on a pool's threads any more then."""
     code = """
 import threading
-from exec_nodes.sources.at_once import at_once, in_background
+from exec_nodes.base.tasks import at_once, in_background
 def work():
     threading.main_thread().join()
     print(at_once(lambda number: number + 1, [1, 2]), in_background(print))

@@ -1,0 +1,1 @@
+"""Lance's datasets: the identity of fragments, scans, and its errors."""

@@ -1,0 +1,1 @@
+"""Which rows are the newest of their key: stale sets, masks, joins with the base."""

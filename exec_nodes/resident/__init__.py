@@ -1,0 +1,1 @@
+"""What is kept in memory of immutable files: columns and keys of fragments and generations."""
