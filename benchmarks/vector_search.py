@@ -24,7 +24,7 @@ from benchmarks.result import Result, at_most_ratio, beside, faster_than
 from benchmarks.timing import interleaved
 from benchmarks.workspace import Workspace
 from exec_nodes.base.cache import ByteCache
-from exec_nodes.vectors import held
+from exec_nodes.vectors import resident as held
 
 _K = 10
 _DIMENSIONS = 64

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from exec_nodes.explain.labels import guard_label
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.labels import guard_label
 from exec_nodes.sources.source import Source
 from exec_nodes.unary_node import UnaryNode
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.conditions import conditions
-from exec_nodes.labels import source_label
+from exec_nodes.base.search_rows import SCORE_ROWS
+from exec_nodes.explain.conditions import conditions
+from exec_nodes.explain.labels import source_label
 from exec_nodes.node import Node, Statistics
-from exec_nodes.search_rows import SCORE_ROWS
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Filter, Source

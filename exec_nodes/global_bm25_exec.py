@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from exec_nodes.base.lazy import once_property
 from exec_nodes.liveness.stale_sets import PlanStale
-from exec_nodes.once import once_property
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.bm25 import K1, B
 from exec_nodes.text.postings.live_corpus import LiveCorpus

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.conditions import conditions
-from exec_nodes.labels import source_label
+from exec_nodes.base.search_rows import BATCH_DISTANCE_ROWS, DISTANCE_ROWS
+from exec_nodes.explain.conditions import conditions
+from exec_nodes.explain.labels import source_label
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.node import Node, Statistics
-from exec_nodes.search_rows import BATCH_DISTANCE_ROWS, DISTANCE_ROWS
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Filter, Source
 from exec_nodes.vectors.candidates import Candidates
-from exec_nodes.vectors.held import all_held
 from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.resident import all_held
 from exec_nodes.vectors.search import SourceSearch
 
 # Candidates beyond those asked for where some may turn out to be stale.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from exec_nodes.counting import count_for
+from exec_nodes.base.counting import count_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.errors import UnsupportedError
+from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.node import Node
 
 

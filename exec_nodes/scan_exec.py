@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.conditions import conditions
+from exec_nodes.explain.conditions import conditions
+from exec_nodes.explain.labels import source_label
 from exec_nodes.keys.keys import key_column
-from exec_nodes.labels import source_label
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Node, Statistics

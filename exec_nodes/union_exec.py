@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.lazy import once_property
 from exec_nodes.node import Node, Statistics
-from exec_nodes.once import once_property
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""Every error of the public surface, in one tree; see `exec_nodes.errors` for its kinds."""
+"""Every error of the public surface, in one tree; see `exec_nodes.base.errors` for its kinds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from exec_nodes.errors import (
+from exec_nodes.base.errors import (
     CorruptFileError,
     InvalidCallError,
     MemWalError,

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_text
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.search_rows import SCORE
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.global_bm25_exec import GlobalBM25Exec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale, StaleSets
-from exec_nodes.search_rows import SCORE
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec

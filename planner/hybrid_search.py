@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.fuse_exec import RELEVANCE, FuseExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.sort_exec import SortExec

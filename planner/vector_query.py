@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.errors import InvalidCallError
-from exec_nodes.search_rows import QUERY_INDEX_FIELD
+from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.search_rows import QUERY_INDEX_FIELD
 from exec_nodes.vectors.metrics import FLOAT_METRICS, Matrix, Metric
 from exec_nodes.vectors.nearest import Bounds
 from exec_nodes.vectors.query import NearestQuery

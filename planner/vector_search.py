@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exec_nodes.base.index_info import IndexInfo
+from exec_nodes.base.search_rows import DISTANCE
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.knn_exec import KNNExec
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale, StaleSets
-from exec_nodes.search_rows import DISTANCE
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_binary, is_list, is_text
 from exec_nodes.arrow.validate import sound
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 # A value that would change, and why.

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import memwal_native
-from exec_nodes.once import once_property
+from exec_nodes.base.lazy import once_property
 
 Flags = npt.NDArray[np.bool_]
 

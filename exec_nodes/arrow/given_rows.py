@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyarrow.dataset import Dataset, Scanner
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 
 FORMS = (
     "a pyarrow table, batch, reader, dataset or list of batches, a pandas or polars frame, "

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_list, is_text
 from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_arrays
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 # Raises pa.ArrowInvalid.

@@ -16,7 +16,7 @@ from exec_nodes.arrow.nested import (
     with_inner_arrays,
     with_inner_fields,
 )
-from exec_nodes.errors import RepairError
+from exec_nodes.base.errors import RepairError
 
 FIELD_ID_KEY = b"lance:field_id"
 

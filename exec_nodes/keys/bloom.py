@@ -13,9 +13,9 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from exec_nodes.errors import CorruptFileError
+from exec_nodes.base.errors import CorruptFileError
+from exec_nodes.base.lazy import once_property
 from exec_nodes.keys.hashing import Hashes
-from exec_nodes.once import once_property
 
 BLOCK_BYTES = 32
 _WORDS = 8

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.casts import exact_cast, exact_values
 from exec_nodes.arrow.given_rows import given_rows, read_once
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.lazy import once_property
 from exec_nodes.keys.hashing import (
     Hashes,
     hash_columns,
@@ -25,7 +26,6 @@ from exec_nodes.keys.hashing import (
     hash_value,
     written_by_native,
 )
-from exec_nodes.once import once_property
 
 KeyColumn: TypeAlias = pa.Array | pa.ChunkedArray
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.base.lazy import once_property
 from exec_nodes.keys.keys import KeyBatch, as_key_table
-from exec_nodes.once import once_property
 
 _INTEGER_BOUNDS = {
     kind: (-(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyroaring
 
-from exec_nodes.errors import MemWalError
+from exec_nodes.base.errors import MemWalError
 
 Offsets = npt.NDArray[np.uint32]
 ReadFile = Callable[[str], bytes]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exec_nodes.errors import (
+from exec_nodes.base.errors import (
     CorruptFileError,
     MemWalError,
     SourceGoneError,

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.filter_rows import keep_rows
+from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.tasks import is_background
-from exec_nodes.counting import lance_reads
 from exec_nodes.lance.deletion_files import ReadFile, deleted_offsets
 from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.counting import lance_reads
+from exec_nodes.base.counting import lance_reads
 from exec_nodes.lance.fragments import counted_addresses, whole_fragments
 from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter, RowAddresses
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exec_nodes.base.lazy import once_property
 from exec_nodes.liveness.stale_sets import PlanStale
-from exec_nodes.once import once_property
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import RowAddresses, Source
 

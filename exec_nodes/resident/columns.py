@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.row_masks import among
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.lazy import once_property
 from exec_nodes.base.tasks import breathe, is_background
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.deletion_files import ReadFile
@@ -26,7 +27,6 @@ from exec_nodes.lance.fragments import (
     whole_fragments,
 )
 from exec_nodes.lance.scan import batch_rows, conform, scan_dataset
-from exec_nodes.once import once_property
 from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 
 Batches = Iterator[pa.RecordBatch]

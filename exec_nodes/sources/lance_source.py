@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.lazy import once_property
 from exec_nodes.evolution.project import NamesOfNow
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch
@@ -24,7 +25,6 @@ from exec_nodes.lance.fragments import fragment_identity
 from exec_nodes.lance.row_ids import RowIds
 from exec_nodes.lance.scan import fragment_groups, read_table, scan_dataset, take_rows
 from exec_nodes.lance.stored_generation import open_generation
-from exec_nodes.once import once_property
 from exec_nodes.resident.columns import FragmentColumns
 from exec_nodes.resident.decoded_columns import DecodedColumns, is_small
 from exec_nodes.resident.key_lookups import KeyLookups

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.lazy import once_property
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.once import once_property
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import (
     KEY_POSITION_FIELD,

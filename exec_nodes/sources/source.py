@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.lazy import once_property
 from exec_nodes.keys.codes import KeyCodes, code_set, superseded
 from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column
-from exec_nodes.once import once_property
 
 BASE_GENERATION = -1
 TOMBSTONE = "_tombstone"

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.counting import lance_reads
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 from exec_nodes.vectors.blocklist import blocklist
-from exec_nodes.vectors.held import derived
 from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.resident import derived
 
 # Partitions probed where every row is live and matches: recall 0.99 on 200,000 clustered vectors
 # in 256 partitions.

@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.row_masks import among, live_rows
+from exec_nodes.base.counting import count
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.counting import count
-from exec_nodes.once import once_property
+from exec_nodes.base.lazy import once_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
-from exec_nodes.vectors.held import held_vectors, live_flags
 from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.index_search import IndexSearch, few_rows
 from exec_nodes.vectors.nearest import measured, nearest
 from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.resident import held_vectors, live_flags
 
 # By how much more candidates are asked for when too few met a filter that Lance can't take.
 _GROWTH = 8

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import Mask
+from exec_nodes.base.lazy import once_property
 from exec_nodes.evolution.project import ByFieldId, numbered
 from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
 from exec_nodes.keys.duplicates import first_duplicate
 from exec_nodes.keys.keys import KeyBatch, key_column
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.stored_generation import open_generation
-from exec_nodes.once import once_property
 from memwal_sql.errors import MemWalError, RepairError, SourceGoneError
 from memwal_sql.schema import TOMBSTONE
 from memwal_sql.storage.wal_entry import entry_schema

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.errors import SourceGoneError
+from exec_nodes.base.errors import SourceGoneError
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import NotFoundError

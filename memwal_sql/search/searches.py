@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_text
+from exec_nodes.base.search_rows import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
-from exec_nodes.search_rows import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIELD
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.query.parse import parse_query
 from exec_nodes.text.query.reading import warn_of_syntax

@@ -15,8 +15,8 @@ from typing import Any
 
 from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.index_info import TEXT_KIND, IndexInfo
+from exec_nodes.base.lazy import once_property
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
-from exec_nodes.once import once_property
 from memwal_sql.storage.index_details import IndexDetails
 from memwal_sql.storage.index_files import IndexFiles, TextFormat
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from exec_nodes.secrets import redacted
+from exec_nodes.base.secrets import redacted
 from memwal_sql.storage.base_indexes import IndexRecipe
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable
 
 from lance.file import LanceFileSession
 
-from exec_nodes.once import once_property
+from exec_nodes.base.lazy import once_property
 from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.object_store import Metas, Names, ObjectMeta, check_path, checked
 

@@ -14,8 +14,8 @@ from obstore import exceptions
 from obstore.store import ObjectStore as Handle
 from obstore.store import from_url
 
+from exec_nodes.base.secrets import keep_secret, redacted
 from exec_nodes.lance.errors import is_panic
-from exec_nodes.secrets import keep_secret, redacted
 from memwal_sql.errors import (
     InvalidCallError,
     MemWalError,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket
 from planner.regions.hashing.native_bucket import native_bucket
 from planner.regions.spec import RegionField, RegionSpec

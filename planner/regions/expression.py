@@ -14,7 +14,7 @@ import datafusion
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import flat
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
 from planner.regions.tokens import Token, tokens_of
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.spec import MANUAL_SPEC_ID, RegionField, RegionSpec
 
 DATE_PARTS = ("year", "month", "day", "hour")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.predicates.boxes import Box, domain_in, starting_with
 from planner.predicates.domain import ANYTHING, Domain, Interval, Point
 from planner.predicates.literals import InexactError, point_of, python_values, unit_nanoseconds

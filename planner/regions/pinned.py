@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.predicates.key_equalities import key_equalities
 from planner.predicates.nodes import Predicate
 from planner.regions.spec import RegionSpec

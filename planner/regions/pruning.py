@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.predicates.boxes import Box, boxes
 from planner.predicates.nodes import And, Predicate
 from planner.regions.field_tests import field_test

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.assign import distinct_rows
 from planner.regions.transform import evaluate_field, key_function_of
 from planner.regions.values import RegionValue, region_values

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from exec_nodes.errors import InvalidCallError, RepairError
+from exec_nodes.base.errors import InvalidCallError, RepairError
 from planner.regions.expression import bucket_expression, known_bucket, multi_bucket_expression
 from planner.regions.spec import RegionField, RegionSpec
 from planner.regions.transform import num_buckets_of

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import I64, fixed_width, flat, null_mask
 from exec_nodes.arrow.decimals import from_unscaled, unscaled_int64, unscaled_python
-from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from planner.regions.expression import evaluate_expression
 from planner.regions.hashing.murmur3 import bucket, murmur3, murmur3_multi, scalar_encoder
 from planner.regions.hashing.native_bucket import native_bucket

@@ -13,7 +13,7 @@ import re
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_binary
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 
 RegionValue = None | bool | int | str | bytes
 

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import memwal_sql as mw
-from exec_nodes import secrets
+from exec_nodes.base import secrets
 from memwal_sql.cli.app import app
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.store import open_store

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.search_rows import DISTANCE_ROWS, SCORE_ROWS
 from exec_nodes.fuse_exec import FuseExec
 from exec_nodes.node import draw
 from exec_nodes.projection_exec import ProjectionExec
-from exec_nodes.search_rows import DISTANCE_ROWS, SCORE_ROWS
 from tests.sql.fakes import Rows
 
 Place = tuple[int, int]

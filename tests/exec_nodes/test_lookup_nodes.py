@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.bloom_filter_guard_exec import BloomFilterGuardExec
 from exec_nodes.coalesce_first_exec import CoalesceFirstExec
-from exec_nodes.errors import InvalidCallError
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.liveness import masks

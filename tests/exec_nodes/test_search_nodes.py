@@ -8,12 +8,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.search_rows import (
+    BATCH_DISTANCE_ROWS,
+    DISTANCE,
+    DISTANCE_ROWS,
+    SCORE,
+    SCORE_ROWS,
+)
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
 from exec_nodes.node import Node, draw
-from exec_nodes.search_rows import BATCH_DISTANCE_ROWS, DISTANCE, DISTANCE_ROWS, SCORE, SCORE_ROWS
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.union_exec import UnionExec

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.node import Node, draw
 from exec_nodes.sources.source import Source

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.errors import InvalidCallError
 from exec_nodes.node import draw
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import Snapshot, TableInfo

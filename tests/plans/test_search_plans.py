@@ -19,7 +19,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.cache import ByteCache
-from exec_nodes.vectors import held
+from exec_nodes.vectors import resident as held
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 
 HERE = Path(__file__).parent / "search"

@@ -15,7 +15,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.base.cache import ByteCache
 from exec_nodes.liveness.stale_sets import STALE_SETS
-from exec_nodes.vectors import held
+from exec_nodes.vectors import resident as held
 
 WIDTH = 4
 SCHEMA = pa.schema(

@@ -14,7 +14,8 @@ import memwal_sql as mw
 from exec_nodes.base.cache import ByteCache
 from exec_nodes.liveness import masks
 from exec_nodes.resident import decoded_columns, warm_columns
-from exec_nodes.vectors import held, index_search
+from exec_nodes.vectors import index_search
+from exec_nodes.vectors import resident as held
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
 
 STEPS, KEYS = 24, 60

@@ -13,7 +13,8 @@ import pytest
 from exec_nodes.base.cache import ByteCache
 from exec_nodes.knn_exec import KNNExec
 from exec_nodes.node import Node
-from exec_nodes.vectors import held, index_search
+from exec_nodes.vectors import index_search
+from exec_nodes.vectors import resident as held
 from tests.exec_nodes.tables import nodes
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
 

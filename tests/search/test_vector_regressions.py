@@ -14,7 +14,8 @@ from exec_nodes.base.cache import ByteCache
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.liveness import masks
-from exec_nodes.vectors import held, index_search
+from exec_nodes.vectors import index_search
+from exec_nodes.vectors import resident as held
 from tests.exec_nodes.tables import nodes
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
 

@@ -6,7 +6,7 @@ import datafusion
 import pyarrow as pa
 import pytest
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from memwal_native import MountedTable
 from memwal_sql.sql.errors import memwal_errors
 from tests.sql.fakes import FakeProvider

@@ -11,7 +11,7 @@ import datafusion
 import pyarrow as pa
 import pytest
 
-from exec_nodes.errors import RetryError
+from exec_nodes.base.errors import RetryError
 from exec_nodes.node import Metrics, Statistics
 from memwal_native import MountedTable
 from memwal_sql.sql.errors import memwal_errors, original_error

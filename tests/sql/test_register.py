@@ -11,7 +11,7 @@ import datafusion
 import pyarrow as pa
 import pytest
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.node import Node
 from exec_nodes.sources.memtable_source import MemTableSource

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from lance.lance import tokenize
 
-from exec_nodes.errors import UnsupportedError
+from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.text.postings.protocol import Lengths
 
 # Lance's defaults for text; a description or a file of an index holds all of them.

@@ -23,8 +23,8 @@ import numpy as np
 from lance.file import LanceFileReader
 
 from exec_nodes.base.cache import ByteCache
-from exec_nodes.errors import RepairError, UnsupportedError
-from exec_nodes.once import once_property
+from exec_nodes.base.errors import RepairError, UnsupportedError
+from exec_nodes.base.lazy import once_property
 from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.fuzzy import Vocabulary

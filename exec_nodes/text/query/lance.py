@@ -22,7 +22,7 @@ from lance.query import (
     Occur,
 )
 
-from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 
 _BEFORE: Final = "BooleanQuery: should=[], must=["
 _TOKEN: Final = re.compile(

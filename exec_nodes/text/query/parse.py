@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from lance.query import FullTextQuery
 
-from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from exec_nodes.text.query.lance import json_form
 from exec_nodes.text.query.reading import warn_of_syntax
 from exec_nodes.text.query.tree import (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Final
 
-from exec_nodes.errors import PlainTextWarning
+from exec_nodes.base.errors import PlainTextWarning
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.fuzzy import plain_tokens
 from exec_nodes.text.query.tree import (

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.base.cache import ByteCache, Subject
-from exec_nodes.errors import UnsupportedError
+from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.fragments import (

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.text.postings.bm25 import (
     inverse_document_frequency,
     length_norms,

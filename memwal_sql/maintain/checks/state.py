@@ -11,7 +11,7 @@ from uuid import UUID
 
 import lance
 
-from exec_nodes.once import once_property
+from exec_nodes.base.lazy import once_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.errors import MemWalError, StoreUnavailableError

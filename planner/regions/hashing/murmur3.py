@@ -35,7 +35,7 @@ from exec_nodes.arrow.arrays import (
     unaligned_words,
 )
 from exec_nodes.arrow.decimals import unscaled_int64, unscaled_python
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 
 U32 = npt.NDArray[np.uint32]
 

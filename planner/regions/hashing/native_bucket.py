@@ -21,7 +21,7 @@ from exec_nodes.arrow.arrays import (
     null_mask,
     unaligned_words,
 )
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.hashing.murmur3 import finish, hash_blocks, hash_int64, mix
 
 _NAN = {4: 0x7FC00000, 8: 0x7FF8000000000000}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.arrow.casts import exact_cast, exact_values
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2020, 1, 1, 12)

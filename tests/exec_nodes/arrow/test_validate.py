@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.arrow.validate import sound
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 
 LATIN = [b"ok", b"caf\xe9", b"z"]
 TEXT = pa.array(LATIN).view(pa.string())

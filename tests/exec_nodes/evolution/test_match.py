@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from exec_nodes.errors import RepairError
+from exec_nodes.base.errors import RepairError
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.errors import RepairError
+from exec_nodes.base.errors import RepairError
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hashing import hash_columns, hash_columns_as_native_writer, hash_value
 from exec_nodes.keys.keys import KeyBatch, plain

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow.dataset import dataset
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.keys.keys import KeyBatch, as_key_table, check_key_type, key_column, key_values
 from tests.exec_nodes.kinds import COLUMNS
 

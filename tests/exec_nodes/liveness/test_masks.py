@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from exec_nodes.base.search_rows import DISTANCE_ROWS
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.liveness import masks
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
-from exec_nodes.search_rows import DISTANCE_ROWS
 from exec_nodes.sources.source import Source
 from exec_nodes.union_exec import UnionExec
 from tests.exec_nodes.tables import (

@@ -23,7 +23,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import ROW_ADDRESS
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SourceTexts
-from exec_nodes.vectors import held
+from exec_nodes.vectors import resident as held
 from planner.model import TableInfo
 
 WIDTH = 2

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.base.cache import ByteCache
-from exec_nodes.errors import RepairError, RetryError, SourceGoneError
+from exec_nodes.base.errors import RepairError, RetryError, SourceGoneError
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.resident import decoded_columns, key_lookups
 from exec_nodes.sources import lance_source

@@ -17,7 +17,8 @@ from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Filter, RowAddresses
-from exec_nodes.vectors import held, index_search, settled_codes
+from exec_nodes.vectors import index_search, settled_codes
+from exec_nodes.vectors import resident as held
 from exec_nodes.vectors.index_search import few_rows
 from exec_nodes.vectors.metrics import Metric
 from exec_nodes.vectors.nearest import Bounds

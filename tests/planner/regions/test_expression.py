@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket

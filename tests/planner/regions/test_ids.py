@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memwal_sql as mw
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.ids import canonical, lancedb_values, new_region_id, region_id
 from planner.regions.spec import RegionField, RegionSpec
 from planner.regions.values import RegionValue

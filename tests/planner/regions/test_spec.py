@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from exec_nodes.keys.keys import key_values
 from planner.regions import factories as mw
 from planner.regions.check import validate

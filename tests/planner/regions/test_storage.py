@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from exec_nodes.errors import InvalidCallError, RepairError
+from exec_nodes.base.errors import InvalidCallError, RepairError
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.spec import RegionField, RegionSpec, spec_of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lance.file import LanceFileReader
 
 from exec_nodes.base.cache import ByteCache
-from exec_nodes.errors import UnsupportedError
+from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.text.postings import analyzer as module
 from exec_nodes.text.postings.analyzer import DEFAULTS, Analyzer
 from exec_nodes.text.postings.lance_index import open_index

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lance import query as lance_query
 
-from exec_nodes.errors import InvalidCallError, UnsupportedError
+from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from exec_nodes.text.query.parse import parse_query
 from exec_nodes.text.query.tree import (
     Boolean,

@@ -14,7 +14,7 @@ import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
 from exec_nodes.base.cache import ByteCache
-from exec_nodes.errors import RepairError
+from exec_nodes.base.errors import RepairError
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.lance_index import open_index
 from exec_nodes.text.scoring import open as source_texts

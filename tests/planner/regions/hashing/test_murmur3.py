@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.hashing.murmur3 import bucket, encode, murmur3, murmur3_multi, scalar_encoder
 
 INTEGERS = {

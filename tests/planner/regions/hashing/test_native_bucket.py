@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.schema import LanceSchema
 
-from exec_nodes.errors import InvalidCallError
+from exec_nodes.base.errors import InvalidCallError
 from planner.regions.hashing.murmur3 import bucket, murmur3
 from planner.regions.hashing.native_bucket import native_bucket
 

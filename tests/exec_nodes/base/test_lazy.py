@@ -7,7 +7,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from exec_nodes.once import once_property
+from exec_nodes.base.lazy import once_property
 from tests.model.racing import race
 from tests.model.waiting import reached
 

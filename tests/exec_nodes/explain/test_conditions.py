@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from exec_nodes.conditions import conditions
+from exec_nodes.explain.conditions import conditions
 from exec_nodes.sources.source import Filter
 
 

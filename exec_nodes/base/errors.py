@@ -10,7 +10,7 @@ A kind says what the caller does next, so that `except` clauses read like decisi
 
 from __future__ import annotations
 
-from exec_nodes.secrets import redact_handled, redacted
+from exec_nodes.base.secrets import redact_handled, redacted
 
 
 class MemWalError(Exception):

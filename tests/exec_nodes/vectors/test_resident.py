@@ -15,7 +15,7 @@ import pytest
 from exec_nodes.base.cache import ByteCache
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import RowAddresses
-from exec_nodes.vectors import held
+from exec_nodes.vectors import resident as held
 from exec_nodes.vectors.query import NearestQuery
 from exec_nodes.vectors.search import SourceSearch
 from planner.model import TableInfo

@@ -1,0 +1,1 @@
+"""How plans print what they read and which rows they keep."""
