@@ -14,7 +14,7 @@ from benchmarks.timing import interleaved, lower_quartile, seconds
 from benchmarks.workspace import Workspace, enabled_table
 from planner.model import Query
 from planner.plan import plan
-from planner.predicates.nodes import Compare, Literal, Operand
+from planner.predicates.expr import Compare, Literal, Operand
 
 _RECORDS = 3
 _IN_A_ROW = 50  # plans take some ten microseconds

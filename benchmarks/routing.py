@@ -16,7 +16,7 @@ from benchmarks.workspace import Workspace
 from memwal_sql.sql.conditions import conjuncts
 from planner.model import RegionSources
 from planner.predicates.condition import condition_of
-from planner.predicates.nodes import Compare, Literal, Operand
+from planner.predicates.expr import Compare, Literal, Operand
 from planner.regions import factories
 from planner.regions.check import validate
 from planner.regions.hashing.murmur3 import bucket, murmur3

@@ -29,7 +29,7 @@ from memwal_sql.storage.merge_token import MergeProgress
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
 from planner.model import RegionSources, Snapshot
-from planner.predicates.nodes import Predicate
+from planner.predicates.expr import Predicate
 from planner.regions.ids import lancedb_id
 from planner.regions.pruning import prune
 from planner.regions.values import RegionValue

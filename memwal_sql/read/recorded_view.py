@@ -8,7 +8,7 @@ from uuid import UUID
 from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.region_manifest import RegionManifest
 from planner.model import TableInfo
-from planner.predicates.nodes import Predicate
+from planner.predicates.expr import Predicate
 from planner.regions.pinned import pinned_values
 from planner.regions.pruning import prune
 from planner.regions.values import RegionValue

@@ -23,11 +23,11 @@ from memwal_sql.search.options import (
     checked_options,
 )
 from memwal_sql.search.vectors import query_vectors
-from planner.full_text_search import TextQuery, plan_full_text_search
-from planner.hybrid_search import HybridQuery, plan_hybrid_search
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
-from planner.vector_search import VectorQuery, plan_vector_search
+from planner.search.full_text import TextQuery, plan_full_text_search
+from planner.search.hybrid import HybridQuery, plan_hybrid_search
+from planner.search.vector import VectorQuery, plan_vector_search
 
 Columns = tuple[str, ...]
 Filters = tuple[Condition, ...]

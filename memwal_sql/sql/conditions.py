@@ -15,7 +15,7 @@ from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.errors import original_error
 from planner.predicates.condition import predicate_of
-from planner.predicates.nodes import Predicate
+from planner.predicates.expr import Predicate
 
 Answers = Callable[[Sequence[memwal_native.Predicate], pa.Schema], list[str]]
 _NAME = "scanned"

@@ -18,7 +18,7 @@ from planner.predicates.condition import Condition, condition_of
 
 if TYPE_CHECKING:
     import memwal_native
-    from planner.predicates.nodes import Predicate
+    from planner.predicates.expr import Predicate
 
 
 # How many conditions a table remembers.

@@ -20,7 +20,7 @@ from memwal_sql.read.recorded import check_whole
 from memwal_sql.storage.base_indexes import IndexRecipe
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Snapshot, TableInfo
-from planner.predicates.nodes import Predicate
+from planner.predicates.expr import Predicate
 
 
 class TableHandle:

@@ -19,7 +19,7 @@ from memwal_sql.write.staged_fragments import FragmentStager
 from memwal_sql.write.staged_publish import Publisher, routing_spec
 from memwal_sql.write.staged_replace import replace_rows
 from memwal_sql.write.staged_rows import RowForm
-from planner.predicates.nodes import Predicate
+from planner.predicates.expr import Predicate
 
 
 class SharedTable(MaintainedTable):

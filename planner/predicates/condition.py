@@ -8,9 +8,9 @@ import pyarrow as pa
 
 import memwal_native
 from exec_nodes.sources.source import Filter
-from planner.predicates import nodes
+from planner.predicates import expr as nodes
+from planner.predicates.expr import UNKNOWN, Predicate
 from planner.predicates.lance_filter import lance_filter
-from planner.predicates.nodes import UNKNOWN, Predicate
 
 
 @dataclass(frozen=True, slots=True)

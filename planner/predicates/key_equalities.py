@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from planner.predicates.boxes import Box, boxes
+from planner.predicates.expr import And, Predicate
 from planner.predicates.literals import python_values
-from planner.predicates.nodes import And, Predicate
+from planner.predicates.tuple_domain import Box, boxes
 
 _MAX_KEYS = 1_000_000
 

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from planner.predicates.domain import Point
-from planner.predicates.literals import InexactError, compared, points_of, python_values
-from planner.predicates.nodes import (
+from planner.predicates.expr import (
     And,
     Compare,
     Constant,
@@ -33,6 +32,7 @@ from planner.predicates.nodes import (
     Predicate,
     Truth,
 )
+from planner.predicates.literals import InexactError, compared, points_of, python_values
 
 _UTC = ("UTC", "+00:00")
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_binary, is_text
 from planner.predicates.domain import NOT_NULL, NOTHING, Domain, Interval, Point, domain_of
-from planner.predicates.nodes import Literal, Operand, Value
+from planner.predicates.expr import Literal, Operand, Value
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * 10**9

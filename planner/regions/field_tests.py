@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from exec_nodes.base.errors import InvalidCallError
-from planner.predicates.boxes import Box, domain_in, starting_with
 from planner.predicates.domain import ANYTHING, Domain, Interval, Point
 from planner.predicates.literals import InexactError, point_of, python_values, unit_nanoseconds
+from planner.predicates.tuple_domain import Box, domain_in, starting_with
 from planner.regions.transform import date_part, evaluate_columns, width_of
 from planner.regions.values import as_region_value, region_values, type_of
 

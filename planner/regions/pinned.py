@@ -7,8 +7,8 @@ from functools import lru_cache
 import pyarrow as pa
 
 from exec_nodes.base.errors import InvalidCallError
+from planner.predicates.expr import Predicate
 from planner.predicates.key_equalities import key_equalities
-from planner.predicates.nodes import Predicate
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 

@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from exec_nodes.base.errors import InvalidCallError
-from planner.predicates.boxes import Box, boxes
-from planner.predicates.nodes import And, Predicate
+from planner.predicates.expr import And, Predicate
+from planner.predicates.tuple_domain import Box, boxes
 from planner.regions.field_tests import field_test
 from planner.regions.spec import RegionSpec
 

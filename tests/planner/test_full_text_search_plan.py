@@ -16,9 +16,9 @@ from exec_nodes.fts_exec import FTSExec
 from exec_nodes.node import Node, draw
 from exec_nodes.sources.source import Source
 from exec_nodes.text.query.tree import Boolean, Match, Operator, Phrase
-from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import Snapshot, TableInfo
 from planner.predicates.condition import Condition
+from planner.search.full_text import TextQuery, plan_full_text_search
 from tests.exec_nodes.tables import collect, nodes, where
 from tests.exec_nodes.text.sources import (
     DELETED,

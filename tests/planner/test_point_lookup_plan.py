@@ -14,7 +14,7 @@ from exec_nodes.node import draw
 from planner.model import Query
 from planner.plan import plan
 from planner.predicates.condition import Condition
-from planner.predicates.nodes import In, Operand
+from planner.predicates.expr import In, Operand
 from tests.exec_nodes.tables import (
     DELETED,
     Write,

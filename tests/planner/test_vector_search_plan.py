@@ -16,7 +16,7 @@ from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.node import draw
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import Snapshot, TableInfo
-from planner.vector_search import VectorQuery, plan_vector_search
+from planner.search.vector import VectorQuery, plan_vector_search
 from tests.exec_nodes.tables import memory_base, memtable, snapshot, where
 
 VECTOR = pa.list_(pa.float32(), 3)

@@ -22,8 +22,8 @@ from exec_nodes.text.query.tree import Match, TextExpression
 from exec_nodes.text.scoring.rank import rank
 from exec_nodes.text.scoring.resolve import Corpus, Resolved, Words, parts_of, resolve
 from memwal_sql.errors import MemWalError
-from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import Snapshot
+from planner.search.full_text import TextQuery, plan_full_text_search
 from tests.exec_nodes.tables import nodes
 from tests.exec_nodes.text.trees import random_query, random_text
 from tests.model.process import Process, ProcessKilledError, as_another_process

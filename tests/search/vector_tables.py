@@ -15,7 +15,7 @@ import memwal_sql as mw
 from exec_nodes.node import Node
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
-from planner.vector_search import VectorQuery, plan_vector_search
+from planner.search.vector import VectorQuery, plan_vector_search
 from tests.exec_nodes.vectors.vectors import measured
 
 DIMENSION = 6

@@ -23,7 +23,7 @@ from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister, register
 from memwal_sql.sql.version import check_datafusion_version
 from planner.model import RegionSources, Snapshot, TableInfo
-from planner.predicates.nodes import Compare, Literal, Operand, Other, Predicate
+from planner.predicates.expr import Compare, Literal, Operand, Other, Predicate
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("kind", pa.string())])
 

@@ -23,8 +23,8 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import TOMBSTONE_FIELD, Filter, Source
 from exec_nodes.text.query.tree import Match, TextExpression
-from planner.full_text_search import TextQuery, plan_full_text_search
 from planner.model import RegionSources, Snapshot, TableInfo
+from planner.search.full_text import TextQuery, plan_full_text_search
 from tests.exec_nodes.tables import collect
 from tests.model.ranking import LanceRanking, Ranking
 

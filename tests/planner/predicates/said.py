@@ -10,7 +10,7 @@ import pyarrow as pa
 import memwal_native
 from memwal_native import MountedTable
 from planner.predicates.condition import predicate_of
-from planner.predicates.nodes import Predicate
+from planner.predicates.expr import Predicate
 
 
 class Said:

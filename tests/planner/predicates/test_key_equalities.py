@@ -8,8 +8,8 @@ import datafusion
 import pyarrow as pa
 import pytest
 
+from planner.predicates.expr import Compare, Literal, Operand
 from planner.predicates.key_equalities import key_equalities
-from planner.predicates.nodes import Compare, Literal, Operand
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(

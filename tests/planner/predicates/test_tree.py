@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from planner.predicates.nodes import (
+from planner.predicates.expr import (
     And,
     Compare,
     Distinct,

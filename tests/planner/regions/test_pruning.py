@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.model import RegionSources
-from planner.predicates.nodes import Predicate
+from planner.predicates.expr import Predicate
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.pruning import prune

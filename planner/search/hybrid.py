@@ -10,11 +10,11 @@ from exec_nodes.fuse_exec import RELEVANCE, FuseExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.take_exec import TakeExec
-from planner.full_text_search import TextQuery, plan_full_text_search, text_indexes
-from planner.index_gap import bridged
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
-from planner.vector_search import VectorQuery, plan_vector_search, vector_index
+from planner.search.catch_up import bridged
+from planner.search.full_text import TextQuery, plan_full_text_search, text_indexes
+from planner.search.vector import VectorQuery, plan_vector_search, vector_index
 
 RRF_CONSTANT = 60.0
 # Ranks beyond the best few of each search still decide which rows both of them know.

@@ -17,10 +17,10 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.union_exec import UnionExec
-from planner.index_gap import bridged
 from planner.model import Snapshot
-from planner.search_sources import searched
-from planner.vector_query import VectorQuery, nearest_query, output_schema
+from planner.search.catch_up import bridged
+from planner.search.sources import searched
+from planner.search.vector_query import VectorQuery, nearest_query, output_schema
 
 __all__ = ["VectorQuery", "plan_vector_search"]
 

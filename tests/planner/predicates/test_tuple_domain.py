@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from planner.predicates.boxes import boxes
 from planner.predicates.domain import Domain
-from planner.predicates.nodes import And, Compare, Distinct, In, Literal, Not, Operand, Predicate
+from planner.predicates.expr import And, Compare, Distinct, In, Literal, Not, Operand, Predicate
+from planner.predicates.tuple_domain import boxes
 from tests.planner.predicates.said import Said
 
 INEXACT = [

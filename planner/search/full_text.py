@@ -23,10 +23,10 @@ from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.query.tree import TextExpression, columns_of
 from exec_nodes.text.scoring.shared_weights import Handover
 from exec_nodes.union_exec import UnionExec
-from planner.index_gap import bridged
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
-from planner.search_sources import searched
+from planner.search.catch_up import bridged
+from planner.search.sources import searched
 
 
 @dataclass(frozen=True, slots=True)

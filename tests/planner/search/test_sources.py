@@ -14,7 +14,7 @@ from planner.predicates.condition import Condition
 from planner.regions.check import validate
 from planner.regions.factories import identity
 from planner.regions.spec import spec_of
-from planner.search_sources import searched
+from planner.search.sources import searched
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema([pa.field("kind", pa.string(), nullable=False)])

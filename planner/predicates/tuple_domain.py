@@ -22,8 +22,7 @@ from planner.predicates.domain import (
     Interval,
     domain_of,
 )
-from planner.predicates.literals import InexactError, compared, points_of
-from planner.predicates.nodes import (
+from planner.predicates.expr import (
     NEGATED,
     And,
     Compare,
@@ -40,6 +39,7 @@ from planner.predicates.nodes import (
     Predicate,
     Truth,
 )
+from planner.predicates.literals import InexactError, compared, points_of
 
 Box: TypeAlias = Mapping[str, Domain]
 

@@ -1,0 +1,1 @@
+"""Plans of vector, full-text and hybrid searches."""
