@@ -19,9 +19,9 @@ from benchmarks.workspace import Workspace, enabled_table
 from memwal_sql.maintain.garbage import collect_garbage
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage import paths
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.table_record import read_record
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records import read_record
+from memwal_sql.storage.region.manifest import RegionManifests
 
 _GENERATIONS = 20
 _GENERATION_ROWS = 100

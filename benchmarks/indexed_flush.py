@@ -16,7 +16,7 @@ from benchmarks.result import Result, at_most_ratio
 from benchmarks.texts import ANALYZER, documents
 from benchmarks.timing import lower_quartile, seconds
 from benchmarks.workspace import Workspace
-from memwal_sql.storage.index_files import IndexFiles
+from memwal_sql.storage.base.index_files import IndexFiles
 
 _DIMENSIONS = 64
 _PARTITIONS = 64

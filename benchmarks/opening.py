@@ -18,11 +18,11 @@ from benchmarks.raw import forget
 from benchmarks.result import Reach, Result
 from benchmarks.timing import lower_quartile
 from benchmarks.workspace import Workspace, enabled_table
-from memwal_sql.storage.index_details import commit_details, read_details
+from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.region_snapshot import INLINE_REGIONS, encode_regions, external_path
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.snapshot_file import INLINE_REGIONS, encode_regions, external_path
 
 
 def opening(work: Workspace) -> Iterator[Result]:

@@ -31,16 +31,16 @@ from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.maintain.checkpoints import live_checkpoint
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import check_schema, logical_schema, with_primary_key
-from memwal_sql.storage.base_versions import read_base_version, version_numbers
-from memwal_sql.storage.index_details import commit_details, read_details
-from memwal_sql.storage.lance_manifest import read_etag
-from memwal_sql.storage.memory_store import lance_uri
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.probe import check_put_if_absent
-from memwal_sql.storage.storage_options import checked_options
-from memwal_sql.storage.store import canonical_uri, open_store
-from memwal_sql.storage.store_errors import store_error
-from memwal_sql.storage.table_record import INCARNATION_KEY, read_record, write_record
+from memwal_sql.storage.base.manifest import read_etag
+from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.base.versions import read_base_version, version_numbers
+from memwal_sql.storage.objects.errors import store_error
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.objects.open import canonical_uri, open_store
+from memwal_sql.storage.objects.options import checked_options
+from memwal_sql.storage.objects.probe import check_put_if_absent
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
 from memwal_sql.write.live import stop_writers_before
 

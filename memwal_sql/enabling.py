@@ -20,14 +20,14 @@ from exec_nodes.lance.errors import (
 )
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.schema import check_schema, key_metadata, logical_schema, primary_key_of
-from memwal_sql.storage.base_indexes import searchable_indexes
-from memwal_sql.storage.field_ids import field_ids
-from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.memory_store import lance_uri
-from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.base.field_ids import field_ids
+from memwal_sql.storage.base.indexes import searchable_indexes
+from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.objects.errors import store_error
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
-from memwal_sql.storage.store_errors import store_error
-from memwal_sql.storage.table_record import INCARNATION_KEY
+from memwal_sql.storage.records import INCARNATION_KEY
 from planner.regions.check import validate
 from planner.regions.factories import unsharded
 from planner.regions.spec import RegionField, RegionSpec, spec_of

@@ -18,7 +18,7 @@ from exec_nodes.base.errors import (
 )
 
 if TYPE_CHECKING:
-    from memwal_sql.storage.region_manifest import RegionManifest
+    from memwal_sql.storage.region.manifest import RegionManifest
 
 __all__ = [
     "BackPressureError",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from memwal_sql.storage import settle
+from memwal_sql.storage.objects import create_once as settle
 
 # A slow machine is no failure of the code; a database of examples would make runs differ.
 settings.register_profile("repeatable", deadline=None, database=None)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.object_store import Metas, Names, ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.protocol import Metas, Names, ObjectMeta, ObjectStore
 
 _Result = TypeVar("_Result")
 _LONGEST_PAUSE_SECONDS = 30.0

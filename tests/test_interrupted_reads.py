@@ -15,8 +15,8 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import RegionManifests
 from tests.model import merging
 from tests.model.pairs import keys, read, rows
 from tests.model.process import as_another_process

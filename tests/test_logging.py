@@ -20,8 +20,8 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import FencedError
 from memwal_sql.maintain.lease import maintenance_lease
-from memwal_sql.storage.settle import settle_put
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects.create_once import settle_put
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.write.table_writer import TableWriter
 from tests.faults import Fault, FaultyStore, Kind
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.storage.whole_file import sync_path
+from memwal_sql.storage.objects.whole_file import sync_path
 
 _DEVICES = Path("/dev")
 _OPEN_FILES = _DEVICES / "fd"

@@ -26,7 +26,7 @@ from memwal_sql.index.vector import VECTOR_KINDS, vector_arguments
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import primary_key_of
-from memwal_sql.storage.index_details import INDEX_NAME, IndexDetails
+from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
 
 _log = logging.getLogger(__name__)
 

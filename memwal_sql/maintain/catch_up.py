@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from memwal_sql.storage.index_details import INDEX_NAME, IndexDetails
-from memwal_sql.storage.merge_token import MergeProgress
+from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
+from memwal_sql.storage.base.merge_token import MergeProgress
 
 
 class CatchUp:

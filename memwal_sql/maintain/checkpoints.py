@@ -32,7 +32,7 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
-from memwal_sql.storage.floors import Floor, read_floors
+from memwal_sql.storage.gc_watermarks import Floor, read_floors
 
 _log = logging.getLogger(__name__)
 

@@ -21,13 +21,13 @@ from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.read.base import open_latest
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import primary_key_of
-from memwal_sql.storage.index_details import (
+from memwal_sql.storage.base.memwal_index import (
     IndexDetails,
     commit_details,
     read_details,
     read_details_at,
 )
-from memwal_sql.storage.merge_token import MergeProgress, pass_shard, regions_in
+from memwal_sql.storage.base.merge_token import MergeProgress, pass_shard, regions_in
 
 _ATTEMPTS = 10
 

@@ -40,12 +40,12 @@ from memwal_sql.maintain.records_garbage import checkpoint_garbage, remove_check
 from memwal_sql.maintain.survey import RegionFiles, survey_regions
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage import paths
-from memwal_sql.storage.base_versions import BaseVersion, base_versions, version_numbers
-from memwal_sql.storage.floors import Floor, Floors, check_floors, raise_floors, read_floors
-from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.merge_token import MergeProgress
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.base.merge_token import MergeProgress
+from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
+from memwal_sql.storage.gc_watermarks import Floor, Floors, check_floors, raise_floors, read_floors
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.wal.log import Wal
 
 _log = logging.getLogger(__name__)
 

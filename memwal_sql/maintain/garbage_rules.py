@@ -14,9 +14,9 @@ from uuid import UUID
 
 from memwal_sql.maintain.holds import Holds
 from memwal_sql.maintain.survey import Folder, RegionFiles
-from memwal_sql.storage.object_store import ObjectMeta
-from memwal_sql.storage.region_manifest import RegionManifest
-from memwal_sql.storage.wal_entry import LARGEST_FENCE_BYTES
+from memwal_sql.storage.objects.protocol import ObjectMeta
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.wal.entry import LARGEST_FENCE_BYTES
 
 KEPT_MANIFESTS = 10
 

@@ -8,9 +8,9 @@ from functools import partial
 from uuid import UUID
 
 from exec_nodes.base.cache import ByteCache
-from memwal_sql.storage.base_versions import BaseVersion, recorded_manifests
-from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.base.versions import BaseVersion, recorded_manifests
+from memwal_sql.storage.objects.protocol import ObjectStore
 
 GenerationName = tuple[UUID, str]
 _BYTES = 128

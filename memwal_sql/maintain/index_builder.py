@@ -17,8 +17,8 @@ from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableErro
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.merge_token import regions_in
+from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.base.merge_token import regions_in
 
 _log = logging.getLogger(__name__)
 

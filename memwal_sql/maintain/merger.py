@@ -28,10 +28,10 @@ from memwal_sql.read.base import BaseTable, load_base
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader
-from memwal_sql.storage.memory_store import lance_uri
-from memwal_sql.storage.merge_token import passes_done
+from memwal_sql.storage.base.merge_token import passes_done
+from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_uri
-from memwal_sql.storage.region_manifest import FlushedGeneration
+from memwal_sql.storage.region.manifest import FlushedGeneration
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from memwal_sql.errors import StoreUnavailableError
-from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 
 
 class OvertakenError(Exception):

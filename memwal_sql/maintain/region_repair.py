@@ -34,7 +34,7 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.read.point_reader import get_in
 from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.paths import RECORD_FOLDER
-from memwal_sql.storage.region_manifest import RegionStatus
+from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.write.normalise import Normaliser
 from memwal_sql.write.staged_publish import Publisher
 from memwal_sql.write.staged_region import RegionBatch, RegionPublisher

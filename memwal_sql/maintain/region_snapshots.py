@@ -15,11 +15,11 @@ from dataclasses import replace
 from memwal_sql.errors import MemWalError, TornEntryError
 from memwal_sql.maintain.details import Rewrite, change_details
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.region_snapshot import INLINE_REGIONS, encode_regions, external_path
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.snapshot_file import INLINE_REGIONS, encode_regions, external_path
+from memwal_sql.storage.wal.log import Wal
 from planner.regions.spec import RegionSpec
 
 _log = logging.getLogger(__name__)

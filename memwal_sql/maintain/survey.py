@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from memwal_sql.storage import paths
-from memwal_sql.storage.object_store import ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 
 # Lance writes a local file under its name and a number, and renames it.
 _LANCE_TEMPORARY = re.compile(r"#[0-9]+$")

@@ -37,27 +37,27 @@ from memwal_sql.enabling import (
     wanted_of,
 )
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.maintain.progress import Progress, Report, report_nothing
-from memwal_sql.read.context import TableContext
-from memwal_sql.storage.decoding import decoding
-from memwal_sql.storage.format_versions import FORMAT_VERSION
-from memwal_sql.storage.index_details import commit_details, drop_index, read_details
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.older_format import (
+from memwal_sql.legacy.format import (
     OlderMemWal,
     OlderState,
     decode_older,
     read_older_index,
 )
-from memwal_sql.storage.storage_options import checked_options
-from memwal_sql.storage.store import canonical_uri, open_store
-from memwal_sql.storage.table_record import (
+from memwal_sql.maintain.progress import Progress, Report, report_nothing
+from memwal_sql.read.context import TableContext
+from memwal_sql.storage.base.memwal_index import commit_details, drop_index, read_details
+from memwal_sql.storage.decoding import decoding
+from memwal_sql.storage.format_versions import FORMAT_VERSION
+from memwal_sql.storage.objects.open import canonical_uri, open_store
+from memwal_sql.storage.objects.options import checked_options
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records import (
     UPGRADE_KEY,
     Records,
     TableRecord,
     table_content,
 )
-from memwal_sql.storage.wal_entry import TOMBSTONE
+from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.table import Table
 from planner.regions.spec import RegionSpec
 

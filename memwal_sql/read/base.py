@@ -17,15 +17,15 @@ from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, SourceGoneError, TableReplacedError
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import logical_schema, primary_key_of
-from memwal_sql.storage.base_indexes import BaseIndexes
-from memwal_sql.storage.field_ids import field_ids
-from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details
-from memwal_sql.storage.lance_manifest import read_etag
-from memwal_sql.storage.lance_sessions import BaseSession
-from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.base.field_ids import field_ids
+from memwal_sql.storage.base.indexes import BaseIndexes
+from memwal_sql.storage.base.manifest import read_etag
+from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details
+from memwal_sql.storage.base.sessions import BaseSession
+from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
-from memwal_sql.storage.table_record import check_incarnation, made_again
-from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.storage.records import check_incarnation, made_again
+from memwal_sql.storage.wal.entry import entry_schema
 from planner.model import TableInfo
 from planner.regions.storage import from_storage
 

@@ -29,12 +29,12 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import ChangeOffset
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
-from memwal_sql.storage.base_versions import version_numbers
-from memwal_sql.storage.lance_manifest import read_writer
-from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.base.manifest import read_writer
+from memwal_sql.storage.base.versions import version_numbers
+from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_folder, generation_uri
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest
-from memwal_sql.storage.wal import Wal, WalEntry
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.write.entry_rows import entry_rows
 from memwal_sql.write.memtable import conform, memtable_schema
 from memwal_sql.write.replay import read_ahead

@@ -24,10 +24,10 @@ from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error, valu
 from memwal_sql.read.rehearsals import Rehearsals
 from memwal_sql.read.served_base import ServedBase
 from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
-from memwal_sql.storage.floors import check_floors
-from memwal_sql.storage.merge_token import MergeProgress
+from memwal_sql.storage.base.merge_token import MergeProgress
+from memwal_sql.storage.gc_watermarks import check_floors
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.ids import lancedb_id

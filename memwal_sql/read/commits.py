@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from exec_nodes.base.tasks import at_once
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.index_details import FoundDetails, IndexDetails, read_details_at
-from memwal_sql.storage.lance_manifest import read_fragment_ids
-from memwal_sql.storage.merge_token import MergeProgress
+from memwal_sql.storage.base.manifest import read_fragment_ids
+from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details_at
+from memwal_sql.storage.base.merge_token import MergeProgress
 
 # So many versions are read together: on an object store each takes a round trip.
 _TOGETHER = 32

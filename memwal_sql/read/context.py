@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from exec_nodes.base.cache import ByteCache
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.table_record import TableRecord, check_current
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records import TableRecord, check_current
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.commits import Commits
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
-from memwal_sql.storage.merge_token import MergeProgress, regions_in
+from memwal_sql.storage.base.merge_token import MergeProgress, regions_in
 from planner.model import IndexGap
 
 _log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.collector import SnapshotCollector
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
-from memwal_sql.storage.index_details import INDEX_NAME
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.base.memwal_index import INDEX_NAME
+from memwal_sql.storage.wal.log import Wal
 
 REGIONS = pa.schema(
     [

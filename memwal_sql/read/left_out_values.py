@@ -17,11 +17,11 @@ from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, StoreUnavailableError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_uri
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.region_values import value_types
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.values import value_types
+from memwal_sql.storage.wal.log import Wal
 from planner.regions.ids import is_lancedb_spec, lancedb_id, lancedb_values
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from memwal_sql.errors import RetryError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.base_versions import recorded_manifests
-from memwal_sql.storage.merge_token import partial_generation, unknown_partial
-from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.storage.base.merge_token import partial_generation, unknown_partial
+from memwal_sql.storage.base.versions import recorded_manifests
+from memwal_sql.storage.region.manifest import RegionManifest
 
 _BYTES_PER_REGION = 1024
 

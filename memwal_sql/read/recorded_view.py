@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from memwal_sql.read.region import RegionReader
-from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.storage.region.manifest import RegionManifest
 from planner.model import TableInfo
 from planner.predicates.expr import Predicate
 from planner.regions.pinned import pinned_values

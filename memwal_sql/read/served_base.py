@@ -20,8 +20,8 @@ from exec_nodes.base.tasks import in_background
 from memwal_sql.errors import MemWalError
 from memwal_sql.read.base import BaseTable, BaseTracker
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.index_details import FoundDetails, read_details_at
-from memwal_sql.storage.lance_manifest import read_etag
+from memwal_sql.storage.base.manifest import read_etag
+from memwal_sql.storage.base.memwal_index import FoundDetails, read_details_at
 
 # The first query over a version of a smaller table is fast anyway.
 _LEAST_ROWS = 100_000

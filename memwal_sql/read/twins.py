@@ -13,7 +13,7 @@ from uuid import UUID
 from memwal_sql.errors import RepairError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.region import RegionReader
-from memwal_sql.storage.region_manifest import RegionManifest, RegionStatus
+from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from planner.regions.values import RegionValue
 
 ValuesKey = tuple[int, tuple[RegionValue, ...]]

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.collector import check_consistency
-from memwal_sql.storage.memory_store import SCHEMES
-from memwal_sql.storage.store import canonical_uri
+from memwal_sql.storage.objects.memory import SCHEMES
+from memwal_sql.storage.objects.open import canonical_uri
 
 STORAGE_PREFIX = "storage."
 

@@ -17,7 +17,7 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.read.planning import Read, opened, while_present
 from memwal_sql.read.point_reader import PointReader
 from memwal_sql.read.recorded import check_whole
-from memwal_sql.storage.base_indexes import IndexRecipe
+from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Snapshot, TableInfo
 from planner.predicates.expr import Predicate

@@ -10,7 +10,7 @@ from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_repair import RegionRepair, RegionRepairer
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.read.twins import is_emptied
-from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.maintaining import MaintainedTable
 from memwal_sql.write.batch_marks import last_complete
 from memwal_sql.write.generation_writer import GenerationWriter

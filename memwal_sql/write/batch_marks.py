@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.decoding import number_of
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.table_record import Records
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records import Records
 
 # Of so many queries a region's manifest knows the last batch.
 _MOST_QUERIES = 64

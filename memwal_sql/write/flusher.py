@@ -29,7 +29,7 @@ from memwal_sql.errors import (
     UnknownFormatError,
     WriterFailedError,
 )
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.write.batch_marks import latest_batches
 from memwal_sql.write.lease import Lease, fenced
 from memwal_sql.write.memtable import MemTable

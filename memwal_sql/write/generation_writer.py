@@ -12,10 +12,10 @@ import pyarrow as pa
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.base_indexes import IndexRecipe
-from memwal_sql.storage.generation import write_generation
-from memwal_sql.storage.region_manifest import FlushedGeneration
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.base.indexes import IndexRecipe
+from memwal_sql.storage.generation.write import write_generation
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import FlushedGeneration
 from planner.model import TableInfo
 
 FindIndexes = Callable[[], Sequence[IndexRecipe]]

@@ -19,10 +19,10 @@ from memwal_sql.errors import (
     UnknownFormatError,
 )
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.region_values import value_types
-from memwal_sql.storage.wal import Wal
-from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.values import value_types
+from memwal_sql.storage.wal.entry import entry_schema
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter

@@ -8,7 +8,7 @@ from itertools import count
 
 from exec_nodes.base.tasks import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
-from memwal_sql.storage.wal import Wal, WalEntry
+from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.write.batch_marks import decode_mark
 from memwal_sql.write.entry_rows import entry_rows
 from memwal_sql.write.memtable import FindTexts, MemTable

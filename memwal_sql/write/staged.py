@@ -19,7 +19,7 @@ import pyarrow as pa
 from exec_nodes.evolution.project import numbered
 from memwal_sql.errors import NotFoundError
 from memwal_sql.storage import paths
-from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.write.batch_marks import check_id
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey, Router

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import write_fragments
 
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.wal_entry import TOMBSTONE
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey
 from memwal_sql.write.staged import StagedPiece, StageLimits, Stager

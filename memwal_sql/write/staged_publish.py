@@ -16,9 +16,9 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.base_indexes import IndexRecipe
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.region_values import value_types
+from memwal_sql.storage.base.indexes import IndexRecipe
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.values import value_types
 from memwal_sql.write.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.region_opener import FindRegion, create_region

@@ -20,9 +20,9 @@ from exec_nodes.lance.errors import lance_errors, lance_panics
 from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.arrow_stream import read_stream
 from memwal_sql.storage.decoding import decoding
-from memwal_sql.storage.memory_store import lance_uri
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.wal.arrow_stream import read_stream
 from memwal_sql.write.memtable import conform, memtable_schema
 from memwal_sql.write.router import RegionKey, RegionValues
 from memwal_sql.write.staged import StagedPiece, StagedTask

@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from memwal_sql.errors import ManifestConflictError, ReopenError
 from memwal_sql.storage import paths
-from memwal_sql.storage.generation import random_hex
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import (
+from memwal_sql.storage.generation.write import random_hex
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,
     RegionManifests,
     RegionStatus,
 )
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.flusher import commit_flush
 from memwal_sql.write.lease import Lease, claim, fenced

@@ -28,8 +28,8 @@ from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.region_manifest import RegionManifest
-from memwal_sql.storage.wal_entry import TOMBSTONE
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.staged import StagedTask
 from memwal_sql.write.staged_publish import TURN
 from memwal_sql.write.staged_read import StagedReader, StagedRegion, staged_regions

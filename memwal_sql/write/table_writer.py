@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write import live
 from memwal_sql.write.background import Background
 from memwal_sql.write.budget import MemoryBudget

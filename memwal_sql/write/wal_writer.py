@@ -13,7 +13,7 @@ from memwal_sql.errors import (
     TornEntryError,
     WriterFailedError,
 )
-from memwal_sql.storage.wal import Wal, encode_entry
+from memwal_sql.storage.wal.log import Wal, encode_entry
 from memwal_sql.write.lease import fenced
 
 

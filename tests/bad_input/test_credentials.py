@@ -13,7 +13,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.store import canonical_uri
+from memwal_sql.storage.objects.open import canonical_uri
 from tests.bad_input.rows import SCHEMA
 
 SECRET = "wJalrXUtnFEMI-SECRET-bPxRfiCYEXAMPLEKEY"

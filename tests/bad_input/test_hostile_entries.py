@@ -22,12 +22,12 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.evolution.match import FIELD_ID_KEY
 from memwal_sql.errors import CorruptFileError, RepairError, UnknownFormatError
-from memwal_sql.storage.arrow_stream import read_stream
 from memwal_sql.storage.decoding import decoding
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import wal_path
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal
-from memwal_sql.storage.wal_entry import encode_entry
+from memwal_sql.storage.wal.arrow_stream import read_stream
+from memwal_sql.storage.wal.entry import encode_entry
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write import staged
 from memwal_sql.write.staged_rows import RowForm
 from tests.model.merging import manifests

@@ -24,8 +24,8 @@ from memwal_sql.cli import output as output_module
 from memwal_sql.cli import tail as tail_module
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
+from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.storage import paths
-from memwal_sql.storage.older_format import OlderMemWal
 from tests.cli.calls import as_json, call, failing
 from tests.model.pairs import SCHEMA, rows
 from tests.storage.older import entry_range, make_older, mem_wal

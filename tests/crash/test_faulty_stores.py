@@ -21,7 +21,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.errors import MemWalError
-from memwal_sql.storage import settle
+from memwal_sql.storage.objects import create_once as settle
 from tests.crash.script import State, base_rows, base_state, read, writes
 from tests.faults import Fault, FaultyStore, Kind
 from tests.model.process import as_another_process

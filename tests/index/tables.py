@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from exec_nodes.sources.lance_source import LanceSource
-from memwal_sql.storage.index_files import IndexFiles
+from memwal_sql.storage.base.index_files import IndexFiles
 
 DIMENSION = 8
 FLOAT = pa.float32()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.index_details import read_details
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.base.memwal_index import read_details
+from memwal_sql.storage.objects.open import open_store
 from tests.index.tables import DIMENSION, rows, table_of
 
 REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [

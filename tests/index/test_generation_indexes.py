@@ -14,8 +14,8 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.index_info import IndexInfo
-from memwal_sql.storage.base_indexes import IndexRecipe
-from memwal_sql.storage.generation_indexes import build_indexes
+from memwal_sql.storage.base.indexes import IndexRecipe
+from memwal_sql.storage.generation.indexes import build_indexes
 from tests.index.tables import (
     DIMENSION,
     generations,

@@ -12,8 +12,8 @@ import pytest
 from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.staged_region import PublishLimits
 from memwal_sql.write.staged_rows import RowForm
 from tests.interop.lancedb_client import (

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.wal.log import Wal
 from tests.interop.native import (
     create_native,
     folder_of,

@@ -16,8 +16,8 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain import region_repair
-from memwal_sql.storage.region_manifest import RegionStatus
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.write import region_opener
 from memwal_sql.write.staged_region import RegionPublisher
 from planner.regions.ids import region_id

@@ -14,10 +14,10 @@ import pyarrow as pa
 import memwal_sql as mw
 from memwal_sql.maintain.garbage import collect_garbage
 from memwal_sql.read.context import TableContext
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import RegionManifest
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.table_record import read_record
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records import read_record
+from memwal_sql.storage.region.manifest import RegionManifest
 from tests.model.merging import manifests, merge_one
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])

@@ -12,9 +12,9 @@ import pyarrow as pa
 import memwal_sql as mw
 from memwal_sql.maintain.merger import MAX_PASS_BYTES, Merger
 from memwal_sql.maintain.progress import report_nothing
-from memwal_sql.storage.index_details import read_details
-from memwal_sql.storage.merge_token import regions_in
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.base.memwal_index import read_details
+from memwal_sql.storage.base.merge_token import regions_in
+from memwal_sql.storage.objects.open import open_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
 # Upserts and deletes, one generation each.

@@ -24,18 +24,18 @@ from exec_nodes.keys.bloom import BloomFilter
 from memwal_sql.maintain.checks import base_keys
 from memwal_sql.maintain.findings import FINDINGS, Severity
 from memwal_sql.storage import paths
-from memwal_sql.storage.floors import Floor, raise_floors
-from memwal_sql.storage.index_details import commit_details, read_details
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import (
+from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.gc_watermarks import Floor, raise_floors
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,
     RegionManifests,
     RegionStatus,
 )
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal, encode_entry, encode_fence
-from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.storage.wal.entry import entry_schema
+from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.folder_state import folder_state
 from tests.interop.native import create_native, native_writer
 from tests.maintain.life import NOW, SCHEMA, collect, create, flush, merge_all, rows, values

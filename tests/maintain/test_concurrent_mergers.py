@@ -15,8 +15,8 @@ import memwal_sql as mw
 from memwal_sql.maintain import lease, passes
 from memwal_sql.maintain.merger import Merger
 from memwal_sql.maintain.progress import report_nothing
-from memwal_sql.storage.index_details import commit_details, read_details
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.objects.open import open_store
 from tests.maintain.merging_tables import (
     GENERATIONS,
     expected,

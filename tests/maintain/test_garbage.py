@@ -17,11 +17,11 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain.garbage_rules import KEPT_MANIFESTS
 from memwal_sql.storage import paths
-from memwal_sql.storage.floors import read_floors
-from memwal_sql.storage.index_details import commit_details, read_details
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.gc_watermarks import read_floors
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.wal.log import Wal
 from tests.folder_state import folder_state
 from tests.maintain.life import (
     NOW,

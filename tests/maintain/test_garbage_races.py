@@ -24,10 +24,10 @@ from memwal_sql.maintain.garbage import collect_garbage
 from memwal_sql.maintain.garbage_rules import KEPT_MANIFESTS
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage import paths
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.table_record import read_record
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records import read_record
+from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.wal.log import Wal
 from tests.faults import Fault, FaultyStore, Kind
 from tests.maintain.life import (
     NOW,

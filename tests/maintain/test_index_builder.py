@@ -13,8 +13,8 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain import index_builder
 from memwal_sql.maintain.progress import Progress
-from memwal_sql.storage.index_details import IndexDetails, read_details
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
+from memwal_sql.storage.objects.open import open_store
 from tests.model.merging import manifests
 
 WIDTH = 8

@@ -20,10 +20,10 @@ from memwal_sql.errors import RetryError
 from memwal_sql.maintain import details, lease, merger
 from memwal_sql.maintain.lease import Unfinished, maintenance_lease
 from memwal_sql.maintain.progress import report_nothing
-from memwal_sql.storage.index_details import commit_details
-from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.table_record import Records
+from memwal_sql.storage.base.memwal_index import commit_details
+from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records import Records
 from tests.maintain.merging_tables import (
     GENERATIONS,
     expected,
@@ -89,7 +89,7 @@ def test_a_silent_holder_is_taken_over_and_finds_out(tmp_path: Path) -> None:
 def test_a_holder_that_died_is_not_waited_for(tmp_path: Path) -> None:
     code = (
         "import os, sys; from memwal_sql.maintain.lease import maintenance_lease;"
-        "from memwal_sql.storage.store import open_store;"
+        "from memwal_sql.storage.objects.open import open_store;"
         "held = maintenance_lease(open_store(sys.argv[1]), 'dead'); held.__enter__(); os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.commit_log import SqliteCommitLog
+from memwal_sql.storage.objects.commit_log import SqliteCommitLog
 from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.staged import StageLimits
 from memwal_sql.write.staged_rows import RowForm

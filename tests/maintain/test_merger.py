@@ -13,11 +13,11 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain import merger, passes
 from memwal_sql.maintain.progress import Progress
-from memwal_sql.storage.index_details import read_details
-from memwal_sql.storage.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.base.memwal_index import read_details
+from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.region.manifest import RegionManifests
 from tests.folder_state import folder_state
 from tests.maintain.merging_tables import (
     GENERATIONS,

@@ -12,9 +12,9 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain import details
-from memwal_sql.storage.index_details import FoundDetails, read_details
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.base.memwal_index import FoundDetails, read_details
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.wal.log import Wal
 from tests.model.merging import manifests, merge_one
 from tests.model.process import Process
 from tests.planner.predicates.said import Said

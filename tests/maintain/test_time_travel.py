@@ -14,8 +14,8 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.cache import ByteCache
-from memwal_sql.storage.base_versions import base_versions
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.base.versions import base_versions
+from memwal_sql.storage.objects.open import open_store
 from tests.maintain.life import NOW, collect, create, flush, merge_all, rows, values
 
 

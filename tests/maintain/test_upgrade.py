@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.legacy.format import OlderMemWal, OlderState
 from memwal_sql.maintain import upgrade as module
 from memwal_sql.maintain.progress import Progress
-from memwal_sql.storage.older_format import OlderMemWal, OlderState
 from memwal_sql.write.table_writer import TableWriter
 from tests.storage.older import entry_range, make_older, mem_wal
 

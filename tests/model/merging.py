@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from lance.mem_wal import CompactedSsTable
 
 from memwal_sql.errors import NotFoundError
-from memwal_sql.storage.index_details import read_details
+from memwal_sql.storage.base.memwal_index import read_details
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 
 
 def manifests(uri: str) -> dict[UUID, RegionManifest]:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import memwal_sql as mw
 from memwal_sql import create
-from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.objects.protocol import ObjectStore
 
 
 def opened_over(uri: str, wrap: Callable[[ObjectStore], Any]) -> mw.Table:

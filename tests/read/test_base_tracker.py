@@ -9,7 +9,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.read.base import BaseTracker
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects.open import open_store
 from tests.faults import FaultyStore
 from tests.maintain.life import NOW, create, rows, values
 from tests.model.opened import opened_over

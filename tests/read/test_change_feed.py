@@ -15,10 +15,10 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.storage import paths
-from memwal_sql.storage.generation import write_generation
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal, encode_entry, encode_fence
+from memwal_sql.storage.generation.write import write_generation
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from memwal_sql.write.batch_marks import BatchMark
 from memwal_sql.write.memtable import memtable_schema
 from memwal_sql.write.staged_region import PublishLimits

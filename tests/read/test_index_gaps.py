@@ -16,8 +16,8 @@ from memwal_sql.read import commits, index_gaps, region
 from memwal_sql.read.base import load_base
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.index_gaps import IndexGaps
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.objects.protocol import ObjectStore
 
 SCHEMA = pa.schema({"id": pa.int64(), "body": pa.string()})
 

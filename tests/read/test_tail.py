@@ -11,7 +11,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.read import region
 from memwal_sql.storage import paths
-from memwal_sql.storage.local_store import LocalStore
+from memwal_sql.storage.objects.local import LocalStore
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
 

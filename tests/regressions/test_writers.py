@@ -16,7 +16,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.errors import FencedError, MemWalError, ReopenError, StoreUnavailableError
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects.open import open_store
 from tests.model.merging import manifests
 from tests.model.pairs import count, get, rows, select
 from tests.model.process import Process, as_another_process

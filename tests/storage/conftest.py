@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memwal_sql.storage.commit_log import SqliteCommitLog
+from memwal_sql.storage.objects.commit_log import SqliteCommitLog
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from lance import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
 
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hashing import hash_columns
-from memwal_sql.storage.generation import write_generation
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest
-from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.storage.generation.write import write_generation
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.wal.entry import entry_schema
 
 KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import lance
 from lance.dataset import Index
 
-from memwal_sql.storage.index_details import INDEX_NAME, TYPE_URL
+from memwal_sql.storage.base.memwal_index import INDEX_NAME, TYPE_URL
 from memwal_sql.storage.proto_gen import older_mem_wal_pb2 as pb
 
 

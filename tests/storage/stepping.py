@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memwal_sql.storage.two_phase import TwoPhaseStore
+from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 
 PATH = "folder/0001.binpb"
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal, encode_entry
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.wal.log import Wal, encode_entry
 from tests.model.merging import manifests
 
 PAIR = pa.struct([("x", pa.int64()), ("y", pa.string())])

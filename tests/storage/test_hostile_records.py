@@ -21,23 +21,23 @@ from memwal_sql.errors import CorruptFileError, MemWalError, RepairError, Unknow
 from memwal_sql.maintain import checkpoint_records, lease
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.storage import paths
-from memwal_sql.storage.base_versions import version_numbers
+from memwal_sql.storage.base.memwal_index import IndexDetails, decode_details, encode_details
+from memwal_sql.storage.base.versions import version_numbers
 from memwal_sql.storage.decoding import LARGEST, decoding, json_object, number_of, whole_number
-from memwal_sql.storage.floors import Floor, check_floors, raise_floors, read_floors
-from memwal_sql.storage.index_details import IndexDetails, decode_details, encode_details
+from memwal_sql.storage.gc_watermarks import Floor, check_floors, raise_floors, read_floors
 from memwal_sql.storage.manifest_seal import seal_manifest, unseal_manifest
-from memwal_sql.storage.memory_store import MemoryStore
-from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.objects.memory import MemoryStore
+from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
-from memwal_sql.storage.region_manifest import (
+from memwal_sql.storage.records import Records, read_record, write_record
+from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,
     RegionManifests,
     decode_manifest,
     encode_manifest,
 )
-from memwal_sql.storage.region_snapshot import decode_regions, encode_regions
-from memwal_sql.storage.table_record import Records, read_record, write_record
+from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
 from memwal_sql.write.batch_marks import BatchMark, complete, decode_mark, last_complete
 
 REGION = uuid4()

@@ -12,12 +12,12 @@ import pytest
 from lance.file import LanceFileReader
 
 from memwal_sql.storage import paths
-from memwal_sql.storage.field_ids import field_ids
-from memwal_sql.storage.index_details import read_details
-from memwal_sql.storage.pk_index import write_pk_index
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests, RegionStatus
-from memwal_sql.storage.store import open_store
-from memwal_sql.storage.wal import Wal, encode_entry, encode_fence
+from memwal_sql.storage.base.field_ids import field_ids
+from memwal_sql.storage.base.memwal_index import read_details
+from memwal_sql.storage.generation.pk_index import write_pk_index
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests, RegionStatus
+from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.storage import native
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")

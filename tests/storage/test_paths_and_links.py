@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 
 from memwal_sql.errors import CorruptFileError, InvalidCallError
-from memwal_sql.storage.commit_log import SqliteCommitLog
-from memwal_sql.storage.local_folders import MOST_LEVELS, refuse_links_below
-from memwal_sql.storage.store import ObjectStore, open_store
-from memwal_sql.storage.two_phase import TwoPhaseStore
+from memwal_sql.storage.objects.commit_log import SqliteCommitLog
+from memwal_sql.storage.objects.local_folders import MOST_LEVELS, refuse_links_below
+from memwal_sql.storage.objects.open import ObjectStore, open_store
+from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 from tests.folder_state import folder_state
 
 READS: dict[str, Callable[[ObjectStore, str], object]] = {

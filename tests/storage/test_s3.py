@@ -14,10 +14,10 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import ManifestConflictError, NotFoundError, OutcomeUnknownError
-from memwal_sql.storage.index_details import IndexDetails, commit_details, read_details
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.store import ObjectMeta, ObjectStore, open_store
-from memwal_sql.storage.wal import Wal, encode_fence
+from memwal_sql.storage.base.memwal_index import IndexDetails, commit_details, read_details
+from memwal_sql.storage.objects.open import ObjectMeta, ObjectStore, open_store
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.wal.log import Wal, encode_fence
 from tests.model.racing import contest
 from tests.model.s3 import s3_server
 from tests.storage import native

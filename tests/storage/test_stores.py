@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 
 from memwal_sql.errors import InvalidCallError, NotFoundError, StoreUnavailableError
-from memwal_sql.storage import local_folders, local_store, whole_file
-from memwal_sql.storage.local_store import LocalStore
-from memwal_sql.storage.store import ObjectMeta, ObjectStore, lance_uri, open_store
+from memwal_sql.storage.objects import local as local_store
+from memwal_sql.storage.objects import local_folders, whole_file
+from memwal_sql.storage.objects.local import LocalStore
+from memwal_sql.storage.objects.open import ObjectMeta, ObjectStore, lance_uri, open_store
 from tests.model.racing import race
 
 

@@ -16,8 +16,8 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.storage.commit_log import SqliteCommitLog
-from memwal_sql.storage.local_store import LocalStore
+from memwal_sql.storage.objects.commit_log import SqliteCommitLog
+from memwal_sql.storage.objects.local import LocalStore
 from tests.crash.killing import run_to_death
 from tests.model.pairs import SCHEMA, pairs_of, rows
 from tests.storage.stepping import die_at

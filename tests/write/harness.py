@@ -12,11 +12,11 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 from lance.schema import LanceSchema
 
-from memwal_sql.storage.memory_store import MemoryStore
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
-from memwal_sql.storage.wal import Wal
-from memwal_sql.storage.wal_entry import entry_schema
+from memwal_sql.storage.objects.memory import MemoryStore
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.wal.entry import entry_schema
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.budget import MemoryBudget
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.lease import Claim, claim

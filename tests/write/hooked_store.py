@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any
 
 from memwal_sql.errors import OutcomeUnknownError
-from memwal_sql.storage.object_store import ObjectStore
+from memwal_sql.storage.objects.protocol import ObjectStore
 from tests.faults import Fault, FaultyStore, Kind
 
 Call = Callable[[], Any]

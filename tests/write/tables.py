@@ -13,11 +13,11 @@ import pyarrow as pa
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import with_primary_key
 from memwal_sql.storage import paths
-from memwal_sql.storage.object_store import ObjectStore
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
-from memwal_sql.storage.store import canonical_uri, open_store
-from memwal_sql.storage.table_record import TableRecord
-from memwal_sql.storage.wal import Wal
+from memwal_sql.storage.objects.open import canonical_uri, open_store
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records import TableRecord
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import TableInfo

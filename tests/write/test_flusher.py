@@ -19,7 +19,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage import paths
-from memwal_sql.storage.region_manifest import FlushedGeneration
+from memwal_sql.storage.region.manifest import FlushedGeneration
 from tests.faults import Kind
 from tests.model.waiting import reached
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert

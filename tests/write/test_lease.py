@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from memwal_sql.errors import CorruptFileError, FencedError, RegionSealedError
-from memwal_sql.storage.region_manifest import RegionStatus
-from memwal_sql.storage.wal import encode_entry, encode_fence
+from memwal_sql.storage.region.manifest import RegionStatus
+from memwal_sql.storage.wal.log import encode_entry, encode_fence
 from tests.faults import Kind
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at

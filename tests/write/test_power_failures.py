@@ -13,7 +13,7 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects.open import open_store
 from memwal_sql.write.staged import StageLimits
 from memwal_sql.write.staged_rows import RowForm
 from tests.maintain.life import NOW, SCHEMA, collect, create, rows

@@ -16,7 +16,7 @@ from memwal_sql.errors import (
     ReopenError,
     WriterFailedError,
 )
-from memwal_sql.storage.wal import encode_entry, encode_fence
+from memwal_sql.storage.wal.log import encode_entry, encode_fence
 from memwal_sql.write.region_writer import RegionWriter
 from tests.faults import Kind
 from tests.model.waiting import eventually, reached

@@ -16,9 +16,9 @@ import pytest
 import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.errors import FencedError, InvalidCallError, MemWalError, SourceGoneError
-from memwal_sql.storage import settle
-from memwal_sql.storage.region_manifest import RegionManifests
-from memwal_sql.storage.store import open_store
+from memwal_sql.storage.objects import create_once as settle
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.table import Table
 from memwal_sql.write import staged_read
 from memwal_sql.write.batch_marks import BatchMark, last_complete

@@ -22,7 +22,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage import paths
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.write import live
 from memwal_sql.write.options import WriterOptions
 from planner.regions.factories import bucket, identity

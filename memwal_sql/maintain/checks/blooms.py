@@ -13,7 +13,7 @@ from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.storage.paths import bloom_filter_path
-from memwal_sql.storage.region_manifest import FlushedGeneration
+from memwal_sql.storage.region.manifest import FlushedGeneration
 
 _REMEDY = "merge the generation, which does not need the filter; until then lookups are wrong"
 

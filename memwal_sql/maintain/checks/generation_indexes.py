@@ -16,8 +16,8 @@ from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line
 from memwal_sql.storage import paths
-from memwal_sql.storage.memory_store import lance_uri
-from memwal_sql.storage.region_manifest import FlushedGeneration
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.region.manifest import FlushedGeneration
 
 _REMEDY = "merge the generation, which does not need its indexes"
 

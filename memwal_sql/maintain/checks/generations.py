@@ -14,7 +14,7 @@ from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.storage.paths import generation_folder
-from memwal_sql.storage.region_manifest import FlushedGeneration
+from memwal_sql.storage.region.manifest import FlushedGeneration
 
 _FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
 

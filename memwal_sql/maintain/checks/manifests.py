@@ -13,7 +13,7 @@ from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.maintain.survey import RegionFiles
 from memwal_sql.read.left_out_values import is_lancedbs
 from memwal_sql.storage import paths
-from memwal_sql.storage.region_manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from planner.regions.spec import RegionSpec
 
 _GROWING = (

@@ -10,8 +10,8 @@ from uuid import UUID
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.findings import Finding, Severity, first_line
-from memwal_sql.storage.floors import read_floors
-from memwal_sql.storage.merge_token import regions_in
+from memwal_sql.storage.base.merge_token import regions_in
+from memwal_sql.storage.gc_watermarks import read_floors
 from memwal_sql.storage.paths import base_manifest_path
 
 _RESTORE = "restore the base table to a version that has the progress, such as the newest before"

@@ -14,9 +14,9 @@ from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.details import tags_of
 from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
-from memwal_sql.storage.base_versions import recorded_manifests
-from memwal_sql.storage.index_details import IndexDetails
-from memwal_sql.storage.region_manifest import RegionManifest
+from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.base.versions import recorded_manifests
+from memwal_sql.storage.region.manifest import RegionManifest
 
 
 def check_recorded(state: CheckState) -> Iterator[Finding]:

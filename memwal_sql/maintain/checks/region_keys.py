@@ -19,7 +19,7 @@ from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.twins import is_emptied
 from memwal_sql.storage.paths import generation_folder
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionStatus
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionStatus
 
 
 def check_region_keys(state: CheckState) -> Iterator[Finding]:

@@ -21,14 +21,14 @@ from memwal_sql.read.context import TableContext
 from memwal_sql.read.left_out_values import with_values
 from memwal_sql.read.region import values_in_order
 from memwal_sql.storage import paths
-from memwal_sql.storage.base_versions import (
+from memwal_sql.storage.base.versions import (
     BaseVersion,
     base_versions,
     read_base_version,
     version_numbers,
 )
-from memwal_sql.storage.memory_store import lance_uri
-from memwal_sql.storage.region_manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue

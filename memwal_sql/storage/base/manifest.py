@@ -1,0 +1,161 @@
+"""The parts of a Lance table manifest file that say which indexes a version has, and by what it was
+made.
+
+A manifest file ends with the position of its manifest message (u64), two format numbers (u16) and
+the magic `LANC`; the message names the positions of the index section and of the transaction. All
+are protobuf behind a u32 length, little endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from memwal_sql.errors import NotFoundError
+from memwal_sql.storage.decoding import LAST_SECOND, decoding, whole_number
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.paths import base_manifest_path, base_manifest_path_v1
+from memwal_sql.storage.proto_gen import lance_table_pb2 as pb
+
+OTHER_VERSION = "go back to a version that is whole, or restore the file from a copy"
+"""What to do about a manifest that is damaged."""
+
+# The manifests of most tables fit: they are then read in one request.
+TAIL_BYTES = 256 * 1024
+# Most messages fit: they are read in one request together with their lengths.
+_MESSAGE_BYTES = 64 * 1024
+_FOOTER = struct.Struct("<QHH4s")
+_LENGTH = struct.Struct("<I")
+_MAGIC = b"LANC"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSection:
+    """The indexes of a table version, a tag that no other manifest shares, and one that all
+    versions with the same columns and rows share: an index changes neither.
+
+    `operation` is what made the version, as `Transaction` in `lance_table.proto` calls it; None for
+    others and where the manifest does not say. `timestamp` is when it was committed, in seconds
+    since 1970, by its committer's clock.
+    """
+
+    path: str
+    etag: str
+    rows_tag: str
+    indices: tuple[pb.IndexMetadata, ...]
+    operation: str | None
+    timestamp: float
+
+
+def read_index_section(store: ObjectStore, version: int) -> IndexSection:
+    """Read the indexes of a version of the table that `store` is the root of.
+
+    Raises `NotFoundError` when the version is not there, `CorruptFileError` for a damaged file.
+    """
+    file = _read_file(store, version)
+    with file.decoding():
+        manifest = file.manifest()
+        indices: tuple[pb.IndexMetadata, ...] = ()
+        if manifest.HasField("index_section"):
+            section = file.message_at(manifest.index_section)
+            indices = tuple(pb.IndexSection.FromString(section).indices)
+        operation = None
+        if manifest.HasField("transaction_section"):
+            section = file.message_at(manifest.transaction_section)
+            operation = pb.Transaction.FromString(section).WhichOneof("operation")
+        written = manifest.timestamp
+        whole_number(written.seconds, 0, LAST_SECOND)
+    rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])
+    timestamp = written.seconds + written.nanos / 1e9
+    return IndexSection(file.path, file.etag, rows_tag, indices, operation, timestamp)
+
+
+def read_fragment_ids(store: ObjectStore, version: int) -> frozenset[int]:
+    """The numbers of a version's fragments. Raises as `read_index_section`."""
+    file = _read_file(store, version)
+    with file.decoding():
+        return frozenset(pb.Fragment.FromString(one).id for one in file.manifest().fragments)
+
+
+def read_writer(store: ObjectStore, folder: str, version: int) -> tuple[str, str]:
+    """The library that wrote a version of the table in `folder`, and the library's own version.
+
+    Raises as `read_index_section`.
+    """
+    file = _read_file(store, version, f"{folder}/")
+    with file.decoding():
+        writer = file.manifest().writer_version
+    return writer.library, writer.version
+
+
+def read_etag(store: ObjectStore, version: int) -> str | None:
+    """The `etag` of a version; None where it is not there."""
+    try:
+        return _read_file(store, version).etag
+    except NotFoundError:
+        return None
+
+
+def _read_file(store: ObjectStore, version: int, folder: str = "") -> _ManifestFile:
+    path = folder + base_manifest_path(version)
+    try:
+        return _ManifestFile(store, path, *store.get_tail(path, TAIL_BYTES))
+    except NotFoundError:
+        path = folder + base_manifest_path_v1(version)
+        return _ManifestFile(store, path, *store.get_tail(path, TAIL_BYTES))
+
+
+def _tag_of(messages: Iterable[bytes]) -> str:
+    """A digest of messages; files of rows are never written anew under their names."""
+    digest = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        digest.update(_LENGTH.pack(len(message)))
+        digest.update(message)
+    return digest.hexdigest()
+
+
+class _ManifestFile:
+    """A manifest whose end is in memory and whose start may have to be read."""
+
+    def __init__(self, store: ObjectStore, path: str, tail: bytes, size: int) -> None:
+        self.path = path
+        self._store = store
+        self._tail = tail
+        self._size = size
+
+    @property
+    def etag(self) -> str:
+        """Timestamp, transaction and length make the end of a manifest its own."""
+        data = self._tail + self._size.to_bytes(8, "little")
+        return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+    def decoding(self) -> AbstractContextManager[None]:
+        """Raise CorruptFileError for what does not decode."""
+        return decoding(self.path, "a Lance manifest", OTHER_VERSION)
+
+    def manifest(self) -> pb.TableManifest:
+        position, _, _, magic = _FOOTER.unpack(self._tail[-_FOOTER.size :])
+        if magic != _MAGIC:
+            raise ValueError("it does not end with LANC")
+        manifest: pb.TableManifest = pb.TableManifest.FromString(self.message_at(position))
+        return manifest
+
+    def message_at(self, position: int) -> bytes:
+        start = position + _LENGTH.size
+        read = max(start, min(start + _MESSAGE_BYTES, self._size))
+        data = self._read(position, read)
+        (length,) = _LENGTH.unpack(data[: _LENGTH.size])
+        if start + length > read:
+            data += self._read(read, start + length)
+        return data[_LENGTH.size : _LENGTH.size + length]
+
+    def _read(self, start: int, end: int) -> bytes:
+        if end > self._size:
+            raise ValueError(f"it has {self._size} bytes, {end} are needed")
+        tail_start = self._size - len(self._tail)
+        if start >= tail_start:
+            return self._tail[start - tail_start : end - tail_start]
+        return self._store.get_range(self.path, start, end)

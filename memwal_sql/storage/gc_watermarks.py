@@ -1,0 +1,96 @@
+"""Up to where each region's files may have been collected (protocol rules 1 and 22).
+
+The floors only rise, and they are raised before a file is deleted. So whoever holds on to files
+and then finds no floor above them knows that they stay; and a base table that was restored to
+merge progress below a floor is known to miss rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from memwal_sql.errors import NotFoundError, RetryError, TableReplacedError
+from memwal_sql.storage.decoding import decoding, whole_number
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records import Record, Records
+
+_ATTEMPTS = 20
+_KEPT_VERSIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The last generation and the last WAL position that may have been collected; 0: none."""
+
+    generation: int = 0
+    wal: int = 0
+
+    def raised_by(self, other: Floor) -> Floor:
+        """The higher of both, each number for itself."""
+        return Floor(max(self.generation, other.generation), max(self.wal, other.wal))
+
+
+Floors = Mapping[UUID, Floor]
+
+
+def read_floors(store: ObjectStore) -> Floors:
+    """The floors of all regions of which something was collected."""
+    records = Records(store, "collected")
+    return _floors(records, _latest(records))
+
+
+def raise_floors(store: ObjectStore, wanted: Floors) -> None:
+    """Record that files up to `wanted` may be deleted from now on.
+
+    Raises RetryError when other collectors kept recording theirs at the same time.
+    """
+    records = Records(store, "collected")
+    latest = _latest(records)
+    for _ in range(_ATTEMPTS):
+        known = _floors(records, latest)
+        raised = dict(known)
+        for region, floor in wanted.items():
+            raised[region] = raised.get(region, Floor()).raised_by(floor)
+        if raised == known:
+            return
+        version = 1 if latest is None else latest.version + 1
+        content = {"regions": {str(r): [f.generation, f.wal] for r, f in raised.items()}}
+        latest = records.put(version, content)
+        if latest is None:
+            records.delete(records.versions()[:-_KEPT_VERSIONS])
+            return
+    raise RetryError(f"{store.uri}: other collectors kept recording what they collect; try again")
+
+
+def check_floors(store: ObjectStore, merged: Mapping[UUID, int]) -> None:
+    """Raise TableReplacedError when `merged`, the base table's merge progress, is below a floor.
+
+    The rows of the generations between the two are gone then.
+    """
+    for region, floor in read_floors(store).items():
+        if merged.get(region, 0) < floor.generation:
+            raise TableReplacedError(
+                f"{store.uri} was restored to a version that holds generations up to "
+                f"{merged.get(region, 0)} of region {region}, and those up to {floor.generation} "
+                "have been collected since: restore a newer version"
+            )
+
+
+def _latest(records: Records) -> Record | None:
+    while True:
+        with suppress(NotFoundError):  # deleted after it was listed: there is a newer one
+            return records.latest()
+
+
+def _floors(records: Records, record: Record | None) -> Floors:
+    if record is None:
+        return {}
+    with decoding(records.path(record.version), "a record of what was collected"):
+        regions = record.content["regions"].items()
+        return {
+            UUID(region): Floor(whole_number(generation), whole_number(wal))
+            for region, (generation, wal) in regions
+        }

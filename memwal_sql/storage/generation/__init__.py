@@ -1,0 +1,1 @@
+"""Flushed generations: writing them, their indexes and the index of their keys."""

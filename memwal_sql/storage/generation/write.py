@@ -1,0 +1,127 @@
+"""Writing a flushed generation: a Lance table of its own, as native readers expect it.
+
+Specification 1, "Flushed MemTable". The folder has a random name, and nothing points to it until
+the region's manifest does, so a crash leaves an orphan and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import lance
+import pyarrow as pa
+from lance.schema import LanceSchema
+
+from exec_nodes.arrow.ffi_alignment import aligned
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.storage import paths
+from memwal_sql.storage.base.field_ids import generation_schema
+from memwal_sql.storage.base.indexes import IndexRecipe
+from memwal_sql.storage.generation.indexes import build_indexes
+from memwal_sql.storage.generation.pk_index import write_pk_index
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.region.manifest import FlushedGeneration
+from memwal_sql.storage.wal.entry import TOMBSTONE
+
+# A generation is one fragment of one file: row addresses are then row positions.
+_MOST_ROWS = 2**31 - 1
+_MOST_BYTES = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFormat:
+    """What generations take over from the base table. A writer is open for days and keeps this
+    instead of a Lance dataset, which would keep all that its session holds."""
+
+    lance_schema: Any
+    data_storage_version: str
+
+    @classmethod
+    def of(cls, dataset: Any) -> BaseFormat:
+        """That of a version of the base table."""
+        return cls(dataset.lance_schema, dataset.data_storage_version)
+
+
+def random_hex() -> str:
+    """8 random hex digits."""
+    return os.urandom(4).hex()
+
+
+def write_generation(
+    store: ObjectStore,
+    table_uri: str,
+    region_id: UUID,
+    generation: int,
+    table: pa.Table,
+    *,
+    primary_key: Sequence[str],
+    base: Any,
+    bloom_filter: bytes,
+    indexes: Sequence[IndexRecipe] = (),
+    storage_options: Mapping[str, str] | None = None,
+    new_hex: Callable[[], str] = random_hex,
+) -> FlushedGeneration:
+    """Write the rows of `table` as a generation into a new folder, durably.
+
+    `table` has the base table's columns and `_tombstone` last, at least one row, and every key
+    once. The generation takes field ids and file format of `base`, which may be a Lance dataset
+    as well; `bloom_filter` are the bytes over its keys; `indexes` are built over its rows. Raises
+    `StoreUnavailableError` when the store refuses; what was written by then is never read.
+    """
+    if table.column_names[-1:] != [TOMBSTONE] or not table.num_rows:
+        raise InvalidCallError(f"a generation needs rows and {TOMBSTONE!r} as its last column")
+    name = paths.generation_name(new_hex(), generation)
+    uri = paths.generation_uri(lance_uri(table_uri), region_id, name)
+    options = dict(storage_options) if storage_options else None
+    try:
+        build_indexes(_write_table(uri, table, base, primary_key, options), indexes)
+        write_pk_index(
+            f"{uri}/_pk_index",
+            table,
+            primary_key,
+            version=base.data_storage_version,
+            storage_options=options,
+        )
+    except OSError as error:
+        raise StoreUnavailableError(f"{uri} could not be written: {error}") from error
+    store.put(paths.bloom_filter_path(region_id, name), bloom_filter)
+    store.sync(paths.generation_folder(region_id, name))
+    checksum = zlib.crc32(bloom_filter)
+    return FlushedGeneration(generation, name, table.nbytes, table.num_rows, checksum)
+
+
+def _write_table(
+    uri: str,
+    table: pa.Table,
+    base: Any,
+    primary_key: Sequence[str],
+    options: dict[str, str] | None,
+) -> Any:
+    schema = table.schema.remove_metadata()
+    batches = [aligned(batch) for batch in table.to_batches()]
+    rows = pa.Table.from_batches(batches, table.schema).replace_schema_metadata(None)
+    settings: dict[str, Any] = {
+        "max_rows_per_file": _MOST_ROWS,
+        "max_bytes_per_file": _MOST_BYTES,
+        "data_storage_version": base.data_storage_version,
+        "storage_options": options,
+    }
+    numbered = generation_schema(base.lance_schema, schema)
+    if numbered == LanceSchema.from_pyarrow(schema):
+        dataset = lance.write_dataset(rows, uri, mode="create", **settings)
+    else:
+        # Only an empty table can be given ids: one that has rows keeps its own.
+        dataset = lance.write_dataset(rows.slice(0, 0), uri, mode="create", **settings)
+        dataset = lance.LanceDataset.commit(
+            dataset, lance.LanceOperation.Project(numbered), read_version=dataset.version
+        )
+        dataset = lance.write_dataset(rows, dataset, mode="append", **settings)
+    if len(primary_key) == 1:
+        dataset.create_scalar_index(primary_key[0], "BTREE")
+    return dataset

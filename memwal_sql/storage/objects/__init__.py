@@ -1,0 +1,1 @@
+"""Object stores: local, in memory, remote, and what each of them promises."""

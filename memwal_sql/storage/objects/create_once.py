@@ -1,0 +1,72 @@
+"""Who won a put-if-absent: settled by reading back (protocol rule 3).
+
+A store's "exists" may be an answer to our own request that was sent twice, or about nothing that
+landed; a timeout may have landed. Bytes that carry a random nonce tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from memwal_sql.errors import (
+    InvalidCallError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from memwal_sql.storage.objects.probe import check_put_if_absent
+from memwal_sql.storage.objects.protocol import ObjectStore
+
+_log = logging.getLogger(__name__)
+
+ATTEMPTS = 4
+_FIRST_PAUSE_SECONDS = 0.05
+# Each says that nothing was written, which is true of the request that it answers only.
+_REFUSALS = (StoreUnavailableError, InvalidCallError, UnsupportedError)
+
+
+def settle_put(
+    store: ObjectStore,
+    path: str,
+    data: bytes,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bytes | None:
+    """Create `path` with `data`, which carries a nonce.
+
+    None when it landed, else the bytes of whoever was first. Raises `OutcomeUnknownError` when
+    neither could be found out, `StoreUnavailableError` or `InvalidCallError`, as the store said,
+    when nothing was written for certain; `UnsupportedError` is that it can't put if absent.
+    """
+    check_put_if_absent(store)
+    maybe_written = False
+    last: Exception | None = None
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            _log.debug(
+                "%s: put again, attempt %d, after %s", path, attempt + 1, type(last).__name__
+            )
+            sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+        try:
+            if store.put_if_absent(path, data):
+                return None
+        except OutcomeUnknownError as error:
+            maybe_written, last = True, error
+        except _REFUSALS as error:
+            if not maybe_written:
+                raise
+            last = error
+        try:
+            found = store.get(path)
+        except NotFoundError as error:
+            last = last or error
+        except (OutcomeUnknownError, *_REFUSALS) as error:
+            maybe_written, last = True, error
+        else:
+            return None if found == data else found
+    raise OutcomeUnknownError(
+        f"{path}: could not find out in {ATTEMPTS} attempts whether it was written"
+    ) from last

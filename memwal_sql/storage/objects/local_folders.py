@@ -1,0 +1,162 @@
+"""Folders below a root, reached without following a link.
+
+A link among a table's folders would have whoever collects, claims or publishes delete and write
+wherever the link's maker wants, with rights that its maker may not have. So each step from the root
+is opened as a folder and as nothing else, and what is done is done by the folder that is open. The
+root itself may be a link: who opens a table names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from memwal_sql.errors import CorruptFileError
+from memwal_sql.storage.objects.whole_file import sync_path
+
+# Nothing of ours or Lance's is half as deep, and each level is an open file.
+MOST_LEVELS = 32
+# Some 20,000 regions' folders in 10 MB; folders that were forgotten are synced once more.
+_MOST_KNOWN = 1 << 16
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def open_folder(root: str, path: str, durable: dict[str, int] | None = None) -> Iterator[int]:
+    """The folder `path` (relative; "" is the root itself), open; made when it is missing if
+    `durable` is given: the folders, by path, and their inodes, that are known to survive a power
+    failure, which takes up more. Another one that is there is made so too, as whoever made it may
+    not have come to that.
+
+    Raises CorruptFileError naming the step that is a link, and what `os.open` raises.
+    """
+    if durable is not None:
+        _make_root(root)
+    folder, done = os.open(root, _FLAGS), root
+    try:
+        for name in path.split("/") if path else ():
+            done = f"{done}/{name}"
+            inner = _step(folder, name, done, durable)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def remove_empty(root: str, path: str) -> None:
+    """Remove the folder `path` and those above it, below the root, as far as they are empty."""
+    while path:
+        parent, _, name = path.rpartition("/")
+        try:
+            with open_folder(root, parent) as folder:
+                os.rmdir(name, dir_fd=folder)
+        except OSError:
+            return
+        path = parent
+
+
+def walk(
+    folder: int, path: str, levels: int = MOST_LEVELS
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every file at any depth below an open folder, with its path: `path` and what follows.
+
+    A link counts as a file, whatever it leads to. The entry can be asked until the next one. Raises
+    CorruptFileError for folders that are deeper than any of a table.
+    """
+    with os.scandir(folder) as found:
+        entries = list(found)
+    for entry in entries:
+        inside = f"{path}/{entry.name}" if path else entry.name
+        if not entry.is_dir(follow_symlinks=False):
+            yield inside, entry
+        elif not levels:
+            raise CorruptFileError(
+                f"{inside} is a folder more than {MOST_LEVELS} levels deep, which nothing of a "
+                "table is: move it away"
+            )
+        else:
+            # Whoever empties the folder meanwhile, or puts a link there, is passed over.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                inner = os.open(entry.name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+                try:
+                    yield from walk(inner, inside, levels - 1)
+                finally:
+                    os.close(inner)
+
+
+def folder_names(folder: int, path: str) -> list[str]:
+    """The names of the folders in an open one. Raises CorruptFileError for a link to a folder: what
+    is in it would be missed without a word."""
+    with os.scandir(folder) as found:
+        entries = list(found)
+    for entry in entries:
+        if entry.is_symlink() and entry.is_dir():
+            raise _link(f"{path}/{entry.name}")
+    return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def refuse_link(folder: int, name: str, shown: str) -> None:
+    """Raise CorruptFileError naming `shown` where a name in an open folder is a link."""
+    with contextlib.suppress(OSError):  # as for all that is no link
+        os.readlink(name, dir_fd=folder)
+        raise _link(shown)
+
+
+def refuse_links_below(root: str) -> None:
+    """Raise CorruptFileError where a folder anywhere below `root` is a link: for those who follow
+    links, as Lance does when it deletes what it does not know."""
+    for parent, names, _ in os.walk(root):
+        for name in names:
+            if os.path.islink(os.path.join(parent, name)):
+                raise _link(os.path.join(parent, name))
+
+
+def _step(folder: int, name: str, shown: str, durable: dict[str, int] | None) -> int:
+    if durable is None:
+        return _open(folder, name, shown)
+    try:
+        inner = _open(folder, name, shown)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+        durable.pop(shown, None)
+        inner = _open(folder, name, shown)
+    try:
+        found = os.fstat(inner).st_ino
+        if durable.get(shown) != found:
+            os.fsync(folder)
+            if len(durable) >= _MOST_KNOWN:
+                durable.clear()
+            durable[shown] = found
+    except OSError:
+        os.close(inner)
+        raise
+    return inner
+
+
+def _open(folder: int, name: str, shown: str) -> int:
+    try:
+        return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError:
+        refuse_link(folder, name, shown)
+        raise
+
+
+def _make_root(root: str) -> None:
+    if os.path.isdir(root):
+        return
+    parent = os.path.dirname(root)
+    _make_root(parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(root)
+    sync_path(parent)
+
+
+def _link(shown: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"{shown} is a symbolic link to a folder, and nothing is listed, written or deleted "
+        "through one: put the folder itself in its place (the table's own folder may be a link)"
+    )

@@ -1,0 +1,256 @@
+"""S3, GCS, Azure and what else obstore knows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import obstore
+from obstore import exceptions
+from obstore.store import ObjectStore as Handle
+from obstore.store import from_url
+
+from exec_nodes.base.secrets import keep_secret, redacted
+from exec_nodes.lance.errors import is_panic
+from memwal_sql.errors import (
+    InvalidCallError,
+    MemWalError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
+from memwal_sql.storage.objects.errors import no_put_if_absent, store_error
+from memwal_sql.storage.objects.options import SplitOptions, likely_name
+from memwal_sql.storage.objects.protocol import Metas, Names, ObjectMeta, check_path, checked
+
+_Result = TypeVar("_Result")
+
+_PARALLEL_COPIES = 16
+
+# What obstore raises; the last where a store was told not to put if absent.
+_FAILURES = (exceptions.BaseError, OSError, NotImplementedError)
+_GONE = (exceptions.NotFoundError, FileNotFoundError)
+_REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+_NO_BUCKET = "NoSuchBucket"
+_NOT_IMPLEMENTED = re.compile(r"status code: 501|NotImplemented")
+
+
+class RemoteStore:
+    """The objects below the URL `uri`."""
+
+    remote = True
+
+    def __init__(self, uri: str, options: SplitOptions) -> None:
+        self._uri = uri.rstrip("/")
+        self._options = options
+        keep_secret(options.secrets)
+        self._handle: tuple[int, Handle] = (os.getpid(), self._open())
+
+    @property
+    def uri(self) -> str:
+        """The root; `canonical_uri` has seen that no credentials are in it."""
+        return self._uri
+
+    @property
+    def service(self) -> str:
+        """The root and the server's address."""
+        return f"{self._uri} at {self._options.endpoint or 'the default endpoint'}"
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.uri!r})"
+
+    def get(self, path: str) -> bytes:
+        """The object's bytes."""
+        return self._read(path, lambda: bytes(obstore.get(self._store(), path).bytes()))
+
+    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
+        """The last `length` bytes and the object's size, in one request."""
+
+        def read() -> tuple[bytes, int]:
+            result = obstore.get(self._store(), path, options={"range": {"suffix": length}})
+            return bytes(result.bytes()), result.meta["size"]
+
+        return self._read(path, read)
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to `end`."""
+        return self._read(
+            path, lambda: bytes(obstore.get_range(self._store(), path, start=start, end=end))
+        )
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace."""
+        check_path(path)
+        try:
+            obstore.put(self._store(), path, data, use_multipart=False)
+        except _FAILURES as error:
+            raise self._failed(path, error) from None
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create; False when the store says that it exists."""
+        check_path(path)
+        try:
+            obstore.put(self._store(), path, data, mode="create", use_multipart=False)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+            return False
+        except NotImplementedError as error:
+            raise no_put_if_absent(self.uri, str(error).partition("\n")[0]) from None
+        except _FAILURES as error:
+            failed = self._failed(path, error)
+            if isinstance(error, _REFUSALS) or not isinstance(failed, StoreUnavailableError):
+                raise failed from None
+            if _NOT_IMPLEMENTED.search(str(error)):
+                raise no_put_if_absent(self.uri, str(failed)) from None
+            raise OutcomeUnknownError(str(failed)) from None
+        return True
+
+    def sync(self, folder: str) -> None:
+        """Nothing to do."""
+
+    def refuse_links(self) -> None:
+        """Nothing: it has none."""
+
+    def move(self, source: str, target: str) -> None:
+        """Copy every object inside the store, then delete the old ones."""
+        check_path(target)
+        found = [meta.path for meta in self.list(source)]
+        if not found:
+            raise NotFoundError(f"{self.uri}/{source} is not there")
+
+        def copy(path: str) -> None:
+            try:
+                obstore.copy(self._store(), path, target + path.removeprefix(source))
+            except _FAILURES as error:
+                raise self._failed(path, error) from None
+
+        with ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
+            list(pool.map(copy, found))
+        self.delete_in_bulk(found)
+
+    def exists(self, path: str) -> bool:
+        """Whether the object is there: one HEAD request."""
+        return self.stamp(path) is not None
+
+    def stamp(self, path: str) -> Hashable | None:
+        """The store's tag, time and size: one HEAD request."""
+        try:
+            meta = self._read(path, lambda: obstore.head(self._store(), path))
+        except NotFoundError:
+            return None
+        return meta["e_tag"], meta["last_modified"], meta["size"]
+
+    def list(self, prefix: str) -> list[ObjectMeta]:
+        """All objects below the folder `prefix`."""
+
+        def read() -> list[ObjectMeta]:
+            pages = obstore.list(self._store(), prefix)
+            return [
+                ObjectMeta(meta["path"], meta["size"], meta["last_modified"].timestamp())
+                for page in pages
+                for meta in page
+            ]
+
+        return self._read(prefix, read)
+
+    def list_folders(self, prefix: str) -> Names:
+        """Names of the folders directly below the folder `prefix`."""
+
+        def read() -> list[str]:
+            listed = obstore.list_with_delimiter(self._store(), prefix)
+            return [folder.rstrip("/").rpartition("/")[2] for folder in listed["common_prefixes"]]
+
+        return self._read(prefix, read)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects one after the other, so that an order is kept."""
+        for path in checked(paths):
+            try:
+                obstore.delete(self._store(), path)
+            except _GONE as error:
+                self._check_bucket(path, error)
+            except _FAILURES as error:
+                raise self._failed(path, error) from None
+
+    def delete_in_bulk(self, paths: Iterable[str]) -> None:
+        """Delete objects a thousand or so a request, where the store has such requests."""
+        wanted = checked(paths)
+        if not wanted:
+            return
+        try:
+            obstore.delete(self._store(), wanted)
+        except _GONE:
+            self.delete(wanted)  # a store that deletes one by one stopped at one that had gone
+        except _FAILURES as error:
+            raise self._failed(wanted[0], error) from None
+
+    def leftovers(self, prefix: str) -> Metas:
+        """None: a put here becomes visible whole, and what does not is the store's own to clear."""
+        return []
+
+    def _read(self, path: str, read: Callable[[], _Result]) -> _Result:
+        check_path(path)
+        try:
+            return read()
+        except _GONE as error:
+            self._check_bucket(path, error)
+            raise NotFoundError(f"{self.uri}/{path} is not there") from None
+        except _FAILURES as error:
+            raise self._failed(path, error) from None
+
+    def _store(self) -> Handle:
+        """A handle of this process: obstore's threads do not survive a fork."""
+        if self._handle[0] != os.getpid():
+            self._handle = (os.getpid(), self._open())
+        return self._handle[1]
+
+    def _open(self) -> Handle:
+        retry: dict[str, Any] = {}
+        if self._options.max_retries is not None:
+            retry["max_retries"] = self._options.max_retries
+        if self._options.retry_timeout_seconds is not None:
+            retry["retry_timeout"] = timedelta(seconds=self._options.retry_timeout_seconds)
+        arguments: dict[str, Any] = {"config": dict(self._options.config) or None}
+        if self._options.client:
+            arguments["client_options"] = dict(self._options.client)
+        if retry:
+            arguments["retry_config"] = retry
+        try:
+            return from_url(self._uri, **arguments)
+        except exceptions.UnknownConfigurationKeyError as error:
+            raise InvalidCallError(self._unknown_option(str(error))) from None
+        except Exception as error:
+            raise InvalidCallError(f"can't open {self.uri}: {self._said(error)}") from None
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise InvalidCallError(
+                f"can't open {self.uri}: obstore can't read one of the storage options "
+                f"{sorted([*self._options.config, *self._options.client])}: {self._said(error)}"
+            ) from None
+
+    def _unknown_option(self, text: str) -> str:
+        named = [key for key in self._options.config if f"'{key}'" in text]
+        likely = {likely_name(key) for key in named} - {None}
+        hint = f"did you mean {', '.join(map(repr, likely))}? " if likely else ""
+        return (
+            f"storage option {', '.join(map(repr, named)) or '?'} is not known for {self.uri}; "
+            f"{hint}see the storage options of Lance: https://lance.org/guide/object_store/"
+        )
+
+    def _failed(self, path: str, error: BaseException) -> MemWalError:
+        return store_error(f"{self.uri}/{path}", str(error), self._said(error))
+
+    def _check_bucket(self, path: str, error: BaseException) -> None:
+        """Raise InvalidCallError where it is not the object that is missing, but the bucket."""
+        if _NO_BUCKET in str(error):
+            raise self._failed(path, error) from None
+
+    def _said(self, error: BaseException) -> str:
+        """The first line of what obstore says; what follows is its own innards."""
+        text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        keep_secret(self._options.secrets)  # many others may have been kept meanwhile
+        return redacted(text, self._options.secrets)

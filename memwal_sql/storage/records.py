@@ -1,0 +1,248 @@
+"""Our own state of a table: the folder `_memwal_sql` (protocol rule 1).
+
+Every record is a numbered, put-if-absent JSON object. The first, `table`, says which format the
+folder has and which *incarnation* of the table its regions belong to. The same id is in the base
+table's schema metadata, which an overwrite of the base drops; comparing the two finds a base that
+was replaced (rule 22).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from memwal_sql.errors import (
+    InvalidCallError,
+    NotFoundError,
+    ReopenError,
+    TableReplacedError,
+)
+from memwal_sql.storage.decoding import decoding, json_object, number_of
+from memwal_sql.storage.format_versions import (
+    Needs,
+    check_needs,
+    check_record_version,
+    needs_of,
+    stamp,
+    stamp_of_table,
+)
+from memwal_sql.storage.objects.create_once import settle_put
+from memwal_sql.storage.objects.options import COMMIT_LOG
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.objects.two_phase import TwoPhaseStore
+from memwal_sql.storage.paths import RECORD_FOLDER
+
+INCARNATION_KEY = b"memwal_sql:incarnation"
+UPGRADE_KEY = "upgrade"
+"""Of a table record: the older index's message in base64, while an upgrade is under way."""
+
+_TWO_PHASE_KEY = "two_phase"
+_DIGITS = 20
+_SUFFIX = ".json"
+_NAME = re.compile(rf"[0-9]{{{_DIGITS}}}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One version of a named record."""
+
+    version: int
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """Which table the regions of this folder belong to, and what it needs; `number` is that of the
+    record that says so."""
+
+    format_version: int
+    incarnation: UUID
+    number: int = 0
+    needs: Needs = field(default_factory=Needs)
+
+
+class Records:
+    """The versions of one named record, such as `table` or `maintenance`."""
+
+    def __init__(self, store: ObjectStore, name: str) -> None:
+        self.name = name
+        self._store = store
+        self._folder = f"{RECORD_FOLDER}/{name}"
+
+    def path(self, version: int) -> str:
+        """Where a version is, relative to the table's root."""
+        return f"{self._folder}/{version:0{_DIGITS}}{_SUFFIX}"
+
+    def latest(self) -> Record | None:
+        """The newest version; None when there is none.
+
+        Raises `UnknownFormatError` for one that a newer version of this package wrote, and
+        `CorruptFileError`.
+        """
+        versions = self.versions()
+        return self.read(versions[-1]) if versions else None
+
+    def versions(self) -> list[int]:
+        """The versions that are there, ascending."""
+        names = (meta.path.rpartition("/")[2] for meta in self._store.list(self._folder))
+        numbers = (number_of(name.removesuffix(_SUFFIX)) for name in names if _NAME.fullmatch(name))
+        return sorted(number for number in numbers if number is not None)
+
+    def read(self, version: int) -> Record:
+        """One version."""
+        return self._decode(version, self._store.get(self.path(version)))
+
+    def put(self, version: int, content: Mapping[str, Any]) -> Record | None:
+        """Create a version. None when it was created, else what somebody else had created.
+
+        A version among those that were deleted is never won (protocol rule 8): where there are
+        newer ones, the one before it must be there. Raises `OutcomeUnknownError` when what happened
+        could not be found out.
+        """
+        data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
+        found = settle_put(self._store, self.path(version), data)
+        if found is not None:
+            return self._decode(version, found)
+        there = self.versions()
+        if there and there[-1] > version and version - 1 not in there:
+            self._store.delete([self.path(version)])
+            return self.read(there[-1])
+        return None
+
+    def delete(self, versions: Iterable[int]) -> None:
+        """Remove versions that nobody needs any more, the oldest first."""
+        self._store.delete([self.path(version) for version in sorted(versions)])
+
+    def _decode(self, version: int, data: bytes) -> Record:
+        path = self.path(version)
+        with decoding(path, "a record"):
+            content = json_object(data)
+            check_record_version(path, content)
+        return Record(version, content)
+
+
+def read_record(store: ObjectStore) -> TableRecord | None:
+    """The record of the table; None where only native code has been.
+
+    Raises `InvalidCallError` for a table whose upgrade was not finished: it lacks rows, and
+    `UnknownFormatError` for one that this package is too old to read.
+    """
+    record = Records(store, "table").latest()
+    return None if record is None else _table_record(store, record)
+
+
+def check_current(store: ObjectStore, known: TableRecord | None, *, writes: bool) -> None:
+    """Raise `UnknownFormatError` if the table has come to need a newer package than this one since
+    its record was `known`, and `ReopenError` to who writes if it is another table.
+
+    One request while the record is the same. Tables of native code may get one at any time.
+    """
+    records = Records(store, "table")
+    latest = known
+    with contextlib.suppress(NotFoundError):
+        while True:
+            number = 1 if latest is None else latest.number + 1
+            latest = _table_record(store, records.read(number))
+    if latest is None:
+        return
+    check_needs(store.uri, latest.needs, writes=writes)
+    if writes and known is not None and latest.incarnation != known.incarnation:
+        raise made_again(store.uri)
+
+
+def _table_record(store: ObjectStore, record: Record) -> TableRecord:
+    records = Records(store, "table")
+    if UPGRADE_KEY in record.content:
+        raise InvalidCallError(
+            f"the upgrade of {store.uri} from the older format was not finished: run it again, "
+            "with `memwal upgrade` or memwal_sql.upgrade(uri)"
+        )
+    _check_commit_log(store, record)
+    with decoding(records.path(record.version), "the record of a table"):
+        incarnation = UUID(record.content["incarnation"])
+        needs = needs_of(record.content)
+    check_needs(store.uri, needs, writes=False)
+    return TableRecord(record.content["format_version"], incarnation, record.version, needs)
+
+
+def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
+    """What the record `table` of a table in `store` says."""
+    two_phase = isinstance(store, TwoPhaseStore)
+    content = {"incarnation": str(incarnation), **stamp_of_table()}
+    return {**content, **({_TWO_PHASE_KEY: True} if two_phase else {})}
+
+
+def write_record(store: ObjectStore, incarnation: UUID) -> None:
+    """Record that the regions of `store` belong to a new incarnation of the table.
+
+    The caller has made sure that there are none yet. Raises `InvalidCallError` when somebody else
+    does the same now.
+    """
+    records = Records(store, "table")
+    latest = records.latest()
+    version = 1 if latest is None else latest.version + 1
+    if records.put(version, table_content(store, incarnation)) is not None:
+        raise InvalidCallError(
+            f"{store.uri} is being enabled by somebody else; open the table instead"
+        )
+
+
+def _check_commit_log(store: ObjectStore, record: Record) -> None:
+    """Some writers with a commit log and some without would overwrite each other's objects."""
+    recorded = bool(record.content.get(_TWO_PHASE_KEY))
+    if recorded and not isinstance(store, TwoPhaseStore):
+        raise InvalidCallError(
+            f"{store.uri} was made with a commit log: open it with the same one, as the storage "
+            f"option {COMMIT_LOG!r}"
+        )
+    if not recorded and isinstance(store, TwoPhaseStore):
+        raise InvalidCallError(
+            f"{store.uri} was made without a commit log: leave out the storage option "
+            f"{COMMIT_LOG!r}"
+        )
+
+
+def check_incarnation(
+    store: ObjectStore,
+    metadata: Mapping[bytes, bytes] | None,
+    *,
+    has_index: bool,
+    record: TableRecord | None = None,
+) -> None:
+    """Raise `TableReplacedError` unless the regions of `store` belong to this base version, and
+    `ReopenError` when they do, but `record` is of a table that was there before.
+
+    `metadata` is the Arrow schema metadata of the base, `has_index` whether it has a MemWAL index.
+    Tables of native code have no record and pass. `record` saves reading it again.
+    """
+    record = record or read_record(store)
+    if record is None:
+        return
+    found = (metadata or {}).get(INCARNATION_KEY, b"").decode()
+    if has_index and found == str(record.incarnation):
+        return
+    if found == str(record.incarnation):
+        raise TableReplacedError(
+            f"{store.uri} has lost its MemWAL index; restore a version that has it"
+        )
+    now = read_record(store)
+    if has_index and now is not None and found == str(now.incarnation):
+        raise made_again(store.uri)
+    raise TableReplacedError(
+        f"{store.uri} was overwritten: it has incarnation {found or 'none'}, and its regions hold"
+        f" rows of {record.incarnation}; restore a version of that, or move _mem_wal and"
+        f" {RECORD_FOLDER} away and enable the table again"
+    )
+
+
+def made_again(uri: str) -> ReopenError:
+    """The error for a handle of a table that was at this place before."""
+    return ReopenError(
+        f"{uri} is another table than this handle was opened for: it was deleted and made again;"
+        " open it again"
+    )

@@ -1,0 +1,1 @@
+"""Files of a region: its manifests, values and snapshots."""

@@ -1,0 +1,331 @@
+"""A region's manifest: the source of truth of its state (specification 1, "Region Manifest").
+
+Versions are immutable files, numbered from 1. A commit creates the next number or loses; which of
+the two happened is settled by a nonce (protocol rule 3), and a number that garbage collection has
+already passed is never won (rule 8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+from uuid import UUID
+
+from memwal_sql.errors import (
+    CorruptFileError,
+    ManifestConflictError,
+    MemWalError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
+from memwal_sql.storage import paths
+from memwal_sql.storage.decoding import decoding, json_object, whole_number
+from memwal_sql.storage.manifest_seal import seal_manifest, unseal_manifest
+from memwal_sql.storage.objects.create_once import settle_put
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.region.values import Types, decode_values, encode_value
+from planner.regions.values import RegionValue
+
+MOST_GENERATIONS = 2**40
+"""With the number of a pass beside it a generation fits into 64 bits (`merge_token`)."""
+_SUFFIX = paths.MANIFEST_SUFFIX
+_MOST_HINT_BYTES = 256
+
+
+class RegionStatus(IntEnum):
+    """Whether a region takes claims."""
+
+    ACTIVE = 0
+    SEALED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedGeneration:
+    """A generation in storage: `path` is its folder's name inside the region's folder.
+
+    Sizes are None where native code wrote none; `rows` counts physical rows. `bloom_checksum` is
+    the CRC-32 of the bloom filter's file; None where native code has written the manifest.
+    """
+
+    generation: int
+    path: str
+    bytes: int | None = None
+    rows: int | None = None
+    bloom_checksum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionManifest:
+    """One version of a region's manifest. Positions start at 1; 0 means none.
+
+    `region_values` maps a region field's id to its value, a plain Python value, None for NULL; it
+    is None as a whole where the manifest has no values or their types are not known, as native
+    code may leave it. `flushed_generations` ascend. `published` maps a query's id to the last of
+    its batches that is part of the region, the latest query last. `message` is what was read from
+    storage, whose unknown fields are kept by a commit.
+    """
+
+    region_id: UUID
+    version: int = 1
+    writer_epoch: int = 0
+    replay_after_wal_entry_position: int = 0
+    wal_entry_position_last_seen: int = 0
+    current_generation: int = 1
+    flushed_generations: tuple[FlushedGeneration, ...] = ()
+    region_spec_id: int = 0
+    region_values: Mapping[str, RegionValue] | None = None
+    status: RegionStatus = RegionStatus.ACTIVE
+    published: Mapping[str, int] = field(default_factory=dict)
+    nonce: bytes = field(default=b"", compare=False)
+    message: bytes = field(default=b"", compare=False, repr=False)
+
+
+def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:
+    """The protobuf message, with the unknown fields of `manifest.message`.
+
+    Region values never change, so those of the message are kept; `value_types` are needed to
+    write them down.
+    """
+    message = pb.RegionManifest.FromString(manifest.message)
+    known = {(one.generation, one.path): one for one in message.flushed_generations}
+    message.region_id.uuid = manifest.region_id.bytes
+    message.version = manifest.version
+    message.writer_epoch = manifest.writer_epoch
+    message.replay_after_wal_entry_position = manifest.replay_after_wal_entry_position
+    message.wal_entry_position_last_seen = manifest.wal_entry_position_last_seen
+    message.current_generation = manifest.current_generation
+    message.region_spec_id = manifest.region_spec_id
+    message.status = pb.RegionStatus.Name(manifest.status)
+    message.nonce = manifest.nonce
+    del message.published[:]
+    for query_id, batch_id in manifest.published.items():
+        message.published.add(query_id=query_id, batch_id=batch_id)
+    del message.flushed_generations[:]
+    for generation in manifest.flushed_generations:
+        one = message.flushed_generations.add()
+        if (old := known.get((generation.generation, generation.path))) is not None:
+            one.CopyFrom(old)
+        one.generation, one.path = generation.generation, generation.path
+        if generation.bytes is not None:
+            one.in_memory_bytes = generation.bytes
+        if generation.rows is not None:
+            one.physical_rows = generation.rows
+        if generation.bloom_checksum is not None:
+            one.bloom_checksum = generation.bloom_checksum
+    if not message.region_values:
+        message.region_values.extend(
+            encode_value(field_id, value, value_types.get(field_id))
+            for field_id, value in (manifest.region_values or {}).items()
+        )
+    return seal_manifest(message.SerializeToString(deterministic=True))
+
+
+def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifest:
+    """The manifest of a file. Raises `CorruptFileError` naming it."""
+    sealed, data = unseal_manifest(path, data)
+    with decoding(path, "a region manifest"):
+        message = pb.RegionManifest.FromString(data)
+        entries = {entry.field_id: entry for entry in message.region_values}
+        manifest = RegionManifest(
+            region_id=UUID(bytes=message.region_id.uuid),
+            version=whole_number(message.version, 1),
+            writer_epoch=whole_number(message.writer_epoch),
+            replay_after_wal_entry_position=whole_number(message.replay_after_wal_entry_position),
+            wal_entry_position_last_seen=whole_number(message.wal_entry_position_last_seen),
+            current_generation=whole_number(message.current_generation, 0, MOST_GENERATIONS),
+            flushed_generations=tuple(
+                sorted(
+                    (_flushed(one) for one in message.flushed_generations),
+                    key=lambda one: one.generation,
+                )
+            ),
+            region_spec_id=message.region_spec_id,
+            region_values=decode_values(entries, value_types) or None,
+            status=RegionStatus(int(message.status)),
+            published={one.query_id: whole_number(one.batch_id, -1) for one in message.published},
+            nonce=message.nonce,
+            message=data,
+        )
+        if manifest.version != paths.numbered(path, _SUFFIX):
+            raise ValueError(f"it says that it is version {manifest.version}")
+        if manifest.nonce and not sealed:
+            raise ValueError("it lost its checksum")
+    return manifest
+
+
+class RegionManifests:
+    """The versions of one region's manifest in a store.
+
+    `value_types` are the types of the region's values by field id, as `region_values.value_types`
+    gives them for a spec. They are needed to create a region that has values, and to read the
+    values of one that native code wrote.
+    """
+
+    def __init__(
+        self, store: ObjectStore, region_id: UUID, value_types: Types | None = None
+    ) -> None:
+        self._store = store
+        self._region_id = region_id
+        self._value_types = value_types or {}
+
+    @property
+    def region_id(self) -> UUID:
+        """The region."""
+        return self._region_id
+
+    def read(self, version: int) -> RegionManifest:
+        """One version. Raises `NotFoundError` when it was never written or is collected."""
+        path = paths.manifest_path(self._region_id, version)
+        manifest = decode_manifest(path, self._store.get(path), self._value_types)
+        if manifest.region_id != self._region_id:
+            raise CorruptFileError(f"{path} belongs to region {manifest.region_id}")
+        return manifest
+
+    def latest(self, hint: RegionManifest | None = None) -> RegionManifest:
+        """The newest version; `hint` is one that was read before.
+
+        Raises `NotFoundError` when the region has no manifest.
+        """
+        start = hint.version if hint is not None else self._read_hint()
+        if start is not None:
+            version = start
+            while self._exists(version + 1):
+                version += 1
+            if self._continues(version):
+                if hint is not None and hint.version == version:
+                    return hint
+                with contextlib.suppress(NotFoundError):
+                    return self.read(version)
+        return self._latest_listed()
+
+    def newer(self, than: RegionManifest) -> RegionManifest | None:
+        """The newest version when it is newer than `than`, else None."""
+        if not self._exists(than.version + 1) and self._exists(than.version):
+            return None
+        latest = self.latest(than)
+        return latest if latest.version > than.version else None
+
+    def create(self, manifest: RegionManifest) -> RegionManifest:
+        """Create the region, or return the latest manifest of whoever created it before."""
+        first = replace(manifest, version=1, nonce=_new_nonce())
+        path = paths.manifest_path(self._region_id, 1)
+        data = encode_manifest(first, self._value_types)
+        if settle_put(self._store, path, data) is not None:
+            return self.latest()
+        try:
+            versions = self._versions()
+        except StoreUnavailableError as error:
+            raise _written_but(path, error) from error
+        if versions[-1] > 1:
+            # Others were as quick, or version 1 was free because it had been collected.
+            if 2 not in versions:
+                self._withdraw(path)
+            return self._latest_listed()
+        self._write_hint(1)
+        return replace(first, message=data)
+
+    def commit(self, old: RegionManifest, **changes: Any) -> RegionManifest:
+        """Create the version after `old`, which differs from it by `changes`.
+
+        Raises `ManifestConflictError`, with the latest manifest, when somebody else did, and
+        `OutcomeUnknownError` when that could not be found out.
+        """
+        new = replace(old, **changes, version=old.version + 1, nonce=_new_nonce())
+        path = paths.manifest_path(self._region_id, new.version)
+        data = encode_manifest(new, self._value_types)
+        if settle_put(self._store, path, data) is not None:
+            raise self._conflict(new.version)
+        if not self._still_there(old.version, path):
+            self._withdraw(path)
+            raise self._conflict(new.version)
+        self._write_hint(new.version)
+        return replace(new, message=data)
+
+    def _conflict(self, version: int) -> ManifestConflictError:
+        latest = self.latest()
+        return ManifestConflictError(
+            f"version {version} of region {self._region_id} was committed by somebody else;"
+            f" the latest is {latest.version}, of writer epoch {latest.writer_epoch}",
+            latest,
+        )
+
+    def _still_there(self, version: int, written: str) -> bool:
+        try:
+            return self._exists(version)
+        except StoreUnavailableError as error:
+            raise _written_but(written, error) from error
+
+    def _withdraw(self, path: str) -> None:
+        """Remove an object in collected territory; readers pass over it where that fails."""
+        with contextlib.suppress(MemWalError):
+            self._store.delete([path])
+
+    def _exists(self, version: int) -> bool:
+        return self._store.exists(paths.manifest_path(self._region_id, version))
+
+    def _continues(self, version: int) -> bool:
+        """Whether this may be the latest version and not one in collected territory."""
+        return self._exists(version) and (version == 1 or self._exists(version - 1))
+
+    def _versions(self) -> list[int]:
+        listed = self._store.list(paths.manifest_folder(self._region_id))
+        numbers = (paths.numbered(meta.path, _SUFFIX) for meta in listed)
+        return sorted(number for number in numbers if number is not None)
+
+    def _latest_listed(self) -> RegionManifest:
+        versions = self._versions()
+        if not versions:
+            raise NotFoundError(f"region {self._region_id} has no manifest")
+        return self.read(versions[-1])
+
+    def _read_hint(self) -> int | None:
+        """What the hint says; None where that is no version: a hint decides nothing, so whatever is
+        wrong with it stops nobody."""
+        path = paths.version_hint_path(self._region_id)
+        try:
+            data = self._store.get_range(path, 0, _MOST_HINT_BYTES)
+            with decoding(path, "a version hint"):
+                return whole_number(json_object(data)["version"], 1)
+        except MemWalError:
+            return None
+
+    def _write_hint(self, version: int) -> None:
+        data = json.dumps({"version": version}, separators=(",", ":")).encode()
+        with contextlib.suppress(MemWalError):
+            self._store.put(paths.version_hint_path(self._region_id), data)
+
+
+def flushed_generation(generation: int, path: str, **known: int | None) -> FlushedGeneration:
+    """A generation as it is stored, whose folder has a name that can only be its own.
+
+    Raises ValueError or TypeError.
+    """
+    if paths.parse_generation_name(path) != whole_number(generation, 1, MOST_GENERATIONS):
+        raise ValueError(f"it names {path!r} as the folder of generation {generation}")
+    return FlushedGeneration(generation, path, **known)
+
+
+def _flushed(message: pb.FlushedGeneration) -> FlushedGeneration:
+    return flushed_generation(
+        message.generation,
+        message.path,
+        bytes=message.in_memory_bytes if message.HasField("in_memory_bytes") else None,
+        rows=message.physical_rows if message.HasField("physical_rows") else None,
+        bloom_checksum=message.bloom_checksum if message.HasField("bloom_checksum") else None,
+    )
+
+
+def _written_but(path: str, error: StoreUnavailableError) -> OutcomeUnknownError:
+    """The error for a version that landed, without it being known whether it counts."""
+    return OutcomeUnknownError(f"{path} was written, but could not be checked: {error}")
+
+
+def _new_nonce() -> bytes:
+    return os.urandom(16)

@@ -1,0 +1,1 @@
+"""The write-ahead log: its entries and their checksums."""

@@ -1,0 +1,160 @@
+"""The bytes of a WAL entry: an Arrow IPC stream, as native code reads and writes it.
+
+Schema metadata: `writer_epoch`, and `generation` in entries with rows or `fence_sentinel` in
+fences, whose schema is empty (protocol rule 2). Lance before version 14, which LanceDB 0.40 has,
+leaves the generation out: a replay puts such rows into the MemTable that it is filling. Native code
+refuses rows whose schema has other metadata, so what is ours is in the metadata of the batch
+message: the seal with nonce and checksum, and the id of a staged batch. A fence has no batch and
+carries its seal in the schema.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from exec_nodes.evolution.project import numbered
+from memwal_sql.errors import CorruptFileError
+from memwal_sql.storage.decoding import decoding, number_of
+from memwal_sql.storage.wal.arrow_stream import read_stream
+from memwal_sql.storage.wal.checksum import SEAL_KEY, blank_seal, check_seal, seal
+
+TOMBSTONE = "_tombstone"
+# Only what is larger is known not to be a fence without being read.
+LARGEST_FENCE_BYTES = 680
+
+_EPOCH = b"writer_epoch"
+_GENERATION = b"generation"
+_FENCE = b"fence_sentinel"
+_BATCH_ID = b"memwal_sql:batch_id"
+_SKIPPED = b"memwal_sql:skipped"  # positions, separated by commas
+# Otherwise variables of the environment choose older formats.
+_FORMAT = pa.ipc.IpcWriteOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class WalEntry:
+    """A decoded entry. `batch` is None for a fence, `generation` also for rows of Lance before
+    version 14, `nonce` where native code wrote it. `skipped` are the positions of torn entries that
+    a fence declares as never acknowledged (protocol rule 9)."""
+
+    position: int
+    writer_epoch: int
+    generation: int | None
+    batch: pa.RecordBatch | None
+    nonce: str | None = None
+    batch_id: str | None = None
+    skipped: tuple[int, ...] = ()
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether the entry only marks a claim."""
+        return self.batch is None
+
+
+def entry_schema(schema: pa.Schema, lance_schema: Any) -> pa.Schema:
+    """The schema of a region's entries: the table's columns with the base table's field ids in
+    their metadata, at every depth, and `_tombstone` last.
+
+    `lance_schema` is the base table's.
+    """
+    tombstone = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
+    return pa.schema([*numbered(schema, lance_schema), tombstone])
+
+
+def new_nonce() -> str:
+    """32 random hex digits."""
+    return os.urandom(16).hex()
+
+
+def encode_entry(
+    batch: pa.RecordBatch,
+    *,
+    writer_epoch: int,
+    generation: int,
+    nonce: str | None = None,
+    batch_id: str | None = None,
+) -> bytes:
+    """The bytes of an entry with the rows of `batch`, whose schema is `entry_schema`'s."""
+    nonce = nonce or new_nonce()
+    ours = {SEAL_KEY: blank_seal(nonce)}
+    if batch_id is not None:
+        ours[_BATCH_ID] = batch_id.encode()
+    schema = batch.schema.with_metadata(
+        {_EPOCH: b"%d" % writer_epoch, _GENERATION: b"%d" % generation}
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=_FORMAT) as writer:
+        writer.write_batch(batch, custom_metadata=ours)
+    return seal(sink.getvalue(), nonce)
+
+
+def encode_fence(
+    *, writer_epoch: int, nonce: str | None = None, skipped: Sequence[int] = ()
+) -> bytes:
+    """The bytes of a fence, at most `LARGEST_FENCE_BYTES`; `skipped` as in `WalEntry`.
+
+    Raises CorruptFileError for more skipped positions than fit: one or two follow from crashes,
+    16 from a store that tears everything.
+    """
+    nonce = nonce or new_nonce()
+    metadata = {_EPOCH: b"%d" % writer_epoch, _FENCE: b"true", SEAL_KEY: blank_seal(nonce)}
+    if skipped:
+        metadata[_SKIPPED] = b",".join(b"%d" % position for position in skipped)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([], metadata), options=_FORMAT):
+        pass
+    data = seal(sink.getvalue(), nonce)
+    if len(data) > LARGEST_FENCE_BYTES:
+        raise CorruptFileError(f"the WAL entries at {list(skipped)} are all torn")
+    return data
+
+
+def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
+    """The entry of a file; its columns point into `data`, and all their values are sound.
+
+    Raises `TornEntryError` when the file only lacks its end, `CorruptFileError` for any other
+    damage, both naming `path`.
+    """
+    nonce = check_seal(data, path)
+    with decoding(path, "a WAL entry"):
+        stored, batches = read_stream(data)
+        metadata: dict[bytes, bytes] = dict(stored.metadata or {})
+        epoch = _number(metadata[_EPOCH])
+        generation = _number(metadata[_GENERATION]) if _GENERATION in metadata else None
+        skipped = tuple(map(_number, filter(None, metadata.get(_SKIPPED, b"").split(b","))))
+        schema = stored.remove_metadata()
+        is_fence = generation is None and not len(schema)
+        if is_fence and _FENCE not in metadata:
+            raise ValueError("it has neither rows nor is it a fence")
+        if not is_fence and _FENCE in metadata:
+            raise ValueError("it is a fence with columns")
+        batch_ids = [ours[_BATCH_ID].decode() for _, ours in batches if _BATCH_ID in ours]
+        rows = [batch for batch, _ in batches]
+        return WalEntry(
+            position=position,
+            writer_epoch=epoch,
+            generation=generation,
+            batch=None if is_fence else _one_batch(schema, rows),
+            nonce=nonce,
+            batch_id=batch_ids[0] if batch_ids else None,
+            skipped=skipped,
+        )
+
+
+def _number(text: bytes) -> int:
+    number = number_of(text.decode())
+    if number is None:
+        raise ValueError(f"{text!r} is no number that a table comes to")
+    return number
+
+
+def _one_batch(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0].replace_schema_metadata(None)
+    rows = pa.Table.from_batches([one.replace_schema_metadata(None) for one in batches], schema)
+    return pa.RecordBatch.from_struct_array(rows.to_struct_array().combine_chunks())

@@ -1,0 +1,175 @@
+"""A region's write-ahead log: numbered entries, each put once and in order.
+
+The log itself is ours to append to and to read; what an entry holds is `wal_entry.py`'s. What
+a taken position means for a writer (fenced, a stray fence, corruption) is the writer's to decide
+(protocol rule 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import compress
+from uuid import UUID
+
+import pyarrow as pa
+
+from exec_nodes.base.tasks import at_once
+from exec_nodes.evolution.match import FIELD_ID_KEY
+from exec_nodes.evolution.project import ByFieldId, batch_under_names_of
+from memwal_sql.errors import CorruptFileError, NotFoundError, RepairError, UnknownFormatError
+from memwal_sql.storage import paths
+from memwal_sql.storage.decoding import decoding
+from memwal_sql.storage.objects.create_once import settle_put
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.wal.entry import WalEntry, decode_entry, encode_entry, encode_fence
+
+__all__ = [
+    "AppendOutcome",
+    "Wal",
+    "WalEntry",
+    "decode_entry",
+    "encode_entry",
+    "encode_fence",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOutcome:
+    """`found` is None when the entry landed, else what another writer had put there before."""
+
+    found: WalEntry | None
+
+    @property
+    def landed(self) -> bool:
+        """Whether the entry is durable at its position."""
+        return self.found is None
+
+
+# How far above a position is looked for entries that say that the one there is lost.
+_NEAR = 8
+# Begins the names of columns that Lance adds to entries, such as `__wal_row_id` (lance 9150).
+_PHYSICAL = "__wal_"
+
+
+class Wal:
+    """The log of one region. Positions start at 1.
+
+    With `columns`, an `entry_schema`, entries are read under the names that the base table's
+    columns, and the fields inside them, have now.
+    """
+
+    def __init__(
+        self, store: ObjectStore, region_id: UUID, columns: pa.Schema | None = None
+    ) -> None:
+        self._store = store
+        self._region_id = region_id
+        self._columns = columns
+        self._by_id: ByFieldId | None = None
+
+    @property
+    def remote(self) -> bool:
+        """Whether several requests should be under way at once."""
+        return self._store.remote
+
+    def path(self, position: int) -> str:
+        """Where an entry is, relative to the table's root."""
+        return paths.wal_path(self._region_id, position)
+
+    def append(self, position: int, data: bytes) -> AppendOutcome:
+        """Put an encoded entry, which carries a nonce, at a position.
+
+        Raises `OutcomeUnknownError` when nobody can say whether it landed (the writer is then
+        poisoned), `StoreUnavailableError` when it did not.
+        """
+        found = settle_put(self._store, self.path(position), data)
+        if found is None:
+            return AppendOutcome(None)
+        return AppendOutcome(decode_entry(position, found, self.path(position)))
+
+    def read(self, position: int) -> WalEntry | None:
+        """The entry at a position; None when there is none.
+
+        Raises `TornEntryError` and `CorruptFileError` (protocol rule 9), RepairError as `ByFieldId`
+        does, and UnknownFormatError where the rows have columns that no table has had.
+        """
+        try:
+            data = self._store.get(self.path(position))
+        except NotFoundError:
+            return None
+        path = self.path(position)
+        entry = decode_entry(position, data, path)
+        stored = None if entry.batch is None else entry.batch.schema
+        if stored is None or self._columns is None or stored.equals(self._columns, True):
+            return entry
+        with decoding(path, "a WAL entry of this table"):
+            try:
+                by_id = self._by_id_from(stored, self._columns)
+            except RepairError as error:
+                raise type(error)(f"{path}: {error}") from error
+            return replace(entry, batch=batch_under_names_of(entry.batch, by_id))
+
+    def entries(self, first: int) -> Iterator[WalEntry]:
+        """The entries from position `first` up to the first position without one."""
+        position = first
+        while (entry := self.read(position)) is not None:
+            yield entry
+            position += 1
+
+    def exists(self, position: int) -> bool:
+        """Whether there is an entry at a position: one request."""
+        return self._store.exists(self.path(position))
+
+    def near(self, first: int) -> frozenset[int]:
+        """Which positions are taken of `first` and the next few, asked for at once."""
+        window = range(first, first + _NEAR)
+        there = at_once(self.exists, window) if self.remote else map(self.exists, window)
+        return frozenset(compress(window, there))
+
+    def is_lost(self, position: int) -> bool:
+        """Whether there is no entry at a position but one soon above it: see `missing`. More than a
+        few that are missing in a row pass for the end, as only a listing of the whole log tells."""
+        # Asked in this order, as both may be written meanwhile.
+        return bool(self.near(position + 1)) and not self.exists(position)
+
+    def missing(self, position: int) -> CorruptFileError:
+        """The error for a position without an entry below one with an entry: a writer has one
+        append under way at a time (protocol rule 5), and what is flushed goes in order."""
+        return CorruptFileError(
+            f"{self.path(position)} is missing, but later WAL entries are there: restore the file "
+            "from a copy, without one its rows are lost; what is flushed still reads with "
+            'consistency="manifest"; see table.check()'
+        )
+
+    def positions(self) -> list[int]:
+        """All positions that are taken, ascending: one listing."""
+        listed = self._store.list(paths.wal_folder(self._region_id))
+        numbers = (paths.numbered(meta.path, paths.WAL_SUFFIX) for meta in listed)
+        return sorted(number for number in numbers if number is not None)
+
+    def _by_id_from(self, stored: pa.Schema, columns: pa.Schema) -> ByFieldId:
+        """How entries of a schema are read; most have that of the entry before."""
+        by_id = self._by_id
+        if by_id is None or not by_id.stored.equals(stored, check_metadata=True):
+            _check_known(stored, columns)
+            self._by_id = by_id = ByFieldId(stored, columns)
+        return by_id
+
+
+def _check_known(stored: pa.Schema, columns: pa.Schema) -> None:
+    """Refuse columns that no table has had: what they mean for the rows is not known here.
+
+    A column that was dropped since has its field id.
+    """
+    strange = [
+        field.name
+        for field in stored
+        if field.name not in columns.names
+        and (field.name.startswith(_PHYSICAL) or FIELD_ID_KEY not in (field.metadata or {}))
+    ]
+    if strange:
+        raise UnknownFormatError(
+            f"its rows have the columns {strange}, which the table does not have and this version "
+            "of memwal_sql does not know: install a newer one, or flush them with the program that "
+            "wrote them"
+        )

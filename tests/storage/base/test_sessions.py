@@ -1,0 +1,95 @@
+"""What Lance keeps of files that are gone is bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.storage.base import sessions as lance_sessions
+from memwal_sql.storage.base.sessions import LOOK_VERSIONS, BaseSession, new_session
+
+MEGABYTE = 1024 * 1024
+
+
+@dataclass
+class FakeSession:
+    held: int
+
+    def size_bytes(self) -> int:
+        return self.held
+
+
+def replace_versions(base: BaseSession, count: int = LOOK_VERSIONS) -> None:
+    for _ in range(count):
+        base.replaced()
+
+
+def test_a_new_session_begins_when_most_of_what_one_holds_is_of_versions_that_are_gone() -> None:
+    first = FakeSession(10 * MEGABYTE)
+    base = BaseSession(first)
+    replace_versions(base)
+    first.held = 83 * MEGABYTE
+    replace_versions(base)
+    assert base.session is first
+    first.held = 85 * MEGABYTE
+    replace_versions(base, LOOK_VERSIONS - 1)
+    assert base.session is first
+    base.replaced()
+    assert base.session is not first
+    assert base.session.size_bytes() < MEGABYTE
+
+
+def test_the_index_of_a_large_table_is_kept() -> None:
+    """Two thirds of what it takes to begin anew would have been left behind by merges."""
+    large = FakeSession(4000 * MEGABYTE)
+    base = BaseSession(large)
+    replace_versions(base)
+    large.held = 8000 * MEGABYTE
+    replace_versions(base, 10 * LOOK_VERSIONS)
+    assert base.session is large
+
+
+def test_a_session_after_another_is_measured_by_its_own_first_versions() -> None:
+    base = BaseSession(FakeSession(0))
+    replace_versions(base)
+    base.session.held = 65 * MEGABYTE
+    replace_versions(base)
+    second = base.session
+    replace_versions(base, 3 * LOOK_VERSIONS)
+    assert base.session is second
+
+
+def test_versions_that_are_found_later_are_read_in_the_new_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance_sessions, "LOOK_VERSIONS", 1)
+    monkeypatch.setattr(lance_sessions, "_LEFT_BEHIND_BYTES", 0)
+    schema = pa.schema({"id": pa.int64(), "v": pa.list_(pa.float32(), 4)})
+    table = mw.create_table(tmp_path / "t", schema, "id")
+    vectors = pa.array(
+        np.random.default_rng(1).random((300, 4), np.float32).tolist(), schema[1].type
+    )
+    seen, rows = [], {"id": range(300), "v": vectors}
+    reader = mw.open_table(table.uri)
+    with table.writer() as writer:
+        for _ in range(8):
+            writer.upsert(pa.table(rows, schema))
+            writer.flush()
+            table.merge()
+            assert reader.scan().read_all().num_rows == 300
+            seen.append(reader._tracker.current.dataset.session())
+    assert any(not one.is_same_as(seen[0]) for one in seen)
+
+
+def test_sessions_share_nothing_but_connections(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"a": range(10)}), tmp_path / "t")
+    one, other = new_session(), new_session()
+    assert lance.dataset(tmp_path / "t", session=one).to_table().num_rows == 10
+    assert one.size_bytes() > other.size_bytes() == new_session().size_bytes()
+    assert not one.is_same_as(other)

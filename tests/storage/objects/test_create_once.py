@@ -1,0 +1,57 @@
+"""Who won a put-if-absent, where a store changes its mind between attempts."""
+
+from __future__ import annotations
+
+import pytest
+
+from memwal_sql.errors import (
+    InvalidCallError,
+    MemWalError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from memwal_sql.storage.objects.create_once import ATTEMPTS, settle_put
+from memwal_sql.storage.objects.memory import MemoryStore
+
+REFUSALS = [StoreUnavailableError, InvalidCallError, UnsupportedError]
+
+
+class Moody(MemoryStore):
+    """Answers puts and gets with the errors given, in order; the last one again and again."""
+
+    def __init__(self, puts: list[MemWalError], gets: list[MemWalError]) -> None:
+        super().__init__("memory://moody")
+        self._puts, self._gets = iter(puts), iter(gets)
+        self._put: MemWalError = puts[0]
+        self._get: MemWalError = gets[0]
+        self.asked = 0
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self.asked += 1
+        self._put = next(self._puts, self._put)
+        raise self._put
+
+    def get(self, path: str) -> bytes:
+        self._get = next(self._gets, self._get)
+        raise self._get
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("reading", REFUSALS)
+def test_a_refusal_after_a_put_that_may_have_landed_leaves_the_outcome_open(
+    refusal: type[MemWalError], reading: type[MemWalError]
+) -> None:
+    store = Moody([OutcomeUnknownError("lost"), refusal("put")], [reading("get")])
+    with pytest.raises(OutcomeUnknownError, match="could not find out") as raised:
+        settle_put(store, "a", b"x")
+    assert isinstance(raised.value.__cause__, reading)
+    assert store.asked == ATTEMPTS
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_first_refusal_is_told_as_it_is(refusal: type[MemWalError]) -> None:
+    store = Moody([refusal("put")], [StoreUnavailableError("get")])
+    with pytest.raises(refusal, match="put"):
+        settle_put(store, "a", b"x")
+    assert store.asked == 1
