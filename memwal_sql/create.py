@@ -31,6 +31,7 @@ from memwal_sql.maintain.checkpoint_records import Checkpoint
 from memwal_sql.maintain.checkpoints import live_checkpoint
 from memwal_sql.read.context import TableContext
 from memwal_sql.schema import check_schema, logical_schema, with_primary_key
+from memwal_sql.state.open_writers import stop_writers_before
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.base.versions import read_base_version, version_numbers
@@ -42,7 +43,6 @@ from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
-from memwal_sql.write.live import stop_writers_before
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from memwal_sql.create import open_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql import register as sql
 from memwal_sql.table import Table
-from memwal_sql.write.missing import ERROR
+from memwal_sql.write.ingest.missing import ERROR
 
 
 def register(

@@ -16,7 +16,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import MemWalError, ReopenError
-from memwal_sql.write import live
+from memwal_sql.state import open_writers as live
 from tests.consistency_child import write_counters
 from tests.model import merging
 from tests.model.pairs import SCHEMA, keys, read, rows

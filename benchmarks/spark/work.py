@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 
 import memwal_sql as mw
 from benchmarks.result import Reach, Result, at_most_ratio
-from memwal_sql.write.staged_rows import RowForm
+from memwal_sql.bulk.rows import RowForm
 
 _TURNS = 5
 _PIECE_ROWS = 1_000_000

@@ -23,7 +23,7 @@ from memwal_sql.create import create_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.table import Table
 from memwal_sql.view.texts import count_text
-from memwal_sql.write.missing import ERROR, NULL, missing_columns
+from memwal_sql.write.ingest.missing import ERROR, NULL, missing_columns
 
 
 class Missing(StrEnum):

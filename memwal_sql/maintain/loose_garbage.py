@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from memwal_sql.bulk.stage import STAGING_FOLDER
 from memwal_sql.maintain.garbage_rules import Garbage, Kind
 from memwal_sql.maintain.survey import Survey
 from memwal_sql.storage.base.versions import BaseVersion
 from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
-from memwal_sql.write.staged import STAGING_FOLDER
 
 # Whatever grace was asked for: what is under way looks the same.
 _TEMPORARY_SECONDS = 3600.0

@@ -26,6 +26,8 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.arrays import Mask
 from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.keys import KeyBatch, key_column
+from memwal_sql.bulk.publish import Publisher
+from memwal_sql.bulk.publish_region import RegionBatch, RegionPublisher
 from memwal_sql.errors import RepairError, RetryError
 from memwal_sql.maintain.details import latest_dataset, maintenance, mark_only
 from memwal_sql.maintain.progress import Progress, Report
@@ -35,9 +37,7 @@ from memwal_sql.read.point_reader import get_in
 from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.region.manifest import RegionStatus
-from memwal_sql.write.normalise import Normaliser
-from memwal_sql.write.staged_publish import Publisher
-from memwal_sql.write.staged_region import RegionBatch, RegionPublisher
+from memwal_sql.write.ingest.normalise import Normaliser
 from planner.model import RegionSources, Snapshot
 from planner.regions.ids import lancedb_id
 from planner.regions.values import RegionValue

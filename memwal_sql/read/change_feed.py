@@ -29,15 +29,15 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.change_offsets import ChangeOffset
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.entry_rows import entry_rows
+from memwal_sql.state.memtable import conform, memtable_schema
+from memwal_sql.state.replay import read_ahead
 from memwal_sql.storage.base.manifest import read_writer
 from memwal_sql.storage.base.versions import version_numbers
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_folder, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal.log import Wal, WalEntry
-from memwal_sql.write.entry_rows import entry_rows
-from memwal_sql.write.memtable import conform, memtable_schema
-from memwal_sql.write.replay import read_ahead
 from planner.model import TableInfo
 
 _NAMES_GENERATIONS = 14  # the first major version of Lance whose WAL entries do

@@ -19,10 +19,10 @@ from memwal_sql.errors import SourceGoneError, TornEntryError
 from memwal_sql.read.base import BaseTable, load_base
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.replay import MakeMemTable, Replay, memtables_of, read_ahead
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.replay import MakeMemTable, Replay, memtables_of, read_ahead
 from planner.model import RegionSources, Snapshot
 
 _ROWS_OF_AN_ENTRY = 1_000

@@ -20,12 +20,12 @@ from memwal_sql.errors import MemWalError, RepairError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.read.tail import WalTail
+from memwal_sql.state.open_writers import live_writer
 from memwal_sql.storage.base.sessions import new_session
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.live import live_writer
 from planner.model import TableInfo
 from planner.regions.ids import lancedb_id, lancedb_values
 from planner.regions.names import region_name

@@ -10,9 +10,9 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
+from memwal_sql.state.replay import Replay, memtables_of, read_ahead
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.replay import Replay, memtables_of, read_ahead
 
 
 class WalTail:

@@ -7,9 +7,9 @@ import re
 
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.spark.options import Options
+from memwal_sql.state.batch_marks import check_id
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.table import Table
-from memwal_sql.write.batch_marks import check_id
 
 _COMMITS = "commits"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import arrow_udf
 
+from memwal_sql.bulk.publish import routing_spec
 from memwal_sql.create import open_table
-from memwal_sql.write.staged_publish import routing_spec
 from planner.regions.ids import region_id
 from planner.regions.spec import RegionSpec
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from memwal_sql.bulk.publish import routing_spec
+from memwal_sql.bulk.rows import RowForm
 from memwal_sql.create import create_table
 from memwal_sql.enabling import find_lance
 from memwal_sql.errors import InvalidCallError
@@ -13,8 +15,6 @@ from memwal_sql.spark.region_text import region_fields
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema
 from memwal_sql.table import Table
-from memwal_sql.write.staged_publish import routing_spec
-from memwal_sql.write.staged_rows import RowForm
 
 
 def row_form(options: Options) -> RowForm:

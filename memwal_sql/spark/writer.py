@@ -14,15 +14,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from memwal_sql.bulk.publish import Publisher
+from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.queries import check_checkpoint, query_of
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.target import prepare, row_form
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.table import Table
-from memwal_sql.write.batch_marks import BatchMark
-from memwal_sql.write.staged import StagedTask
-from memwal_sql.write.staged_publish import Publisher
 
 _KEPT_PUBLISHERS = 4
 

@@ -12,7 +12,7 @@ from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, ReopenError, RetryError
 from memwal_sql.read.collector import check_consistency
 from memwal_sql.read.planning import Read, scan_of
-from memwal_sql.write.missing import ERROR, check_missing
+from memwal_sql.write.ingest.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
 from planner.predicates.condition import Condition, condition_of
 

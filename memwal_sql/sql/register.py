@@ -15,7 +15,7 @@ from memwal_sql.sql.functions import search_functions
 from memwal_sql.sql.metadata import MetadataProvider
 from memwal_sql.sql.provider import SqlTable, TableProvider
 from memwal_sql.sql.version import check_datafusion_version
-from memwal_sql.write.missing import ERROR
+from memwal_sql.write.ingest.missing import ERROR
 
 check_datafusion_version()
 

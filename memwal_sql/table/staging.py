@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from memwal_sql.bulk.publish import Publisher, routing_spec
+from memwal_sql.bulk.replace import replace_rows
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.stage import StagedTask, Stager, discard, staging_folder
+from memwal_sql.bulk.stage_fragments import FragmentStager
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_repair import RegionRepair, RegionRepairer
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.read.twins import is_emptied
+from memwal_sql.state.batch_marks import last_complete
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.maintaining import MaintainedTable
-from memwal_sql.write.batch_marks import last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
-from memwal_sql.write.staged import StagedTask, Stager, discard, staging_folder
-from memwal_sql.write.staged_fragments import FragmentStager
-from memwal_sql.write.staged_publish import Publisher, routing_spec
-from memwal_sql.write.staged_replace import replace_rows
-from memwal_sql.write.staged_rows import RowForm
 from planner.predicates.expr import Predicate
 
 

@@ -21,10 +21,10 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.read.base import BaseTable
+from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.handle import TableHandle
-from memwal_sql.write.live import live_table_writer
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue

@@ -29,10 +29,10 @@ from memwal_sql.errors import (
     UnknownFormatError,
     WriterFailedError,
 )
+from memwal_sql.state.batch_marks import latest_batches
+from memwal_sql.state.memtable import MemTable
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
-from memwal_sql.write.batch_marks import latest_batches
-from memwal_sql.write.lease import Lease, fenced
-from memwal_sql.write.memtable import MemTable
+from memwal_sql.write.claim import Lease, fenced
 
 _log = logging.getLogger(__name__)
 

@@ -19,17 +19,17 @@ from memwal_sql.errors import (
     UnknownFormatError,
 )
 from memwal_sql.read.context import TableContext
+from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.back_pressure import MemoryBudget
+from memwal_sql.write.claim import claim
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter
-from memwal_sql.write.lease import claim
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.replay import memtables_of
 from memwal_sql.write.router import RegionValues
 from memwal_sql.write.wal_writer import WalWriter
 from planner.model import TableInfo

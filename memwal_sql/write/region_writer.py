@@ -24,14 +24,14 @@ import pyarrow as pa
 
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
-from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.state.memtable import MemTable
+from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.write.back_pressure import MemoryBudget
+from memwal_sql.write.claim import Lease, fenced
+from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
 from memwal_sql.write.flusher import RegionFlusher
-from memwal_sql.write.lease import Lease, fenced
-from memwal_sql.write.memtable import MemTable
-from memwal_sql.write.open_generations import OpenGeneration, OpenGenerations, pieces
+from memwal_sql.write.generations import OpenGeneration, OpenGenerations, pieces
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.pending_writes import PendingWrite, PendingWrites
-from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.wal_writer import WalWriter
 
 _NOTHING_WRITTEN = "nothing of this call was written"

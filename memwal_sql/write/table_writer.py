@@ -20,17 +20,17 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
 from memwal_sql.read.context import TableContext
+from memwal_sql.state import open_writers as live
 from memwal_sql.storage.wal.entry import entry_schema
-from memwal_sql.write import live
-from memwal_sql.write.background import Background
-from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.generation_writer import FindIndexes
-from memwal_sql.write.missing import ERROR
-from memwal_sql.write.normalise import Normaliser
+from memwal_sql.write.ingest.missing import ERROR
+from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, Router
+from memwal_sql.write.ticker import Background
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 

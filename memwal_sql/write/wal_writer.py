@@ -14,7 +14,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.storage.wal.log import Wal, encode_entry
-from memwal_sql.write.lease import fenced
+from memwal_sql.write.claim import fenced
 
 
 class WalWriter:

@@ -21,6 +21,8 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.evolution.match import FIELD_ID_KEY
+from memwal_sql.bulk import stage as staged
+from memwal_sql.bulk.rows import RowForm
 from memwal_sql.errors import CorruptFileError, RepairError, UnknownFormatError
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.open import open_store
@@ -28,8 +30,6 @@ from memwal_sql.storage.paths import wal_path
 from memwal_sql.storage.wal.arrow_stream import read_stream
 from memwal_sql.storage.wal.entry import encode_entry
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write import staged
-from memwal_sql.write.staged_rows import RowForm
 from tests.model.merging import manifests
 from tests.model.process import as_another_process
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.batch_marks import BatchMark
-from memwal_sql.write.staged_rows import RowForm
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.state.batch_marks import BatchMark
 
 ATTEMPTS = 200 * int(os.environ.get("MEMWAL_SOAK", "1"))
 CHILDREN = 4

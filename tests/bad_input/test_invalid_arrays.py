@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.staged_rows import RowForm
+from memwal_sql.bulk.rows import RowForm
 from tests.bad_input.rows import make_rows, refused, texts_of
 
 LATIN = pa.array([b"good", b"caf\xe9"]).view(pa.string())

@@ -12,11 +12,11 @@ import pytest
 from lance.dataset import DatasetOptimizer, MergeInsertBuilder, Tags
 
 import memwal_sql as mw
+from memwal_sql.bulk import read as staged_read
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.stage import StageLimits
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.maintain.findings import Severity
-from memwal_sql.write import staged_read
-from memwal_sql.write.staged import StageLimits
-from memwal_sql.write.staged_rows import RowForm
 from tests.bad_input.rows import make_rows
 
 

@@ -12,10 +12,10 @@ import pytest
 from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
+from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.rows import RowForm
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.staged_region import PublishLimits
-from memwal_sql.write.staged_rows import RowForm
 from tests.interop.lancedb_client import (
     UNSHARDED_ID,
     Handle,

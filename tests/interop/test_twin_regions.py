@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk.publish_region import RegionPublisher
 from memwal_sql.maintain import region_repair
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.write import region_opener
-from memwal_sql.write.staged_region import RegionPublisher
 from planner.regions.ids import region_id
 from tests.cli.calls import as_json, call, failing
 from tests.interop.lancedb_client import (

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.stage import StageLimits
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.storage.objects.commit_log import SqliteCommitLog
-from memwal_sql.write.batch_marks import BatchMark
-from memwal_sql.write.staged import StageLimits
-from memwal_sql.write.staged_rows import RowForm
 from tests.folder_state import folder_state
 from tests.model.process import as_another_process
 

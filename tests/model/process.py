@@ -15,8 +15,8 @@ from unittest.mock import patch
 import memwal_sql as mw
 from memwal_sql import create
 from memwal_sql.read import region
+from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.open import canonical_uri
-from memwal_sql.write import live
 
 _CHANGES = frozenset({"put", "put_if_absent", "delete", "delete_in_bulk"})
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.state.batch_marks import BatchMark
+from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.storage import paths
 from memwal_sql.storage.generation.write import write_generation
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
-from memwal_sql.write.batch_marks import BatchMark
-from memwal_sql.write.memtable import memtable_schema
-from memwal_sql.write.staged_region import PublishLimits
-from memwal_sql.write.staged_rows import RowForm
 from tests.model.process import as_another_process, forget_writers
 
 SCHEMA = pa.schema(

@@ -20,7 +20,7 @@ from exec_nodes.sources.source import TOMBSTONE_FIELD
 from exec_nodes.text.postings.lance_index import LancePartition
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from memwal_sql.read import region
-from memwal_sql.write.memtable import MemTable
+from memwal_sql.state.memtable import MemTable
 
 DIMENSION = 4
 ROWS = 300

@@ -9,11 +9,11 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 import memwal_sql as mw
+from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.rows import RowForm
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.stream_reader import ChangeReader
-from memwal_sql.write.batch_marks import BatchMark
-from memwal_sql.write.staged_region import PublishLimits
-from memwal_sql.write.staged_rows import RowForm
+from memwal_sql.state.batch_marks import BatchMark
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False)])
 

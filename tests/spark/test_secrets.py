@@ -18,6 +18,7 @@ import pytest
 import exec_nodes
 import memwal_sql as mw
 import planner
+from memwal_sql.bulk.rows import RowForm
 from memwal_sql.spark import maintenance
 from memwal_sql.spark.options import WRITE, parse_options
 from memwal_sql.spark.reader import BatchReader
@@ -25,7 +26,6 @@ from memwal_sql.spark.source import MemWalDataSource
 from memwal_sql.spark.stream_reader import ChangeReader
 from memwal_sql.spark.tables import pinned_table_of
 from memwal_sql.spark.writer import BatchWriter
-from memwal_sql.write.staged_rows import RowForm
 
 SECRET = "a-very-secret-value"
 # What is taken for a local table too; nothing looks at the names.

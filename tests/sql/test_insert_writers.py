@@ -16,8 +16,8 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import FencedError, ReopenError, RetryError
+from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.create_once import ATTEMPTS
-from memwal_sql.write import live
 from tests.model.opened import opened_over
 from tests.model.process import as_another_process
 from tests.sql.insert_child import insert_now_and_then

@@ -20,6 +20,7 @@ import pytest
 from memwal_sql.errors import CorruptFileError, MemWalError, RepairError, UnknownFormatError
 from memwal_sql.maintain import checkpoint_records, lease
 from memwal_sql.maintain.lease import maintenance_lease
+from memwal_sql.state.batch_marks import BatchMark, complete, decode_mark, last_complete
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails, decode_details, encode_details
 from memwal_sql.storage.base.versions import version_numbers
@@ -38,7 +39,6 @@ from memwal_sql.storage.region.manifest import (
     encode_manifest,
 )
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
-from memwal_sql.write.batch_marks import BatchMark, complete, decode_mark, last_complete
 
 REGION = uuid4()
 DEEP = "[" * 100_000

@@ -12,15 +12,15 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 from lance.schema import LanceSchema
 
+from memwal_sql.state.memtable import MemTable, memtable_schema
 from memwal_sql.storage.objects.memory import MemoryStore
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.budget import MemoryBudget
+from memwal_sql.write.back_pressure import MemoryBudget
+from memwal_sql.write.claim import Claim, claim
 from memwal_sql.write.flusher import RegionFlusher
-from memwal_sql.write.lease import Claim, claim
-from memwal_sql.write.memtable import MemTable, memtable_schema
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.wal_writer import WalWriter

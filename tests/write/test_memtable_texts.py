@@ -10,7 +10,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.protocol import Lengths
-from memwal_sql.write.memtable import MemTable
+from memwal_sql.state.memtable import MemTable
 from tests.write.harness import SCHEMA, upsert
 
 ANALYZER = Analyzer.of({})

@@ -13,9 +13,9 @@ import lance
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.stage import StageLimits
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.write.staged import StageLimits
-from memwal_sql.write.staged_rows import RowForm
 from tests.maintain.life import NOW, SCHEMA, collect, create, rows
 from tests.model.power import Disk
 

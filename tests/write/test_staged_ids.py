@@ -15,11 +15,11 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import memwal_sql as mw
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.stage import STAGING_FOLDER, staging_folder
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.table import Table
-from memwal_sql.write.batch_marks import BatchMark
-from memwal_sql.write.staged import STAGING_FOLDER, staging_folder
-from memwal_sql.write.staged_rows import RowForm
 from tests.folder_state import folder_state
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})

@@ -21,9 +21,9 @@ from memwal_sql.errors import (
     StoreUnavailableError,
     WriterFailedError,
 )
+from memwal_sql.state import open_writers as live
 from memwal_sql.storage import paths
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
-from memwal_sql.write import live
 from memwal_sql.write.options import WriterOptions
 from planner.regions.factories import bucket, identity
 from planner.regions.ids import new_region_id, region_id

@@ -17,9 +17,9 @@ from memwal_sql.errors import (
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.findings import Finding, Severity, lacking_in
+from memwal_sql.state.replay import Replay, memtables_of
 from memwal_sql.storage import paths
 from memwal_sql.storage.wal.log import Wal, WalEntry
-from memwal_sql.write.replay import Replay, memtables_of
 
 _FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
 _WITH_ITS_WRITER = "install a newer version, or flush with the program that wrote the entry"

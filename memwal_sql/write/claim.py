@@ -20,9 +20,9 @@ from memwal_sql.errors import (
     RetryError,
     TornEntryError,
 )
+from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable, replay
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests, RegionStatus
 from memwal_sql.storage.wal.log import Wal, encode_fence
-from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable, replay
 from planner.regions.values import RegionValue
 
 _log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from memwal_sql.write.budget import MemoryBudget
-from memwal_sql.write.memtable import MemTable
+from memwal_sql.state.memtable import MemTable
+from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
 
 
 @dataclass(slots=True, eq=False)

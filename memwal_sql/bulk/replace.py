@@ -23,6 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, write_fragments
 
+from memwal_sql.bulk.publish import TURN
+from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
+from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import RetryError
 from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import maintenance_lease
@@ -30,9 +33,6 @@ from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.entry import TOMBSTONE
-from memwal_sql.write.staged import StagedTask
-from memwal_sql.write.staged_publish import TURN
-from memwal_sql.write.staged_read import StagedReader, StagedRegion, staged_regions
 
 _ATTEMPTS = 10
 _PARALLEL_REGIONS = 8

@@ -15,16 +15,16 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create
+from memwal_sql.bulk import read as staged_read
+from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.bulk.stage import StagedTask, StageLimits
 from memwal_sql.errors import FencedError, InvalidCallError, MemWalError, SourceGoneError
+from memwal_sql.state.batch_marks import BatchMark, last_complete
 from memwal_sql.storage.objects import create_once as settle
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.table import Table
-from memwal_sql.write import staged_read
-from memwal_sql.write.batch_marks import BatchMark, last_complete
-from memwal_sql.write.staged import StagedTask, StageLimits
-from memwal_sql.write.staged_region import PublishLimits
-from memwal_sql.write.staged_rows import RowForm
 from tests.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
 from tests.model.opened import opened_over

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write.null_structs import with_null_children
+from memwal_sql.write.ingest.null_structs import with_null_children
 
 INNER = pa.struct([pa.field("x", pa.int64()), pa.field("y", pa.string(), False)])
 OUTER = pa.struct([pa.field("inner", INNER), pa.field("z", pa.int64())])

@@ -19,11 +19,11 @@ from exec_nodes.arrow.given_rows import FORMS, given_rows, read_once
 from exec_nodes.arrow.validate import Column, sound
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.write.json_texts import check_json, is_json
-from memwal_sql.write.memtable import memtable_schema
-from memwal_sql.write.missing import ERROR, check_missing, missing_columns
-from memwal_sql.write.null_structs import with_null_children
-from memwal_sql.write.required_fields import check_required_fields, has_required_fields
+from memwal_sql.state.memtable import memtable_schema
+from memwal_sql.write.ingest.json import check_json, is_json
+from memwal_sql.write.ingest.missing import ERROR, check_missing, missing_columns
+from memwal_sql.write.ingest.null_structs import with_null_children
+from memwal_sql.write.ingest.required_fields import check_required_fields, has_required_fields
 
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
 

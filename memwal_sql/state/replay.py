@@ -8,10 +8,10 @@ from itertools import count
 
 from exec_nodes.base.tasks import at_once
 from memwal_sql.errors import CorruptFileError, TornEntryError
+from memwal_sql.state.batch_marks import decode_mark
+from memwal_sql.state.entry_rows import entry_rows
+from memwal_sql.state.memtable import FindTexts, MemTable
 from memwal_sql.storage.wal.log import Wal, WalEntry
-from memwal_sql.write.batch_marks import decode_mark
-from memwal_sql.write.entry_rows import entry_rows
-from memwal_sql.write.memtable import FindTexts, MemTable
 from planner.model import TableInfo
 
 _READ_AHEAD = 16

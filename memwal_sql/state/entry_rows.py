@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.casts import same_kind
 from exec_nodes.arrow.nested import inner_fields
 from memwal_sql.errors import CorruptFileError
+from memwal_sql.state.memtable import conform
 from memwal_sql.storage.decoding import damaged, decoding
 from memwal_sql.storage.wal.entry import TOMBSTONE
-from memwal_sql.write.memtable import conform
 
 # What a column may grow to that repeats its values, or is to be all null.
 _MOST_BYTES = 2**31

@@ -12,21 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import uuid4
 
+from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
+from memwal_sql.bulk.read import StagedRegion, staged_regions
+from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
+from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
+from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region.values import value_types
-from memwal_sql.write.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.region_opener import FindRegion, create_region
-from memwal_sql.write.replay import memtables_of
 from memwal_sql.write.router import RegionKey, RegionValues
-from memwal_sql.write.staged import StagedTask
-from memwal_sql.write.staged_read import StagedRegion, staged_regions
-from memwal_sql.write.staged_region import PublishLimits, RegionPublisher
 from memwal_sql.write.table_writer import active_spec
 from planner.model import TableInfo
 from planner.regions.names import region_name

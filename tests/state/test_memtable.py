@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
-from memwal_sql.write.memtable import MemTable, conform, memtable_schema
+from memwal_sql.state.memtable import MemTable, conform, memtable_schema
 from tests.write.harness import SCHEMA, delete, make_memtable, upsert
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import write_fragments
 
+from memwal_sql.bulk.rows import ORDER, RowForm
+from memwal_sql.bulk.stage import StagedPiece, StageLimits, Stager
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey
-from memwal_sql.write.staged import StagedPiece, StageLimits, Stager
-from memwal_sql.write.staged_rows import ORDER, RowForm
 from planner.regions.factories import unsharded
 from planner.regions.spec import spec_of
 from planner.regions.values import RegionValue

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.arrays import Mask
 from exec_nodes.keys.codes import KeyCodes, concat
 from exec_nodes.keys.keys import key_column
+from memwal_sql.bulk.rows import ORDER
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.write.staged_rows import ORDER
 
 
 @dataclass(frozen=True, slots=True)

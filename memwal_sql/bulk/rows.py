@@ -13,8 +13,8 @@ from exec_nodes.arrow.validate import sound
 from exec_nodes.keys.codes import repeated_later
 from exec_nodes.keys.keys import key_column
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.write.missing import ERROR, check_missing, missing_columns
-from memwal_sql.write.normalise import Normaliser
+from memwal_sql.write.ingest.missing import ERROR, check_missing, missing_columns
+from memwal_sql.write.ingest.normalise import Normaliser
 from planner.model import TableInfo
 
 ORDER = "_order"

@@ -17,13 +17,13 @@ from uuid import uuid4
 import pyarrow as pa
 
 from exec_nodes.evolution.project import numbered
+from memwal_sql.bulk.rows import ORDER, RowForm, RowReader, newest
 from memwal_sql.errors import NotFoundError
+from memwal_sql.state.batch_marks import check_id
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.write.batch_marks import check_id
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey, Router
-from memwal_sql.write.staged_rows import ORDER, RowForm, RowReader, newest
 from planner.regions.ids import region_id
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue

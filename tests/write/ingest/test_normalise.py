@@ -15,7 +15,7 @@ import pytest
 from pyarrow.dataset import dataset
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.write.normalise import Normaliser
+from memwal_sql.write.ingest.normalise import Normaliser
 
 SCHEMA = pa.schema(
     [

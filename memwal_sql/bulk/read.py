@@ -17,18 +17,18 @@ from lance.file import LanceFileReader
 from exec_nodes.arrow.arrays import Mask
 from exec_nodes.evolution.project import ByFieldId, batch_under_names_of, numbered
 from exec_nodes.lance.errors import lance_errors, lance_panics
+from memwal_sql.bulk.keys import PieceKeys, winners
+from memwal_sql.bulk.publish_region import RegionBatch
+from memwal_sql.bulk.rows import ORDER
+from memwal_sql.bulk.stage import StagedPiece, StagedTask
 from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
 from memwal_sql.read.base import BaseTable
 from memwal_sql.read.context import TableContext
+from memwal_sql.state.memtable import conform, memtable_schema
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.wal.arrow_stream import read_stream
-from memwal_sql.write.memtable import conform, memtable_schema
 from memwal_sql.write.router import RegionKey, RegionValues
-from memwal_sql.write.staged import StagedPiece, StagedTask
-from memwal_sql.write.staged_keys import PieceKeys, winners
-from memwal_sql.write.staged_region import RegionBatch
-from memwal_sql.write.staged_rows import ORDER
 
 # What is read of a region at once; less than the largest piece it can't be.
 _TABLE_BYTES = 64 << 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memwal_sql.errors import MemWalError
-from memwal_sql.write.open_generations import OpenGeneration, OpenGenerations
+from memwal_sql.write.generations import OpenGeneration, OpenGenerations
 from memwal_sql.write.options import WriterOptions
 
 

@@ -17,7 +17,10 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from memwal_sql.bulk.stage import StagedPiece
 from memwal_sql.errors import ManifestConflictError, ReopenError
+from memwal_sql.state.batch_marks import BatchMark
+from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.storage import paths
 from memwal_sql.storage.generation.write import random_hex
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -28,11 +31,8 @@ from memwal_sql.storage.region.manifest import (
     RegionStatus,
 )
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.batch_marks import BatchMark
+from memwal_sql.write.claim import Lease, claim, fenced
 from memwal_sql.write.flusher import commit_flush
-from memwal_sql.write.lease import Lease, claim, fenced
-from memwal_sql.write.replay import MakeMemTable, ReplayedMemTable
-from memwal_sql.write.staged import StagedPiece
 from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.values import RegionValue
 

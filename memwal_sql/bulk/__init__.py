@@ -1,0 +1,1 @@
+"""Staged generations: rows that a pipeline's tasks write and its driver publishes."""

@@ -1,0 +1,1 @@
+"""What readers, writers and jobs share of an open table: context, base, schema, MemTables."""

@@ -1,0 +1,1 @@
+"""Rows that callers hand over, made into rows of the table or refused."""
