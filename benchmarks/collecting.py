@@ -17,7 +17,7 @@ from benchmarks.data import WrongResultError, rows
 from benchmarks.result import Reach, Result
 from benchmarks.workspace import Workspace, enabled_table
 from memwal_sql.maintain.garbage import collect_garbage
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records import read_record

@@ -17,9 +17,9 @@ from memwal_sql.bulk.read import StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.lease import maintenance_lease
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests

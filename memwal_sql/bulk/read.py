@@ -22,8 +22,8 @@ from memwal_sql.bulk.publish_region import RegionBatch
 from memwal_sql.bulk.rows import ORDER
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
 from memwal_sql.errors import MemWalError, NotFoundError, SourceGoneError
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.memtable import conform, memtable_schema
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.objects.memory import lance_uri

@@ -29,8 +29,8 @@ from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import RetryError
 from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import maintenance_lease
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.entry import TOMBSTONE
 

@@ -20,8 +20,8 @@ from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.checks.wal import check_wal
 from memwal_sql.maintain.findings import CheckReport, Finding, Severity
 from memwal_sql.maintain.progress import Progress, Report
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 
 Check = Callable[[CheckState], Iterator[Finding]]
 

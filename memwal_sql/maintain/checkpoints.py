@@ -28,10 +28,10 @@ from memwal_sql.maintain.checkpoint_records import (
     write,
 )
 from memwal_sql.maintain.details import latest_dataset
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.collector import SnapshotCollector
-from memwal_sql.read.context import TableContext
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
+from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.gc_watermarks import Floor, read_floors
 
 _log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from memwal_sql.maintain.loose_garbage import loose_garbage
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.maintain.records_garbage import checkpoint_garbage, remove_checkpoints
 from memwal_sql.maintain.survey import RegionFiles, survey_regions
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress

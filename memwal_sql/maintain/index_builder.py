@@ -16,7 +16,7 @@ from exec_nodes.lance.errors import BASE_NAME, lance_errors, lance_panics
 from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
 

@@ -24,10 +24,10 @@ from memwal_sql.maintain.generation_rows import GenerationRows, newest_of, open_
 from memwal_sql.maintain.lease import Lease
 from memwal_sql.maintain.passes import OvertakenError, PassWriter, TooLargeError
 from memwal_sql.maintain.progress import Progress, Report
-from memwal_sql.read.base import BaseTable, load_base
-from memwal_sql.read.context import TableContext
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.base_table import BaseTable, load_base
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import passes_done
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_uri

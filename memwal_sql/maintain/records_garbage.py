@@ -13,7 +13,7 @@ from memwal_sql.maintain.checkpoint_records import (
 from memwal_sql.maintain.checkpoints import delete_tag
 from memwal_sql.maintain.details import latest_dataset, tags_of
 from memwal_sql.maintain.garbage_rules import Garbage, Kind
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.paths import RECORD_FOLDER
 
 

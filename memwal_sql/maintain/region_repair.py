@@ -31,10 +31,10 @@ from memwal_sql.bulk.publish_region import RegionBatch, RegionPublisher
 from memwal_sql.errors import RepairError, RetryError
 from memwal_sql.maintain.details import latest_dataset, maintenance, mark_only
 from memwal_sql.maintain.progress import Progress, Report
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
-from memwal_sql.read.point_reader import get_in
+from memwal_sql.read.point_lookup import get_in
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.write.ingest.normalise import Normaliser

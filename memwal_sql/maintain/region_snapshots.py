@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from memwal_sql.errors import MemWalError, TornEntryError
 from memwal_sql.maintain.details import Rewrite, change_details
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests

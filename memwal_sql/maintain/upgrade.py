@@ -44,7 +44,7 @@ from memwal_sql.legacy.format import (
     read_older_index,
 )
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import commit_details, drop_index, read_details
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.format_versions import FORMAT_VERSION

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from exec_nodes.base.tasks import at_once
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.manifest import read_fragment_ids
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details_at
 from memwal_sql.storage.base.merge_token import MergeProgress

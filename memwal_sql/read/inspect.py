@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.collector import SnapshotCollector
-from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
+from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import INDEX_NAME
 from memwal_sql.storage.wal.log import Wal
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, StoreUnavailableError
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests

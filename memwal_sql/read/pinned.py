@@ -16,9 +16,9 @@ import lance
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import SourceGoneError, TornEntryError
-from memwal_sql.read.base import BaseTable, load_base
-from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.base_table import BaseTable, load_base
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import MakeMemTable, Replay, memtables_of, read_ahead
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import RegionManifest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memwal_sql.errors import RetryError
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import partial_generation, unknown_partial
 from memwal_sql.storage.base.versions import recorded_manifests
 from memwal_sql.storage.region.manifest import RegionManifest

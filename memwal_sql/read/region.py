@@ -17,9 +17,9 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, RepairError
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
-from memwal_sql.read.tail import WalTail
+from memwal_sql.read.wal_tail import WalTail
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import live_writer
 from memwal_sql.storage.base.sessions import new_session
 from memwal_sql.storage.objects.memory import lance_uri

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from memwal_sql.errors import RepairError
-from memwal_sql.read.base import BaseTable
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from planner.regions.values import RegionValue
 

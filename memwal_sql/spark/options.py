@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.read.collector import check_consistency
+from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.storage.objects.memory import SCHEMES
 from memwal_sql.storage.objects.open import canonical_uri
 

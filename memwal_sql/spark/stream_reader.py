@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.read.change_feed import FEED_FIELDS, feed_schema
+from memwal_sql.read.changes.region_feed import FEED_FIELDS, feed_schema
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema, as_spark

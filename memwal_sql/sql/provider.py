@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, ReopenError, RetryError
-from memwal_sql.read.collector import check_consistency
 from memwal_sql.read.planning import Read, scan_of
+from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
 from planner.predicates.condition import Condition, condition_of

@@ -11,12 +11,12 @@ import pyarrow as pa
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.checkpoint_records import Checkpoint
-from memwal_sql.read.base import BaseTable, BaseTracker, load_base
-from memwal_sql.read.collector import SnapshotCollector
-from memwal_sql.read.context import TableContext
 from memwal_sql.read.planning import Read, opened, while_present
-from memwal_sql.read.point_reader import PointReader
+from memwal_sql.read.point_lookup import PointReader
 from memwal_sql.read.recorded import check_whole
+from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.state.base_table import BaseTable, BaseTracker, load_base
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import Snapshot, TableInfo

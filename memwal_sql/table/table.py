@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch, as_key_table
 from exec_nodes.keys.scalar import one_key
-from memwal_sql.read.change_offsets import Offsets
-from memwal_sql.read.changes import change_offsets, changes
+from memwal_sql.read.changes.feed import change_offsets, changes
+from memwal_sql.read.changes.offsets import Offsets
 from memwal_sql.read.lookup import distinct
-from memwal_sql.read.point_reader import get_in
+from memwal_sql.read.point_lookup import get_in
 from memwal_sql.table.scanning import ScannedTable
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable

@@ -20,7 +20,7 @@ from memwal_sql.errors import (
     RetryError,
     WriterFailedError,
 )
-from memwal_sql.read.base import BaseTable
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest

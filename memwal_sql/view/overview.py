@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.collector import SnapshotCollector
-from memwal_sql.read.context import TableContext
 from memwal_sql.read.inspect import indexes as index_table
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
+from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.generation.write import write_generation
 from memwal_sql.storage.objects.open import open_store

@@ -18,7 +18,7 @@ from memwal_sql.errors import (
     TableReplacedError,
     UnknownFormatError,
 )
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region.values import value_types

@@ -19,8 +19,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
-from memwal_sql.read.context import TableContext
 from memwal_sql.state import open_writers as live
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.generation_writer import FindIndexes

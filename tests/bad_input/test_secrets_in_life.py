@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import memwal_sql as mw
 from exec_nodes.base import secrets
 from memwal_sql.cli.app import app
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.open import open_store
 from tests.model.s3 import Application, s3_server
 

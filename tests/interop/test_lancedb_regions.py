@@ -18,8 +18,9 @@ from lancedb._lancedb import LsmWriteSpec
 import memwal_sql as mw
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.bulk.rows import RowForm
-from memwal_sql.read import collector, left_out_values
-from memwal_sql.read.base import BaseTable
+from memwal_sql.read import left_out_values
+from memwal_sql.read import snapshots as collector
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region.values import value_types

@@ -14,7 +14,7 @@ from exec_nodes.keys.keys import key_column, one_array
 from exec_nodes.lance.scan import row_bytes
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.findings import Finding, Severity
-from memwal_sql.read.base import BaseTable
+from memwal_sql.state.base_table import BaseTable
 
 _MOST_BYTES = 256 * 1024 * 1024
 

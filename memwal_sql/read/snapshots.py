@@ -13,17 +13,17 @@ from typing import Literal, TypeVar
 from uuid import UUID
 
 from memwal_sql.errors import InvalidCallError, NotFoundError, TableReplacedError
-from memwal_sql.read.base import BaseTable, BaseTracker
-from memwal_sql.read.context import TableContext
-from memwal_sql.read.index_gaps import IndexGaps
+from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.recorded_view import RecordedView
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error, values_in_order
 from memwal_sql.read.rehearsals import Rehearsals
-from memwal_sql.read.served_base import ServedBase
+from memwal_sql.read.served_version import ServedBase
 from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
+from memwal_sql.state.base_table import BaseTable, BaseTracker
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.gc_watermarks import check_floors
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of

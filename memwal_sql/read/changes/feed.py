@@ -8,12 +8,12 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.change_feed import FEED_FIELDS, RegionChanges, feed_schema
-from memwal_sql.read.change_offsets import BEGINNING, ChangeOffset, Offsets, Place, parse_place
-from memwal_sql.read.collector import SnapshotCollector
-from memwal_sql.read.context import TableContext
+from memwal_sql.read.changes.offsets import BEGINNING, ChangeOffset, Offsets, Place, parse_place
+from memwal_sql.read.changes.region_feed import FEED_FIELDS, RegionChanges, feed_schema
 from memwal_sql.read.region import RegionReader
+from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from planner.regions.ids import region_id
 from planner.regions.spec import MANUAL_SPEC_ID
 

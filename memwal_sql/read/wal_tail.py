@@ -8,8 +8,8 @@ from uuid import UUID
 from exec_nodes.base.cache import forget
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import Replay, memtables_of, read_ahead
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal

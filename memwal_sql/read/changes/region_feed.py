@@ -25,10 +25,10 @@ from memwal_sql.errors import (
     SourceGoneError,
     TornEntryError,
 )
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.change_offsets import ChangeOffset
-from memwal_sql.read.context import TableContext
+from memwal_sql.read.changes.offsets import ChangeOffset
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import conform, memtable_schema
 from memwal_sql.state.replay import read_ahead

@@ -18,7 +18,7 @@ import memwal_sql as mw
 from exec_nodes.resident import key_lookups
 from exec_nodes.sources import lance_source
 from memwal_sql.errors import ReopenError
-from memwal_sql.read import served_base
+from memwal_sql.read import served_version as served_base
 from memwal_sql.storage.base.memwal_index import FoundDetails, commit_details, read_details_at
 from memwal_sql.storage.objects.open import open_store
 from tests.read.life import KEYS, Life, fresh, seen

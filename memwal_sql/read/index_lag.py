@@ -16,10 +16,10 @@ from uuid import UUID
 
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, StoreUnavailableError
-from memwal_sql.read.base import BaseTable
 from memwal_sql.read.commits import Commits
-from memwal_sql.read.context import TableContext
 from memwal_sql.read.region import RegionReader
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress, regions_in
 from planner.model import IndexGap
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.read import commits, index_gaps, region
-from memwal_sql.read.base import load_base
-from memwal_sql.read.context import TableContext
-from memwal_sql.read.index_gaps import IndexGaps
+from memwal_sql.read import commits, region
+from memwal_sql.read import index_lag as index_gaps
+from memwal_sql.read.index_lag import IndexGaps
+from memwal_sql.state.base_table import load_base
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
 

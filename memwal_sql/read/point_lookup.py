@@ -14,10 +14,10 @@ from exec_nodes.base.errors import SourceGoneError
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import NotFoundError
-from memwal_sql.read.base import BaseTable
-from memwal_sql.read.collector import ATTEMPTS, SnapshotCollector
 from memwal_sql.read.lookup import FoundRows, Places, find_one, search
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error
+from memwal_sql.read.snapshots import ATTEMPTS, SnapshotCollector
+from memwal_sql.state.base_table import BaseTable
 from planner.model import Snapshot
 
 # Of a lookup that is remembered, to be rehearsed.

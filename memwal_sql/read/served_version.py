@@ -18,8 +18,8 @@ from threading import Lock
 from exec_nodes.base.cache import forget
 from exec_nodes.base.tasks import in_background
 from memwal_sql.errors import MemWalError
-from memwal_sql.read.base import BaseTable, BaseTracker
-from memwal_sql.read.context import TableContext
+from memwal_sql.state.base_table import BaseTable, BaseTracker
+from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import FoundDetails, read_details_at
 
