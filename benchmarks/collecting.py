@@ -16,7 +16,7 @@ import memwal_sql as mw
 from benchmarks.data import WrongResultError, rows
 from benchmarks.result import Reach, Result
 from benchmarks.workspace import Workspace, enabled_table
-from memwal_sql.maintain.garbage import collect_garbage
+from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store

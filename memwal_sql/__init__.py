@@ -31,9 +31,9 @@ from memwal_sql.errors import (
     UnsupportedError,
     WriterFailedError,
 )
-from memwal_sql.maintain.findings import CheckReport, Finding
-from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
-from memwal_sql.maintain.upgrade import older_mem_wals, upgrade
+from memwal_sql.legacy.upgrade import older_mem_wals, upgrade
+from memwal_sql.maintain.checks.findings import CheckReport, Finding
+from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.registering import register
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister

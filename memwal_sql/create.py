@@ -27,8 +27,8 @@ from memwal_sql.enabling import (
     wanted_of,
 )
 from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
-from memwal_sql.maintain.checkpoint_records import Checkpoint
-from memwal_sql.maintain.checkpoints import live_checkpoint
+from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
+from memwal_sql.maintain.checkpoint.records import Checkpoint
 from memwal_sql.schema import check_schema, logical_schema, with_primary_key
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import stop_writers_before

@@ -22,8 +22,8 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import progress_bars, remark, show_json, show_result, show_rows
 from memwal_sql.cli.region_fields import parse_regions
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.maintain.findings import Severity
-from memwal_sql.maintain.upgrade import upgrade as upgrade_table
+from memwal_sql.legacy.upgrade import upgrade as upgrade_table
+from memwal_sql.maintain.checks.findings import Severity
 from memwal_sql.view.texts import count_text
 
 

@@ -25,7 +25,7 @@ from memwal_sql.cli.output import (
     show_rows,
 )
 from memwal_sql.errors import RetryError
-from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.view.texts import count_text, size_text
 
 _TRIGGERS = Triggers()

@@ -20,7 +20,7 @@ from memwal_sql.cli.options import (
 )
 from memwal_sql.cli.output import grid, remark, show, show_json, show_rows
 from memwal_sql.legacy.format import OlderMemWal
-from memwal_sql.maintain.upgrade import older_mem_wals
+from memwal_sql.legacy.upgrade import older_mem_wals
 from memwal_sql.view.terminal import render_tree
 
 Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many of the last.")]

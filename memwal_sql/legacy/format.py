@@ -1,6 +1,6 @@
 """The MemWAL index of the older format: a list of MemWALs with their states (specification 3).
 
-Tables that have it are recognised and can be upgraded (`memwal_sql.maintain.upgrade`), not read:
+Tables that have it are recognised and can be upgraded (`memwal_sql.legacy.upgrade`), not read:
 where their WAL entries are and what is in them was left to who wrote them.
 """
 

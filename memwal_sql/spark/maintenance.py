@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from memwal_sql.create import open_table
-from memwal_sql.maintain.garbage import DEFAULT_GRACE
+from memwal_sql.maintain.gc.collector import DEFAULT_GRACE
 from memwal_sql.table import Table
 
 _DESCRIPTION = "spark.job.description"

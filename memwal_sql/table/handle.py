@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.maintain.checkpoint_records import Checkpoint
+from memwal_sql.maintain.checkpoint.records import Checkpoint
 from memwal_sql.read.planning import Read, opened, while_present
 from memwal_sql.read.point_lookup import PointReader
 from memwal_sql.read.recorded import check_whole

@@ -12,17 +12,17 @@ from exec_nodes.base.tasks import at_once
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.given import names_given
 from memwal_sql.index.create import create_index, drop_index
-from memwal_sql.maintain.check import check_table
-from memwal_sql.maintain.checkpoints import (
+from memwal_sql.maintain.checkpoint.checkpoints import (
     Expires,
     drop_checkpoint,
     list_checkpoints,
     make_checkpoint,
 )
-from memwal_sql.maintain.findings import CheckReport
-from memwal_sql.maintain.garbage import DEFAULT_GRACE, collect_garbage
+from memwal_sql.maintain.checks.findings import CheckReport
+from memwal_sql.maintain.checks.run import check_table
+from memwal_sql.maintain.gc.collector import DEFAULT_GRACE, collect_garbage
 from memwal_sql.maintain.index_builder import build_indexes
-from memwal_sql.maintain.merger import Merger
+from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
 from memwal_sql.table.handle import TableHandle

@@ -23,7 +23,7 @@ from exec_nodes.resident import decoded_columns
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.errors import CorruptFileError, StoreUnavailableError
-from memwal_sql.maintain import generation_rows
+from memwal_sql.maintain.merge import rows as generation_rows
 from tests.bad_input.rows import make_rows, texts_of
 from tests.model.merging import manifests
 from tests.model.process import as_another_process

@@ -16,7 +16,7 @@ from memwal_sql.bulk import read as staged_read
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StageLimits
 from memwal_sql.errors import CorruptFileError
-from memwal_sql.maintain.findings import Severity
+from memwal_sql.maintain.checks.findings import Severity
 from tests.bad_input.rows import make_rows
 
 

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 import lance
 from lance.dataset import DatasetOptimizer, MergeInsertBuilder
 
-from memwal_sql.maintain import merger
+from memwal_sql.maintain.merge import merger
 from tests.crash.doomed import SURVIVED, Death, open_doomed
 
 LANCE_CALLS = (

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk import region_repair
 from memwal_sql.bulk.publish_region import RegionPublisher
-from memwal_sql.maintain import region_repair
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.write import region_opener

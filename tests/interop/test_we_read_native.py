@@ -12,7 +12,7 @@ import pytest
 from lance.mem_wal import evaluate_sharding_spec
 
 import memwal_sql as mw
-from memwal_sql.maintain.findings import Severity
+from memwal_sql.maintain.checks.findings import Severity
 from tests.interop.native import (
     create_native,
     folder_of,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import memwal_sql as mw
-from memwal_sql.maintain.garbage import collect_garbage
+from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore

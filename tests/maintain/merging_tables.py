@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 
 import memwal_sql as mw
-from memwal_sql.maintain.merger import MAX_PASS_BYTES, Merger
+from memwal_sql.maintain.merge.merger import MAX_PASS_BYTES, Merger
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.base.merge_token import regions_in

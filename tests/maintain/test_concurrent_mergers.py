@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.maintain import lease, passes
-from memwal_sql.maintain.merger import Merger
+from memwal_sql.maintain import lease
+from memwal_sql.maintain.merge import commit as passes
+from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store

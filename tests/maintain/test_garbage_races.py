@@ -20,8 +20,8 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create as opening
-from memwal_sql.maintain.garbage import collect_garbage
-from memwal_sql.maintain.garbage_rules import KEPT_MANIFESTS
+from memwal_sql.maintain.gc.collector import collect_garbage
+from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store

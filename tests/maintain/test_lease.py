@@ -17,8 +17,9 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import RetryError
-from memwal_sql.maintain import details, lease, merger
+from memwal_sql.maintain import details, lease
 from memwal_sql.maintain.lease import Unfinished, maintenance_lease
+from memwal_sql.maintain.merge import merger
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.memwal_index import commit_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.maintain.findings import Severity
+from memwal_sql.maintain.checks.findings import Severity
 
 SCHEMA = pa.schema(
     {"id": pa.int64(), "body": pa.string(), "v": pa.list_(pa.float32(), 2), "n": pa.int64()}

@@ -18,7 +18,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from memwal_sql.errors import CorruptFileError, MemWalError, RepairError, UnknownFormatError
-from memwal_sql.maintain import checkpoint_records, lease
+from memwal_sql.maintain import lease
+from memwal_sql.maintain.checkpoint import records as checkpoint_records
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.state.batch_marks import BatchMark, complete, decode_mark, last_complete
 from memwal_sql.storage import paths

@@ -12,8 +12,8 @@ from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_column, one_array
 from exec_nodes.lance.scan import row_bytes
+from memwal_sql.maintain.checks.findings import Finding, Severity
 from memwal_sql.maintain.checks.state import CheckState
-from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.state.base_table import BaseTable
 
 _MOST_BYTES = 256 * 1024 * 1024

@@ -10,8 +10,8 @@ from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.match import bloom_hits
 from memwal_sql.errors import NotFoundError, RepairError
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.storage.paths import bloom_filter_path
 from memwal_sql.storage.region.manifest import FlushedGeneration
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from exec_nodes.lance.errors import is_panic
 from memwal_sql.errors import MemWalError
-from memwal_sql.maintain.findings import Finding, Severity, first_line
+from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
 
 _REMEDY = "mend what the other findings name, and check again"
 # What Lance and Arrow raise for files that are damaged.

@@ -13,8 +13,8 @@ from lance.file import LanceFileReader
 
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity, first_line
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration

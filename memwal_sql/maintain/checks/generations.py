@@ -11,8 +11,8 @@ import pyarrow as pa
 from exec_nodes.evolution.project import ByFieldId, numbered
 from exec_nodes.lance.stored_generation import wrong_tombstones
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region.manifest import FlushedGeneration
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from functools import partial
 
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity
 from memwal_sql.maintain.checks.state import CheckState
-from memwal_sql.maintain.findings import Finding, Severity
-from memwal_sql.maintain.garbage import collect_garbage
+from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity
-from memwal_sql.maintain.survey import RegionFiles
+from memwal_sql.maintain.gc.listing import RegionFiles
 from memwal_sql.read.left_out_values import is_lancedbs
 from memwal_sql.storage import paths
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests

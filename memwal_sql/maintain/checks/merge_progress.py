@@ -8,8 +8,8 @@ from functools import partial
 from uuid import UUID
 
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
 from memwal_sql.maintain.checks.state import CheckState
-from memwal_sql.maintain.findings import Finding, Severity, first_line
 from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.gc_watermarks import read_floors
 from memwal_sql.storage.paths import base_manifest_path

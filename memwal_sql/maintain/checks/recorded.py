@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from memwal_sql.errors import MemWalError
-from memwal_sql.maintain.checkpoint_records import checkpoint_names, find
+from memwal_sql.maintain.checkpoint.records import checkpoint_names, find
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.details import tags_of
-from memwal_sql.maintain.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.versions import recorded_manifests
 from memwal_sql.storage.region.manifest import RegionManifest

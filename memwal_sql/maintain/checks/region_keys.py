@@ -14,8 +14,8 @@ from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.keys import key_column, one_array
 from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.twins import is_emptied
 from memwal_sql.storage.paths import generation_folder

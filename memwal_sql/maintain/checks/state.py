@@ -15,7 +15,7 @@ from exec_nodes.base.lazy import once_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.errors import MemWalError, StoreUnavailableError
-from memwal_sql.maintain.survey import RegionFiles, Survey, survey_regions
+from memwal_sql.maintain.gc.listing import RegionFiles, Survey, survey_regions
 from memwal_sql.read.left_out_values import with_values
 from memwal_sql.read.region import values_in_order
 from memwal_sql.state.base_table import BaseTable

@@ -15,8 +15,8 @@ from memwal_sql.errors import (
     UnknownFormatError,
 )
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import Finding, Severity, lacking_in
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.maintain.findings import Finding, Severity, lacking_in
 from memwal_sql.state.replay import Replay, memtables_of
 from memwal_sql.storage import paths
 from memwal_sql.storage.wal.log import Wal, WalEntry

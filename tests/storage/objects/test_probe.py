@@ -18,8 +18,8 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import StoreUnavailableError, UnsupportedError
-from memwal_sql.maintain.loose_garbage import loose_garbage
-from memwal_sql.maintain.survey import survey_regions
+from memwal_sql.maintain.gc.listing import survey_regions
+from memwal_sql.maintain.gc.orphans import loose_garbage
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.objects.probe import PROBE_FOLDER, check_put_if_absent

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memwal_sql.maintain.checkpoint_records import (
+from memwal_sql.maintain.checkpoint.checkpoints import delete_tag
+from memwal_sql.maintain.checkpoint.records import (
     Checkpoint,
     all_checkpoints,
     is_checkpoint_tag,
     records_of,
 )
-from memwal_sql.maintain.checkpoints import delete_tag
 from memwal_sql.maintain.details import latest_dataset, tags_of
-from memwal_sql.maintain.garbage_rules import Garbage, Kind
+from memwal_sql.maintain.gc.rules import Garbage, Kind
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.paths import RECORD_FOLDER
 

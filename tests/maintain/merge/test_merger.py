@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.maintain import merger, passes
+from memwal_sql.maintain.merge import commit as passes
+from memwal_sql.maintain.merge import merger
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token

@@ -15,7 +15,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create as opening
-from memwal_sql.maintain import checkpoints
+from memwal_sql.maintain.checkpoint import checkpoints
 from memwal_sql.storage.objects.open import open_store
 from tests.maintain.life import NOW, SCHEMA, collect, create, flush, kinds, merge_all, rows, values
 from tests.model.process import Process, as_another_process

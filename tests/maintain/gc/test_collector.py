@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.maintain.garbage_rules import KEPT_MANIFESTS
+from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.gc_watermarks import read_floors

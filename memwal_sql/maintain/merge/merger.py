@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from memwal_sql.errors import MaintenanceLostError, RepairError, RetryError
 from memwal_sql.maintain.details import latest_dataset, maintenance
-from memwal_sql.maintain.generation_rows import GenerationRows, newest_of, open_rows
 from memwal_sql.maintain.lease import Lease
-from memwal_sql.maintain.passes import OvertakenError, PassWriter, TooLargeError
+from memwal_sql.maintain.merge.commit import OvertakenError, PassWriter, TooLargeError
+from memwal_sql.maintain.merge.rows import GenerationRows, newest_of, open_rows
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader

@@ -9,6 +9,7 @@ from functools import partial
 from memwal_sql.maintain.checks.base_keys import check_base_keys
 from memwal_sql.maintain.checks.blooms import check_blooms
 from memwal_sql.maintain.checks.contained import contained
+from memwal_sql.maintain.checks.findings import CheckReport, Finding, Severity
 from memwal_sql.maintain.checks.generation_indexes import check_generation_indexes
 from memwal_sql.maintain.checks.generations import check_generations
 from memwal_sql.maintain.checks.leftovers import check_leftovers
@@ -18,7 +19,6 @@ from memwal_sql.maintain.checks.recorded import check_checkpoints, check_recorde
 from memwal_sql.maintain.checks.region_keys import check_region_keys
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.checks.wal import check_wal
-from memwal_sql.maintain.findings import CheckReport, Finding, Severity
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from memwal_sql.maintain.holds import Holds
-from memwal_sql.maintain.survey import Folder, RegionFiles
+from memwal_sql.maintain.gc.listing import Folder, RegionFiles
+from memwal_sql.maintain.retention import Holds
 from memwal_sql.storage.objects.protocol import ObjectMeta
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.entry import LARGEST_FENCE_BYTES

@@ -15,7 +15,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import RetryError
-from memwal_sql.maintain.run import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
 

@@ -22,7 +22,7 @@ from lance.schema import LanceSchema
 import memwal_sql as mw
 from exec_nodes.keys.bloom import BloomFilter
 from memwal_sql.maintain.checks import base_keys
-from memwal_sql.maintain.findings import FINDINGS, Severity
+from memwal_sql.maintain.checks.findings import FINDINGS, Severity
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.gc_watermarks import Floor, raise_floors

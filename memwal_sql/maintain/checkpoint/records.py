@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from memwal_sql.errors import InvalidCallError, NotFoundError
-from memwal_sql.maintain.holds import GenerationName, Holds
+from memwal_sql.maintain.retention import GenerationName, Holds
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.storage.decoding import LAST_SECOND, decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore

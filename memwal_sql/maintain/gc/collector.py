@@ -30,14 +30,14 @@ from memwal_sql.errors import (
     TableReplacedError,
 )
 from memwal_sql.maintain.catch_up import CatchUp
-from memwal_sql.maintain.checkpoint_records import Checkpoint, all_checkpoints, held_by_checkpoints
+from memwal_sql.maintain.checkpoint.records import Checkpoint, all_checkpoints, held_by_checkpoints
 from memwal_sql.maintain.details import latest_dataset, tags_of
-from memwal_sql.maintain.garbage_rules import Garbage, Kind, RegionState, region_garbage
-from memwal_sql.maintain.holds import Holds, held_by_versions
-from memwal_sql.maintain.loose_garbage import loose_garbage
+from memwal_sql.maintain.gc.checkpoints import checkpoint_garbage, remove_checkpoints
+from memwal_sql.maintain.gc.listing import RegionFiles, survey_regions
+from memwal_sql.maintain.gc.orphans import loose_garbage
+from memwal_sql.maintain.gc.rules import Garbage, Kind, RegionState, region_garbage
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
-from memwal_sql.maintain.records_garbage import checkpoint_garbage, remove_checkpoints
-from memwal_sql.maintain.survey import RegionFiles, survey_regions
+from memwal_sql.maintain.retention import Holds, held_by_versions
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.legacy import upgrade as module
 from memwal_sql.legacy.format import OlderMemWal, OlderState
-from memwal_sql.maintain import upgrade as module
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.write.table_writer import TableWriter
 from tests.storage.older import entry_range, make_older, mem_wal

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_panics
 from memwal_sql.errors import InvalidCallError, MemWalError, RetryError
-from memwal_sql.maintain.checkpoint_records import (
+from memwal_sql.maintain.checkpoint.records import (
     Checkpoint,
     all_checkpoints,
     check_name,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from memwal_sql.bulk.stage import STAGING_FOLDER
-from memwal_sql.maintain.garbage_rules import Garbage, Kind
-from memwal_sql.maintain.survey import Survey
+from memwal_sql.maintain.gc.listing import Survey
+from memwal_sql.maintain.gc.rules import Garbage, Kind
 from memwal_sql.storage.base.versions import BaseVersion
 from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore

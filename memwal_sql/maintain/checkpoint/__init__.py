@@ -1,0 +1,1 @@
+"""Checkpoints: their records and their life."""

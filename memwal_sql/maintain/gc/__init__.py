@@ -1,0 +1,1 @@
+"""Garbage: what may be deleted, and its collection."""

@@ -1,0 +1,1 @@
+"""The merge of generations into the base table."""
