@@ -13,7 +13,7 @@ from benchmarks.data import WrongResultError
 from benchmarks.result import Reach, Result
 from benchmarks.timing import interleaved
 from benchmarks.workspace import Workspace
-from memwal_sql.sql.conditions import conjuncts
+from memwal_sql.sql.filter_text import conjuncts
 from planner.model import RegionSources
 from planner.predicates.condition import condition_of
 from planner.predicates.expr import Compare, Literal, Operand

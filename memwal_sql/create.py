@@ -12,7 +12,11 @@ from uuid import uuid4
 import lance
 import pyarrow as pa
 
-from memwal_sql.enabling import (
+from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
+from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
+from memwal_sql.maintain.checkpoint.records import Checkpoint
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.enable import (
     Regions,
     Uri,
     check_no_regions,
@@ -26,12 +30,8 @@ from memwal_sql.enabling import (
     region_spec,
     wanted_of,
 )
-from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
-from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
-from memwal_sql.maintain.checkpoint.records import Checkpoint
-from memwal_sql.schema import check_schema, logical_schema, with_primary_key
-from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import stop_writers_before
+from memwal_sql.state.schema import check_schema, logical_schema, with_primary_key
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.base.versions import read_base_version, version_numbers

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memwal_sql.cli import care, jobs, load, query, show, tail
+from memwal_sql.cli import integrity as care
+from memwal_sql.cli import jobs, load, query, show, tail
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.cli.output import json_line, remark
 from memwal_sql.cli.priority import give_way

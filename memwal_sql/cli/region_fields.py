@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from memwal_sql.enabling import Regions
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.state.enable import Regions
 from planner.regions import factories
 
 _FACTORIES: Mapping[str, Callable[..., Any]] = {

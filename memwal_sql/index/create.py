@@ -24,8 +24,8 @@ from memwal_sql.errors import (
 from memwal_sql.index.text import TEXT_KINDS, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, vector_arguments
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
-from memwal_sql.schema import primary_key_of
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.schema import primary_key_of
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,16 @@ import numpy as np
 import pyarrow as pa
 
 from memwal_sql.create import open_table
-from memwal_sql.enabling import (
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.legacy.format import (
+    OlderMemWal,
+    OlderState,
+    decode_older,
+    read_older_index,
+)
+from memwal_sql.maintain.progress import Progress, Report, report_nothing
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.enable import (
     Regions,
     Uri,
     check_no_regions,
@@ -36,15 +45,6 @@ from memwal_sql.enabling import (
     open_lance,
     wanted_of,
 )
-from memwal_sql.errors import InvalidCallError
-from memwal_sql.legacy.format import (
-    OlderMemWal,
-    OlderState,
-    decode_older,
-    read_older_index,
-)
-from memwal_sql.maintain.progress import Progress, Report, report_nothing
-from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import commit_details, drop_index, read_details
 from memwal_sql.storage.decoding import decoding
 from memwal_sql.storage.format_versions import FORMAT_VERSION

@@ -18,9 +18,9 @@ from lance.mem_wal import CompactedSsTable
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import NotFoundError, RepairError, RetryError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
-from memwal_sql.schema import primary_key_of
 from memwal_sql.state.base_table import open_latest
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.schema import primary_key_of
 from memwal_sql.storage.base.memwal_index import (
     IndexDetails,
     commit_details,

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError, RetryError
-from memwal_sql.given import is_number, is_whole
 from memwal_sql.maintain.progress import Report, report_nothing
 from planner.model import Snapshot
 

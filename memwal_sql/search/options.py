@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.given import is_number, is_whole
 
 DEFAULT_K = 10
 VECTOR_OPTIONS = (

@@ -30,7 +30,7 @@ from memwal_sql.read.planning import Read, opened, scan_of, stream
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
-from memwal_sql.sql.conditions import implied
+from memwal_sql.sql.filter_text import implied
 from memwal_sql.sql.filtered_scan import filtered_scan
 from planner.model import Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS

@@ -19,7 +19,7 @@ from memwal_sql.spark.stream_reader import ChangeReader, stream_schema
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import spark_schema
 from memwal_sql.spark.writer import BatchWriter, StreamWriter
-from memwal_sql.sql.conditions import implied
+from memwal_sql.sql.filter_text import implied
 
 
 class MemWalDataSource(DataSource):

@@ -8,12 +8,12 @@ from pyspark.sql.types import StructType
 from memwal_sql.bulk.publish import routing_spec
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.create import create_table
-from memwal_sql.enabling import find_lance
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
 from memwal_sql.spark.region_text import region_fields
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema
+from memwal_sql.state.enable import find_lance
 from memwal_sql.table import Table
 
 

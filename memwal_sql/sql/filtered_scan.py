@@ -11,7 +11,7 @@ import pyarrow as pa
 from memwal_native import MountedTable, calls_functions
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.planning import stream
-from memwal_sql.sql.conditions import condition_errors, conjuncts, filtered
+from memwal_sql.sql.filter_text import condition_errors, conjuncts, filtered
 from memwal_sql.sql.provider import SqlTable, TableProvider, answers
 
 _NAME = "scanned"

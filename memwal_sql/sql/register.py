@@ -11,9 +11,9 @@ from datafusion import SessionContext
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
-from memwal_sql.sql.functions import search_functions
 from memwal_sql.sql.metadata import MetadataProvider
 from memwal_sql.sql.provider import SqlTable, TableProvider
+from memwal_sql.sql.table_functions import search_functions
 from memwal_sql.sql.version import check_datafusion_version
 from memwal_sql.write.ingest.missing import ERROR
 

@@ -15,8 +15,8 @@ from exec_nodes.evolution.project import NamesOfNow
 from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, SourceGoneError, TableReplacedError
-from memwal_sql.schema import logical_schema, primary_key_of
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.indexes import BaseIndexes
 from memwal_sql.storage.base.manifest import read_etag

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.base.tasks import at_once
+from memwal_sql.arguments import names_given
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.given import names_given
 from memwal_sql.index.create import create_index, drop_index
 from memwal_sql.maintain.checkpoint.checkpoints import (
     Expires,

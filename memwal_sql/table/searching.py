@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from memwal_sql.search.options import DEFAULT_K
-from memwal_sql.search.searches import full_text_search, hybrid_search, vector_search
-from memwal_sql.sql.search_rows import search_rows
+from memwal_sql.search.request import full_text_search, hybrid_search, vector_search
+from memwal_sql.sql.search_execute import search_rows
 from memwal_sql.table.handle import TableHandle
 
 

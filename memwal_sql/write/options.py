@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from threading import TIMEOUT_MAX
 
+from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.given import is_number, is_whole
 
 _MIB = 1 << 20
 

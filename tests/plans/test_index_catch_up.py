@@ -18,7 +18,7 @@ import memwal_sql as mw
 from exec_nodes.base.cache import ByteCache
 from exec_nodes.sources.source import BASE_GENERATION
 from exec_nodes.vectors import resident as held
-from memwal_sql.search.searches import full_text_search, hybrid_search, vector_search
+from memwal_sql.search.request import full_text_search, hybrid_search, vector_search
 from tests.exec_nodes.tables import nodes
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.sql.conditions import implied
+from memwal_sql.sql.filter_text import implied
 from planner.predicates.key_equalities import key_equalities
 from tests.cli.calls import as_json
 

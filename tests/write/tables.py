@@ -10,8 +10,8 @@ from uuid import UUID
 import lance
 import pyarrow as pa
 
-from memwal_sql.schema import with_primary_key
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.schema import with_primary_key
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.protocol import ObjectStore

@@ -24,7 +24,7 @@ from exec_nodes.keys.keys import KeyBatch, key_column
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, RepairError, SourceGoneError
-from memwal_sql.schema import TOMBSTONE
+from memwal_sql.state.schema import TOMBSTONE
 from memwal_sql.storage.wal.entry import entry_schema
 
 # So many rows tell how wide a row is.

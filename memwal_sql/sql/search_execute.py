@@ -10,8 +10,8 @@ import pyarrow as pa
 from memwal_native import Predicate
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import stream, while_present
-from memwal_sql.search.searches import Search
-from memwal_sql.sql.conditions import conjuncts, is_never_true
+from memwal_sql.search.request import Search
+from memwal_sql.sql.filter_text import conjuncts, is_never_true
 from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import search_plan
 

@@ -23,11 +23,11 @@ from datafusion import SessionContext, udtf
 from memwal_native import LeftoverRule, MountedTable, recall, remember
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.options import DEFAULT_K
-from memwal_sql.search.searches import Search, full_text_search, hybrid_search, vector_search
-from memwal_sql.sql.arguments import literal, name_literal, options_literal
+from memwal_sql.search.request import Search, full_text_search, hybrid_search, vector_search
+from memwal_sql.sql.literals import literal, name_literal, options_literal
+from memwal_sql.sql.names import TableName, table_name
 from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import SearchProvider
-from memwal_sql.sql.table_names import TableName, table_name
 
 if TYPE_CHECKING:
     from datafusion import Expr

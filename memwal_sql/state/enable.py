@@ -19,7 +19,7 @@ from exec_nodes.lance.errors import (
     lance_panics,
 )
 from memwal_sql.errors import InvalidCallError, MemWalError
-from memwal_sql.schema import check_schema, key_metadata, logical_schema, primary_key_of
+from memwal_sql.state.schema import check_schema, key_metadata, logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.indexes import searchable_indexes
 from memwal_sql.storage.base.memwal_index import IndexDetails
