@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from exec_nodes.base.columns import TOMBSTONE
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.node import Node, Statistics
-from exec_nodes.sources.source import TOMBSTONE
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from exec_nodes.arrow.filter_rows import keep_rows
 from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Statistics
-from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
 from exec_nodes.unary_node import UnaryNode
 
 

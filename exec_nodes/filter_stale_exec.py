@@ -11,12 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import Mask
+from exec_nodes.base.columns import KEY_POSITION, ROW_ADDRESS, SOURCE, RowAddresses
 from exec_nodes.base.search_rows import QUERY
 from exec_nodes.explain.labels import guard_labels
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.node import Statistics
-from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, SOURCE, RowAddresses, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.unary_node import UnaryNode
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.base.columns import Filter
 from exec_nodes.base.search_rows import SCORE_ROWS
 from exec_nodes.explain.conditions import conditions
 from exec_nodes.explain.labels import source_label
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import Filter, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.query.tree import TextExpression, columns_of
 from exec_nodes.text.scoring.open import SOURCE_TEXTS

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, SOURCE, SOURCE_FIELD
 from exec_nodes.node import Node, Statistics
-from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, SOURCE, SOURCE_FIELD
 
 RELEVANCE = "_relevance_score"
 RELEVANCE_FIELD = pa.field(RELEVANCE, pa.float32(), nullable=False)

@@ -8,19 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, SOURCE_FIELD, Filter
 from exec_nodes.explain.conditions import conditions
 from exec_nodes.explain.labels import source_label
 from exec_nodes.keys.keys import key_column
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Node, Statistics
-from exec_nodes.sources.source import (
-    ROW_ADDRESS,
-    ROW_ADDRESS_FIELD,
-    SOURCE_FIELD,
-    Filter,
-    Source,
-)
+from exec_nodes.sources.source import Source
 
 
 @dataclass(frozen=True)

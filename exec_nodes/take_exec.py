@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
 from exec_nodes.base.search_rows import QUERY, QUERY_INDEX_FIELD
-from exec_nodes.sources.source import ROW_ADDRESS, SOURCE, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.unary_node import UnaryNode
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.arrow.ffi_alignment import aligned
+from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.explain.labels import source_label
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node, Statistics
-from exec_nodes.sources.source import TOMBSTONE_FIELD, Source
+from exec_nodes.sources.source import Source
 
 
 @dataclass(frozen=True)

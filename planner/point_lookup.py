@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from exec_nodes.base.columns import Filter
 from exec_nodes.bloom_filter_guard_exec import BloomFilterGuardExec
 from exec_nodes.coalesce_first_exec import CoalesceFirstExec
 from exec_nodes.filter_exec import FilterExec
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.sql import literals
 from exec_nodes.node import Node
-from exec_nodes.sources.source import Filter, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.take_last_exec import TakeLastExec
 from exec_nodes.union_exec import UnionExec
 from planner.model import Query, RegionSources, Snapshot

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 import memwal_native
 from exec_nodes.arrow.filter_rows import Flags
-from exec_nodes.keys.codes import Rows
-from exec_nodes.sources.source import RowAddresses
+from exec_nodes.base.columns import RowAddresses
 
 
 def live_rows(addresses: RowAddresses, stale: RowAddresses) -> Flags | None:
@@ -27,7 +27,7 @@ def among(addresses: RowAddresses, rows: RowAddresses) -> Flags:
     return np.zeros(len(addresses), np.bool_) if others is None else ~others
 
 
-def other_rows(count: int, rows: Rows) -> Flags | None:
+def other_rows(count: int, rows: npt.NDArray[np.int64]) -> Flags | None:
     """By row below `count`, whether it is not among `rows`; None if none is."""
     if not len(rows):
         return None

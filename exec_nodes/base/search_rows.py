@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from exec_nodes.sources.source import ROW_ADDRESS_FIELD, SOURCE_FIELD
+from exec_nodes.base.columns import ROW_ADDRESS_FIELD, SOURCE_FIELD
 
 DISTANCE = "_distance"
 SCORE = "_score"

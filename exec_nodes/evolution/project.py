@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import inner_fields, with_inner_fields
+from exec_nodes.base.columns import TOMBSTONE
 from exec_nodes.base.lazy import once_property
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
-from exec_nodes.sources.source import TOMBSTONE
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 

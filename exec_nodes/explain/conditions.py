@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exec_nodes.sources.source import Filter
+from exec_nodes.base.columns import Filter
 
 
 def conditions(filters: Sequence[Filter]) -> str:

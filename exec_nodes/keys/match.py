@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.codes import KeyCodes, Rows
 from exec_nodes.keys.hashing import written_by_native
 from exec_nodes.keys.keys import KeyBatch, key_column
-from exec_nodes.sources.source import RowAddresses
 
 Positions = npt.NDArray[np.int64]
 

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.filter_rows import keep_rows
+from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.tasks import is_background
 from exec_nodes.lance.deletion_files import ReadFile, deleted_offsets
-from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 
 _ROW_ID = "_rowid"
 # A row address is its fragment's number, then the row's offset in so many bits.

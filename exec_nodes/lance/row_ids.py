@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
+from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
 
 _ROW_ID = "_rowid"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.base.columns import ROW_ADDRESS_FIELD, Filter, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.lance.fragments import counted_addresses, whole_fragments
-from exec_nodes.sources.source import ROW_ADDRESS_FIELD, Filter, RowAddresses
 
 # Measured on 2 cores with 1,000,000 rows of 16 bytes: a whole scan takes 6.5 ms with 131,072 rows
 # a batch, 7.5 with 65,536 and more with Lance's default of 8,192 (the price of a batch), or with

@@ -7,8 +7,8 @@ from typing import Any
 
 import lance
 
+from exec_nodes.base.columns import TOMBSTONE, TOMBSTONE_FIELD
 from exec_nodes.lance.errors import damaged
-from exec_nodes.sources.source import TOMBSTONE, TOMBSTONE_FIELD
 
 
 def open_generation(

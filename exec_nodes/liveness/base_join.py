@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import memwal_native
+from exec_nodes.base.columns import ROW_ADDRESS, Filter, RowAddresses
 from exec_nodes.base.tasks import at_once
 from exec_nodes.keys.codes import KeyCodes, Rows, concat
 from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.keys.sql import key_condition
-from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source, SourceKeys
+from exec_nodes.sources.source import Source, SourceKeys
 
 # Up to one new key for so many base rows, the base's btree is asked instead of reading its keys.
 _ROWS_PER_INDEXED_KEY = 100

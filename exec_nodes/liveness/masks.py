@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import RowAddresses, Source
+from exec_nodes.sources.source import Source
 
 # Matching the keys of more base rows takes longer than asking about candidates: it is done in the
 # background, to the good of later searches. Of yet more it is not worth it.

@@ -18,12 +18,13 @@ import numpy as np
 from exec_nodes.arrow.filter_rows import Flags
 from exec_nodes.arrow.row_masks import other_rows
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.base.tasks import at_once, in_background
 from exec_nodes.keys.codes import KeyCodes, Rows, code_set, concat, superseded
 from exec_nodes.keys.keys import KeyColumn
 from exec_nodes.liveness.base_join import BaseMatch, keys_of, tail_of
-from exec_nodes.sources.source import RowAddresses, Source
+from exec_nodes.sources.source import Source
 
 Cover = tuple[tuple[Hashable, int], ...]
 

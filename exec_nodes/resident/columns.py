@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.row_masks import among
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.base.tasks import breathe, is_background
 from exec_nodes.keys.keys import one_array
@@ -27,7 +28,6 @@ from exec_nodes.lance.fragments import (
     whole_fragments,
 )
 from exec_nodes.lance.scan import batch_rows, conform, scan_dataset
-from exec_nodes.sources.source import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 
 Batches = Iterator[pa.RecordBatch]
 _MARK_BYTES = 200

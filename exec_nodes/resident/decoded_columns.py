@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable
 import pyarrow as pa
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.scan import row_bytes
-from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 
 # Below it, the fixed cost of a Lance scan outweighs the reading.
 SMALL_BYTES = 4 * 1024 * 1024

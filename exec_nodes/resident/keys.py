@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.keys.keys import one_array, plain
 from exec_nodes.lance.fragments import all_addresses, every_row, fragment_identity
 from exec_nodes.lance.scan import MAX_BATCH_ROWS
-from exec_nodes.sources.source import RowAddresses
 
 # A lookup by btree takes 0.25 ms more than one by address (1,000,000 rows, 2 cores), reading and
 # sorting the keys 10 to 80 ns a row: after so many lookups the keys have paid for themselves.

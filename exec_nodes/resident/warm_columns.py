@@ -12,11 +12,11 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.tasks import in_background, is_background
 from exec_nodes.lance.fragments import FRAGMENT_BITS
 from exec_nodes.lance.scan import conform, row_bytes
 from exec_nodes.resident.columns import FragmentColumns
-from exec_nodes.sources.source import RowAddresses
 
 _BYTES_PER_FETCH = 1024 * 1024
 _ADDRESS_BYTES = 8

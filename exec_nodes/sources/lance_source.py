@@ -13,6 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import (
+    BASE_GENERATION,
+    KEY_POSITION,
+    KEY_POSITION_FIELD,
+    ROW_ADDRESS,
+    TOMBSTONE,
+    TOMBSTONE_FIELD,
+    Filter,
+    RowAddresses,
+)
 from exec_nodes.base.lazy import once_property
 from exec_nodes.evolution.project import NamesOfNow
 from exec_nodes.keys.bloom import BloomFilter
@@ -32,18 +42,7 @@ from exec_nodes.resident.scanned_columns import ScannedColumns
 from exec_nodes.resident.single_rows import SingleRows
 from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources.memory_scan import scan_table
-from exec_nodes.sources.source import (
-    BASE_GENERATION,
-    KEY_POSITION,
-    KEY_POSITION_FIELD,
-    ROW_ADDRESS,
-    TOMBSTONE,
-    TOMBSTONE_FIELD,
-    Filter,
-    RowAddresses,
-    SourceKeys,
-    merged_addresses,
-)
+from exec_nodes.sources.source import SourceKeys, merged_addresses
 
 
 class TableShape(Protocol):

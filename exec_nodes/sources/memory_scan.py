@@ -6,12 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from exec_nodes.sources.source import (
-    ROW_ADDRESS,
-    ROW_ADDRESS_FIELD,
-    Filter,
-    RowAddresses,
-)
+from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, Filter, RowAddresses
 
 BATCH_ROWS = 65_536
 

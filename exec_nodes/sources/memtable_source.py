@@ -9,18 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.columns import KEY_POSITION_FIELD, TOMBSTONE, Filter, RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.memory_scan import scan_table
-from exec_nodes.sources.source import (
-    KEY_POSITION_FIELD,
-    TOMBSTONE,
-    Filter,
-    RowAddresses,
-    SourceKeys,
-    merged_addresses,
-)
+from exec_nodes.sources.source import SourceKeys, merged_addresses
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.column_texts import ColumnTexts
 from exec_nodes.text.postings.memory_postings import TextView

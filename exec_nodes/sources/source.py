@@ -7,47 +7,16 @@ and positive integers for MemTables; a higher generation of a region is newer.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.columns import ROW_ADDRESS, Filter, RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.keys.codes import KeyCodes, code_set, superseded
 from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column
-
-BASE_GENERATION = -1
-TOMBSTONE = "_tombstone"
-ROW_ADDRESS = "_rowaddr"
-SOURCE = "_source"
-KEY_POSITION = "_key"
-ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
-TOMBSTONE_FIELD = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
-SOURCE_FIELD = pa.field(SOURCE, pa.int32(), nullable=False)
-KEY_POSITION_FIELD = pa.field(KEY_POSITION, pa.int64(), nullable=False)
-
-RowAddresses = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """One conjunct of a WHERE clause.
-
-    Attributes:
-        text: the condition as plans show it, and nothing more.
-        evaluate: the condition over a batch in memory; null counts as false. The batch has exactly
-            `columns`, in that order.
-        columns: the columns the condition reads.
-        lance: the condition in the dialect of Lance's own filter; None if Lance can't evaluate it:
-            then `evaluate` is run on batches.
-    """
-
-    text: str
-    evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
-    columns: tuple[str, ...]
-    lance: str | None = None
 
 
 class SourceKeys:

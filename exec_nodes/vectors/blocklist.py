@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pyroaring
 
-from exec_nodes.sources.source import RowAddresses
+from exec_nodes.base.columns import RowAddresses
 
 _OFFSET_BITS = np.uint64(32)
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import ROW_ADDRESS, RowAddresses
 from exec_nodes.vectors.blocklist import blocklist
 from exec_nodes.vectors.query import NearestQuery
 from exec_nodes.vectors.resident import derived

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 from exec_nodes.arrow.row_masks import live_rows
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.tasks import in_background, is_background
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import RowAddresses, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.vectors.column import Flags, VectorColumn
 from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.metrics import Metric

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.row_masks import among, live_rows
+from exec_nodes.base.columns import ROW_ADDRESS, Filter, RowAddresses
 from exec_nodes.base.counting import count
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.base.lazy import once_property
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import ROW_ADDRESS, Filter, RowAddresses, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
 from exec_nodes.vectors.held_vectors import HeldVectors

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.columns import KEY_POSITION, TOMBSTONE
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.sources.source import KEY_POSITION, TOMBSTONE, Source
+from exec_nodes.sources.source import Source
 
 Places = npt.NDArray[np.int64]
 

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import with_metadata_of
+from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import key_values
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import TOMBSTONE_FIELD
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.column_texts import ColumnTexts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 import memwal_native
-from exec_nodes.sources.source import Filter
+from exec_nodes.base.columns import Filter
 from planner.predicates import expr as nodes
 from planner.predicates.expr import UNKNOWN, Predicate
 from planner.predicates.lance_filter import lance_filter

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.hashing import hash_columns
@@ -26,7 +27,7 @@ from exec_nodes.resident.single_rows import SingleRows
 from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import TOMBSTONE_FIELD, Source
+from exec_nodes.sources.source import Source
 from planner.model import RegionSources, Snapshot, TableInfo
 from planner.predicates.condition import Condition
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
 from exec_nodes.liveness.stale_sets import StaleSets
-from exec_nodes.sources.source import ROW_ADDRESS, SOURCE
 from planner.model import Query
 from planner.scan import plan_scan
 from tests.exec_nodes.tables import (

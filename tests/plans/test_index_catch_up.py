@@ -16,7 +16,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.cache import ByteCache
-from exec_nodes.sources.source import BASE_GENERATION
+from exec_nodes.base.columns import BASE_GENERATION
 from exec_nodes.vectors import resident as held
 from memwal_sql.search.request import full_text_search, hybrid_search, vector_search
 from tests.exec_nodes.tables import nodes

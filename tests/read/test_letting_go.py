@@ -15,8 +15,8 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base import cache as cache_module
+from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import TOMBSTONE_FIELD
 from exec_nodes.text.postings.lance_index import LancePartition
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from memwal_sql.read import region

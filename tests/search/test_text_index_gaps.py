@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.base.columns import BASE_GENERATION
 from exec_nodes.fts_exec import FTSExec
-from exec_nodes.sources.source import BASE_GENERATION
 from exec_nodes.text.query.tree import MultiMatch
 from tests.exec_nodes.tables import nodes
 from tests.exec_nodes.text.trees import random_query, random_text

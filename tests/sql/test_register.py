@@ -11,11 +11,11 @@ import datafusion
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.node import Node
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import TOMBSTONE_FIELD
 from memwal_sql.errors import ReopenError, UnsupportedError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.read.planning import Read

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exec_nodes.sources.source import RowAddresses
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.text.postings.protocol import Documents, Live
 from exec_nodes.text.postings.segments import PartedText
 

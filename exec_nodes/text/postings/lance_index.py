@@ -23,9 +23,9 @@ import numpy as np
 from lance.file import LanceFileReader
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import RepairError, UnsupportedError
 from exec_nodes.base.lazy import once_property
-from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.protocol import Lengths, shortest

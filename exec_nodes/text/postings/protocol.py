@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.sources.source import RowAddresses
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.text.postings.fuzzy import Vocabulary
 
 Documents = npt.NDArray[np.int32]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import once_property
-from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.lance_index import LancePartition

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from exec_nodes.sources.source import RowAddresses
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.text.postings.bm25 import Scores
 from exec_nodes.text.postings.protocol import Live, TextIndex
 from exec_nodes.text.scoring.evaluation import Evaluation

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from exec_nodes.sources.source import RowAddresses
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.text.postings.bm25 import token_scores
 from exec_nodes.text.postings.protocol import Documents, Frequencies, Live, TextIndex
 from exec_nodes.text.scoring.fields import field_matches

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.base.cache import ByteCache, Subject
+from exec_nodes.base.columns import BASE_GENERATION, RowAddresses
 from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
@@ -21,7 +22,7 @@ from exec_nodes.lance.fragments import (
 from exec_nodes.lance.scan import batch_rows, conform
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import BASE_GENERATION, RowAddresses, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.corpus import LiveCounts, LiveText
 from exec_nodes.text.postings.lance_index import IndexSegment, open_index

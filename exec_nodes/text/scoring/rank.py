@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from exec_nodes.sources.source import RowAddresses
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.text.postings.bm25 import Scores
 from exec_nodes.text.postings.corpus import LiveText
 from exec_nodes.text.postings.protocol import Live

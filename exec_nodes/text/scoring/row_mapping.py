@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import numpy as np
 
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import RowAddresses
 from exec_nodes.text.postings.protocol import Live
 
 _FRAGMENT_BITS = np.uint64(32)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.columns import Filter
 from exec_nodes.explain.conditions import conditions
-from exec_nodes.sources.source import Filter
 
 
 def _all(batch: pa.RecordBatch) -> pa.BooleanArray:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyroaring
 import pytest
 
+from exec_nodes.base.columns import ROW_ADDRESS_FIELD
 from exec_nodes.lance.deletion_files import deleted_offsets
 from exec_nodes.lance.fragments import counted_addresses, live_addresses
 from exec_nodes.lance.scan import read_table, scan_dataset
-from exec_nodes.sources.source import ROW_ADDRESS_FIELD
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 FORMATS: list[dict[str, Any]] = [

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import Filter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import key_values
 from exec_nodes.liveness import stale_sets as stale
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import StaleSets
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import Filter, Source
+from exec_nodes.sources.source import Source
 from tests.exec_nodes.tables import (
     DELETED,
     STORED,

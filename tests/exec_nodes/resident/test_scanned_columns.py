@@ -12,10 +12,10 @@ from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import ROW_ADDRESS
 from exec_nodes.lance.fragments import whole_fragments
 from exec_nodes.resident import columns as fragment_columns
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import ROW_ADDRESS
 from planner.model import TableInfo
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})

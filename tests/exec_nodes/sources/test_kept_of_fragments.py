@@ -15,12 +15,12 @@ from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import ROW_ADDRESS
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.lance.fragments import fragment_identity
 from exec_nodes.resident import columns as fragment_columns
 from exec_nodes.resident import key_lookups, warm_columns
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import ROW_ADDRESS
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SourceTexts
 from exec_nodes.vectors import resident as held

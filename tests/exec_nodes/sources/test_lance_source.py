@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import KEY_POSITION, ROW_ADDRESS, TOMBSTONE
 from exec_nodes.base.errors import RepairError, RetryError, SourceGoneError
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.resident import decoded_columns, key_lookups
 from exec_nodes.sources import lance_source
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import KEY_POSITION, ROW_ADDRESS, TOMBSTONE, Source
+from exec_nodes.sources.source import Source
 from planner.model import TableInfo
 from tests.exec_nodes.kinds import COLUMNS
 from tests.exec_nodes.tables import (

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lance.query import MatchQuery
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import TOMBSTONE_FIELD, Filter
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
@@ -21,7 +22,7 @@ from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_values
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import TOMBSTONE_FIELD, Filter, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.text.query.tree import Match, TextExpression
 from planner.model import RegionSources, Snapshot, TableInfo
 from planner.search.full_text import TextQuery, plan_full_text_search

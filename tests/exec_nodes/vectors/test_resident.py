@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import RowAddresses
 from exec_nodes.vectors import resident as held
 from exec_nodes.vectors.query import NearestQuery
 from exec_nodes.vectors.search import SourceSearch

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import Filter, RowAddresses
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.source import Filter, RowAddresses
 from exec_nodes.vectors import index_search, settled_codes
 from exec_nodes.vectors import resident as held
 from exec_nodes.vectors.index_search import few_rows

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from exec_nodes.base.cache import ByteCache
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
-from exec_nodes.sources.source import RowAddresses, Source
+from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.live_corpus import LiveCorpus
 from exec_nodes.text.scoring.open import SourceTexts
