@@ -20,7 +20,7 @@ from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.records import read_record
+from memwal_sql.storage.records.table import read_record
 from memwal_sql.storage.region.manifest import RegionManifests
 
 _GENERATIONS = 20

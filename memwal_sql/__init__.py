@@ -34,9 +34,9 @@ from memwal_sql.errors import (
 from memwal_sql.legacy.upgrade import older_mem_wals, upgrade
 from memwal_sql.maintain.checks.findings import CheckReport, Finding
 from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.registration import register
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister
-from memwal_sql.sql.registration import register
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.table import Table
 from memwal_sql.version import __version__ as __version__

@@ -41,7 +41,7 @@ from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records import INCARNATION_KEY, read_record, write_record
+from memwal_sql.storage.records.table import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
 
 _log = logging.getLogger(__name__)

@@ -51,7 +51,7 @@ from memwal_sql.storage.format_versions import FORMAT_VERSION
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records import (
+from memwal_sql.storage.records.table import (
     UPGRADE_KEY,
     Records,
     TableRecord,

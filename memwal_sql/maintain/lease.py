@@ -26,7 +26,7 @@ from uuid import UUID, uuid4
 from memwal_sql.errors import MaintenanceLostError, MemWalError, NotFoundError
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records import Record, Records
+from memwal_sql.storage.records.table import Record, Records
 
 _log = logging.getLogger(__name__)
 

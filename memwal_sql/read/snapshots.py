@@ -25,8 +25,8 @@ from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_e
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
-from memwal_sql.storage.gc_watermarks import check_floors
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
+from memwal_sql.storage.records.gc_watermarks import check_floors
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate

@@ -13,7 +13,7 @@ from memwal_sql.read.pinned import PinnedTable
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.workers import settle_worker
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.records import read_record
+from memwal_sql.storage.records.table import read_record
 from memwal_sql.table import Table
 
 _KEPT = 16

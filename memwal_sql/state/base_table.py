@@ -24,7 +24,7 @@ from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, rea
 from memwal_sql.storage.base.sessions import BaseSession
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
-from memwal_sql.storage.records import check_incarnation, made_again
+from memwal_sql.storage.records.table import check_incarnation, made_again
 from memwal_sql.storage.wal.entry import entry_schema
 from planner.model import TableInfo
 from planner.regions.storage import from_storage

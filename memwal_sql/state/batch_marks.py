@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.decoding import number_of
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records import Records
+from memwal_sql.storage.records.table import Records
 
 # Of so many queries a region's manifest knows the last batch.
 _MOST_QUERIES = 64

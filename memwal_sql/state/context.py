@@ -7,7 +7,7 @@ from uuid import UUID
 
 from exec_nodes.base.cache import ByteCache
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records import TableRecord, check_current
+from memwal_sql.storage.records.table import TableRecord, check_current
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
-from memwal_sql.storage.records import INCARNATION_KEY
+from memwal_sql.storage.records.table import INCARNATION_KEY
 from planner.regions.check import validate
 from planner.regions.factories import unsharded
 from planner.regions.spec import RegionField, RegionSpec, spec_of

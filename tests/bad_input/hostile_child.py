@@ -34,7 +34,7 @@ from typer.testing import CliRunner
 import memwal_sql as mw
 from memwal_sql.cli.app import app
 from memwal_sql.maintain import lease
-from memwal_sql.storage.manifest_seal import seal_manifest, unseal_manifest
+from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 
 SECONDS = 90  # for one use, which takes a fraction of one: only a hang comes near
 # Much is mapped that is never touched; where threads can't be made any more, Lance waits forever.

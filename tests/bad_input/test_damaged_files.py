@@ -23,10 +23,10 @@ from memwal_sql.errors import (
     TableReplacedError,
     UnknownFormatError,
 )
-from memwal_sql.storage.manifest_seal import seal_manifest
 from memwal_sql.storage.paths import bloom_filter_path, generation_folder, manifest_path, wal_path
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.manifest import FlushedGeneration, encode_manifest
+from memwal_sql.storage.region.seal import seal_manifest
 from tests.bad_input.rows import make_rows, refused, texts_of
 from tests.model.merging import manifests, merge_one
 from tests.model.process import as_another_process

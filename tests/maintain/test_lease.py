@@ -24,7 +24,7 @@ from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.memwal_index import commit_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.records import Records
+from memwal_sql.storage.records.table import Records
 from tests.maintain.merging_tables import (
     GENERATIONS,
     expected,

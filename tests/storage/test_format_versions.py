@@ -16,7 +16,7 @@ import memwal_sql as mw
 from memwal_sql.errors import CorruptFileError, FencedError, UnknownFormatError
 from memwal_sql.storage.format_versions import FORMAT_VERSION
 from memwal_sql.storage.objects.open import ObjectStore, open_store
-from memwal_sql.storage.records import Records, check_current, read_record
+from memwal_sql.storage.records.table import Records, check_current, read_record
 from tests.faults import FaultyStore
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])

@@ -26,12 +26,11 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails, decode_details, encode_details
 from memwal_sql.storage.base.versions import version_numbers
 from memwal_sql.storage.decoding import LARGEST, decoding, json_object, number_of, whole_number
-from memwal_sql.storage.gc_watermarks import Floor, check_floors, raise_floors, read_floors
-from memwal_sql.storage.manifest_seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.objects.memory import MemoryStore
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
-from memwal_sql.storage.records import Records, read_record, write_record
+from memwal_sql.storage.records.gc_watermarks import Floor, check_floors, raise_floors, read_floors
+from memwal_sql.storage.records.table import Records, read_record, write_record
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,
@@ -39,6 +38,7 @@ from memwal_sql.storage.region.manifest import (
     decode_manifest,
     encode_manifest,
 )
+from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
 
 REGION = uuid4()

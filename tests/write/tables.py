@@ -15,7 +15,7 @@ from memwal_sql.state.schema import with_primary_key
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records import TableRecord
+from memwal_sql.storage.records.table import TableRecord
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.options import WriterOptions

@@ -32,7 +32,7 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.gc_watermarks import Floor, read_floors
+from memwal_sql.storage.records.gc_watermarks import Floor, read_floors
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.storage.decoding import LAST_SECOND, decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
-from memwal_sql.storage.records import Record, Records
+from memwal_sql.storage.records.table import Record, Records
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
 from planner.regions.spec import RegionSpec
 

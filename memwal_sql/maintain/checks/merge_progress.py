@@ -11,8 +11,8 @@ from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.storage.base.merge_token import regions_in
-from memwal_sql.storage.gc_watermarks import read_floors
 from memwal_sql.storage.paths import base_manifest_path
+from memwal_sql.storage.records.gc_watermarks import read_floors
 
 _RESTORE = "restore the base table to a version that has the progress, such as the newest before"
 

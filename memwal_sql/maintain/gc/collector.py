@@ -43,7 +43,13 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
-from memwal_sql.storage.gc_watermarks import Floor, Floors, check_floors, raise_floors, read_floors
+from memwal_sql.storage.records.gc_watermarks import (
+    Floor,
+    Floors,
+    check_floors,
+    raise_floors,
+    read_floors,
+)
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal
 

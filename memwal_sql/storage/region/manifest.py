@@ -26,10 +26,10 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding, json_object, whole_number
-from memwal_sql.storage.manifest_seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.region.values import Types, decode_values, encode_value
 from planner.regions.values import RegionValue
 

@@ -25,9 +25,9 @@ from memwal_sql.maintain.checks import base_keys
 from memwal_sql.maintain.checks.findings import FINDINGS, Severity
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
-from memwal_sql.storage.gc_watermarks import Floor, raise_floors
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.records.gc_watermarks import Floor, raise_floors
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,

@@ -18,8 +18,8 @@ import memwal_sql as mw
 from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
-from memwal_sql.storage.gc_watermarks import read_floors
 from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.records.gc_watermarks import read_floors
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from tests.folder_state import folder_state

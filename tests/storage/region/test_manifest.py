@@ -16,7 +16,6 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
 )
 from memwal_sql.storage import paths
-from memwal_sql.storage.manifest_seal import unseal_manifest
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.manifest import (
@@ -25,6 +24,7 @@ from memwal_sql.storage.region.manifest import (
     RegionManifests,
     RegionStatus,
 )
+from memwal_sql.storage.region.seal import unseal_manifest
 from tests.faults import Fault, FaultyStore, Kind
 from tests.model.racing import contest
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from memwal_sql.errors import NotFoundError, RetryError, TableReplacedError
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records import Record, Records
+from memwal_sql.storage.records.table import Record, Records
 
 _ATTEMPTS = 20
 _KEPT_VERSIONS = 2

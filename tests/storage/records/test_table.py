@@ -14,7 +14,7 @@ import pytest
 from memwal_sql.errors import CorruptFileError, TableReplacedError, UnknownFormatError
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import ObjectStore, open_store
-from memwal_sql.storage.records import (
+from memwal_sql.storage.records.table import (
     INCARNATION_KEY,
     Records,
     check_incarnation,

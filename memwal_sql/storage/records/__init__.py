@@ -1,0 +1,1 @@
+"""Our own records beside the table: its format and incarnation, the watermarks of gc."""
