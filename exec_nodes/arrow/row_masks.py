@@ -27,7 +27,7 @@ def among(addresses: RowAddresses, rows: RowAddresses) -> Flags:
     return np.zeros(len(addresses), np.bool_) if others is None else ~others
 
 
-def other_rows(count: int, rows: npt.NDArray[np.int64]) -> Flags | None:
+def other_rows(count: int, rows: npt.NDArray[np.int32]) -> Flags | None:
     """By row below `count`, whether it is not among `rows`; None if none is."""
     if not len(rows):
         return None
