@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.catalog import BENCHMARKS
-from benchmarks.machine import machine_facts
-from benchmarks.report import print_report, write_json
-from benchmarks.result import Result
-from benchmarks.sizes import FULL, SMALL, Sizes
-from benchmarks.workspace import Workspace
+from benchmarks.support.machine import machine_facts
+from benchmarks.support.report import print_report, write_json
+from benchmarks.support.result import Result
+from benchmarks.support.sizes import FULL, SMALL, Sizes
+from benchmarks.support.workspace import Workspace
 
 _WIDTH = 150  # of the report in a file or a pipe
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pybloom_live
 
-from benchmarks.data import WrongResultError
-from benchmarks.result import Reach, Result, faster_than
-from benchmarks.timing import seconds
-from benchmarks.workspace import Workspace
+from benchmarks.support.data import WrongResultError
+from benchmarks.support.result import Reach, Result, faster_than
+from benchmarks.support.timing import seconds
+from benchmarks.support.workspace import Workspace
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hashing import hash_columns
 

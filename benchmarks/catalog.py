@@ -15,11 +15,11 @@ from benchmarks.memory import streaming_memory
 from benchmarks.merging import merging
 from benchmarks.opening import opening
 from benchmarks.region_snapshots import region_snapshots
-from benchmarks.result import Result
 from benchmarks.routing import routing
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
+from benchmarks.support.result import Result
+from benchmarks.support.workspace import Workspace
 from benchmarks.vector_search import vector_search
-from benchmarks.workspace import Workspace
 from benchmarks.writes import durable_upserts, sustained_upserts
 
 Benchmark = Callable[[Workspace], Iterator[Result]]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import memwal_sql as mw
-from benchmarks.data import WrongResultError, rows
-from benchmarks.result import Reach, Result
-from benchmarks.workspace import Workspace, enabled_table
+from benchmarks.support.data import WrongResultError, rows
+from benchmarks.support.result import Reach, Result
+from benchmarks.support.workspace import Workspace, enabled_table
 from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths

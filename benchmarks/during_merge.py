@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 import memwal_sql as mw
-from benchmarks.child import beside, steps
-from benchmarks.indexed import indexed_table
 from benchmarks.merging import WIDTH
-from benchmarks.result import Reach, Result
-from benchmarks.timing import Work, seconds
-from benchmarks.workspace import Workspace
+from benchmarks.support.child import beside, steps
+from benchmarks.support.indexed import indexed_table
+from benchmarks.support.result import Reach, Result
+from benchmarks.support.timing import Work, seconds
+from benchmarks.support.workspace import Workspace
 
 _PERCENTILE = 99
 _LIMIT = 2.0
@@ -32,7 +32,7 @@ def _beside_merges(work: Workspace) -> Iterator[Result]:
     uri = work.folder / "during-merge" / "merges"
     table, base, _ = indexed_table(uri, work.sizes)
     arguments = str(uri), str(base), str(work.sizes.merge_rows)
-    with steps("benchmarks.merge_steps_child", *arguments) as child:
+    with steps("benchmarks.children.merge_steps", *arguments) as child:
         for name, read in _reads(table, base).items():
             quiet: Times = []
             busy: Times = []
@@ -53,7 +53,7 @@ def _beside_all_jobs(work: Workspace) -> Iterator[Result]:
     table, base, rows = indexed_table(uri, work.sizes)
     reads = _reads(table, base)
     before = _in_turns(reads, work.sizes.busy_seconds)
-    with beside("benchmarks.busy_child", str(uri), str(base), str(rows)):
+    with beside("benchmarks.children.busy", str(uri), str(base), str(rows)):
         busy = _in_turns(reads, work.sizes.busy_seconds)
     table.build_indexes()
     after = _in_turns(reads, work.sizes.busy_seconds)

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.data import WrongResultError, batches, merged, shuffled
-from benchmarks.result import Reach, Result, at_most_ratio, beside, faster_than
-from benchmarks.texts import ANALYZER, documents, queries
-from benchmarks.timing import interleaved, seconds
-from benchmarks.workspace import Workspace
+from benchmarks.support.data import WrongResultError, batches, merged, shuffled
+from benchmarks.support.result import Reach, Result, at_most_ratio, beside, faster_than
+from benchmarks.support.texts import ANALYZER, documents, queries
+from benchmarks.support.timing import interleaved, seconds
+from benchmarks.support.workspace import Workspace
 from exec_nodes.vectors.blocklist import blocklist
 
 _K = 10

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 import memwal_sql as mw
-from benchmarks.data import WrongResultError
-from benchmarks.indexed import indexed_table
 from benchmarks.merging import WIDTH, vector_rows
-from benchmarks.result import Result, at_most_ratio
-from benchmarks.timing import interleaved
-from benchmarks.workspace import Workspace
+from benchmarks.support.data import WrongResultError
+from benchmarks.support.indexed import indexed_table
+from benchmarks.support.result import Result, at_most_ratio
+from benchmarks.support.timing import interleaved
+from benchmarks.support.workspace import Workspace
 
 _K = 10
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.data import WrongResultError, shuffled
-from benchmarks.result import Result, at_most_ratio
-from benchmarks.texts import ANALYZER, documents
-from benchmarks.timing import lower_quartile, seconds
-from benchmarks.workspace import Workspace
+from benchmarks.support.data import WrongResultError, shuffled
+from benchmarks.support.result import Result, at_most_ratio
+from benchmarks.support.texts import ANALYZER, documents
+from benchmarks.support.timing import lower_quartile, seconds
+from benchmarks.support.workspace import Workspace
 from memwal_sql.storage.base.index_files import IndexFiles
 
 _DIMENSIONS = 64

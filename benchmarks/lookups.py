@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.data import Ids, check_same
-from benchmarks.result import Reach, Result, at_most_ratio, beside
-from benchmarks.timing import interleaved
-from benchmarks.workspace import GENERATIONS, Workspace
+from benchmarks.support.data import Ids, check_same
+from benchmarks.support.result import Reach, Result, at_most_ratio, beside
+from benchmarks.support.timing import interleaved
+from benchmarks.support.workspace import GENERATIONS, Workspace
 
 _IN_A_ROW = 50
 

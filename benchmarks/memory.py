@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.child import run_child
-from benchmarks.data import SCHEMA, WrongResultError, batches, rows, shuffled
-from benchmarks.result import Reach, Result
-from benchmarks.workspace import Workspace, plain_table
+from benchmarks.support.child import run_child
+from benchmarks.support.data import SCHEMA, WrongResultError, batches, rows, shuffled
+from benchmarks.support.result import Reach, Result
+from benchmarks.support.workspace import Workspace, plain_table
 
 _STEP = 500_000
 _REGIONS = 4
@@ -28,8 +28,8 @@ def streaming_memory(work: Workspace) -> Iterator[Result]:
     live = live.set_column(1, "val", _replaced(live["val"], newest, rows(newest, 1)["val"]))
     live = live.set_column(2, "name", _replaced(live["name"], newest, rows(newest, 1)["name"]))
     plain = plain_table(work.folder / "memory-plain", live)
-    mine = run_child("benchmarks.stream_child", "ours", ours.uri)
-    other = run_child("benchmarks.stream_child", "plain", plain.uri)
+    mine = run_child("benchmarks.children.stream", "ours", ours.uri)
+    other = run_child("benchmarks.children.stream", "plain", plain.uri)
     if mine.words != other.words:
         raise WrongResultError(f"streaming: ours {mine.words}, plain {other.words}")
     yield Result(

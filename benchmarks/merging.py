@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.child import run_child
-from benchmarks.data import Ids, WrongResultError
-from benchmarks.result import Reach, Result, at_most_ratio
-from benchmarks.timing import lower_quartile
-from benchmarks.workspace import Workspace
+from benchmarks.support.child import run_child
+from benchmarks.support.data import Ids, WrongResultError
+from benchmarks.support.result import Reach, Result, at_most_ratio
+from benchmarks.support.timing import lower_quartile
+from benchmarks.support.workspace import Workspace
 
 WIDTH = 64
 GENERATIONS = 4
@@ -46,7 +46,7 @@ def merging(work: Workspace) -> Iterator[Result]:
         for kind in _KINDS:
             copy = folder / "copy"
             shutil.copytree(folder / "table", copy, copy_function=_link)
-            answer = run_child("benchmarks.merge_child", kind, str(copy), str(newest))
+            answer = run_child("benchmarks.children.merge", kind, str(copy), str(newest))
             shutil.rmtree(copy)
             times[kind].append(float(answer.words[0]))
             peaks[kind].append(answer.peak_bytes / 1e6)

@@ -12,12 +12,12 @@ import lance
 import numpy as np
 
 import memwal_sql as mw
-from benchmarks.child import run_child
-from benchmarks.data import WrongResultError, rows
-from benchmarks.raw import forget
-from benchmarks.result import Reach, Result
-from benchmarks.timing import lower_quartile
-from benchmarks.workspace import Workspace, enabled_table
+from benchmarks.support.child import run_child
+from benchmarks.support.data import WrongResultError, rows
+from benchmarks.support.raw import forget
+from benchmarks.support.result import Reach, Result
+from benchmarks.support.timing import lower_quartile
+from benchmarks.support.workspace import Workspace, enabled_table
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
@@ -56,7 +56,7 @@ def opening(work: Workspace) -> Iterator[Result]:
 def _cold(folder: Path, consistency: str, count: int) -> float:
     forget(folder)
     seconds, regions, generations = run_child(
-        "benchmarks.open_child", str(folder), consistency
+        "benchmarks.children.open", str(folder), consistency
     ).words
     if (int(regions), int(generations)) != (count, count):
         raise WrongResultError(f"opened {regions} regions with {generations} generations")

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.data import WrongResultError, rows
-from benchmarks.result import Reach, Result, at_most_ratio
-from benchmarks.timing import interleaved, lower_quartile, seconds
-from benchmarks.workspace import Workspace, enabled_table
+from benchmarks.support.data import WrongResultError, rows
+from benchmarks.support.result import Reach, Result, at_most_ratio
+from benchmarks.support.timing import interleaved, lower_quartile, seconds
+from benchmarks.support.workspace import Workspace, enabled_table
 from planner.model import Query
 from planner.plan import plan
 from planner.predicates.expr import Compare, Literal, Operand

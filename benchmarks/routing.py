@@ -9,10 +9,10 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.data import WrongResultError
-from benchmarks.result import Reach, Result
-from benchmarks.timing import interleaved
-from benchmarks.workspace import Workspace
+from benchmarks.support.data import WrongResultError
+from benchmarks.support.result import Reach, Result
+from benchmarks.support.timing import interleaved
+from benchmarks.support.workspace import Workspace
 from memwal_sql.sql.filter_text import conjuncts
 from planner.model import RegionSources
 from planner.predicates.condition import condition_of

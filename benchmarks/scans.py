@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.child import run_child
-from benchmarks.data import WrongResultError, batches, check_same, merged, rows, shuffled
-from benchmarks.native import native_scan
-from benchmarks.result import Result, at_most_ratio, beside, faster_than
-from benchmarks.timing import interleaved, lower_quartile
-from benchmarks.workspace import Workspace, enabled_table, plain_table
+from benchmarks.support.child import run_child
+from benchmarks.support.data import WrongResultError, batches, check_same, merged, rows, shuffled
+from benchmarks.support.native import native_scan
+from benchmarks.support.result import Result, at_most_ratio, beside, faster_than
+from benchmarks.support.timing import interleaved, lower_quartile
+from benchmarks.support.workspace import Workspace, enabled_table, plain_table
 
 _COLUMNS = ["id", "val"]
 _WHERE = "val > 0.9"
@@ -45,7 +45,7 @@ def first_scan(work: Workspace) -> Iterator[Result]:
     copy = work.folder / "ours-copy"
     shutil.copytree(work.ours.uri, copy)
     tables = (work.ours.uri, str(copy), work.plain.uri)
-    arguments = ("benchmarks.first_scan_child", *tables, *_COLUMNS)
+    arguments = ("benchmarks.children.first_scan", *tables, *_COLUMNS)
     pairs = []
     for _ in range(-(-work.sizes.rounds // _ROUNDS_PER_CHILD)):
         ours, plain, same = run_child(*arguments).words

@@ -18,11 +18,11 @@ import pyarrow as pa
 from lance.mem_wal import LsmVectorSearchPlanner
 
 import memwal_sql as mw
-from benchmarks.data import KEY, Ids, batches, merged, shuffled
-from benchmarks.native import NativeTable
-from benchmarks.result import Result, at_most_ratio, beside, faster_than
-from benchmarks.timing import interleaved
-from benchmarks.workspace import Workspace
+from benchmarks.support.data import KEY, Ids, batches, merged, shuffled
+from benchmarks.support.native import NativeTable
+from benchmarks.support.result import Result, at_most_ratio, beside, faster_than
+from benchmarks.support.timing import interleaved
+from benchmarks.support.workspace import Workspace
 from exec_nodes.base.cache import ByteCache
 from exec_nodes.vectors import resident as held
 

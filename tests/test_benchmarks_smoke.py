@@ -10,8 +10,8 @@ from rich.console import Console
 from benchmarks import soak
 from benchmarks.__main__ import run
 from benchmarks.catalog import BENCHMARKS
-from benchmarks.report import print_report, write_json
-from benchmarks.sizes import SMALL
+from benchmarks.support.report import print_report, write_json
+from benchmarks.support.sizes import SMALL
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -10,11 +10,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from benchmarks.machine import machine_facts
-from benchmarks.report import print_report
-from benchmarks.result import Result
 from benchmarks.spark.session import local_spark
 from benchmarks.spark.work import FULL, SMALL, Sizes, batch_write, reading, stream_write
+from benchmarks.support.machine import machine_facts
+from benchmarks.support.report import print_report
+from benchmarks.support.result import Result
 
 _WIDTH = 150
 BENCHMARKS: Mapping[str, Callable[[SparkSession, Path, Sizes], Iterator[Result]]] = {

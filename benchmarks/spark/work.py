@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import memwal_sql as mw
-from benchmarks.result import Reach, Result, at_most_ratio
+from benchmarks.support.result import Reach, Result, at_most_ratio
 from memwal_sql.bulk.rows import RowForm
 
 _TURNS = 5

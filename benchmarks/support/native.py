@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 from lance.mem_wal import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
 
-from benchmarks.data import NATIVE_SCHEMA
+from benchmarks.support.data import NATIVE_SCHEMA
 
 _GENERATION = re.compile(r"[0-9a-f]{8}_gen_(\d+)")
 # The flush interval is the latency of a durable write, 100 ms unless set.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks.raw import write_and_sync
-from benchmarks.timing import seconds
+from benchmarks.support.raw import write_and_sync
+from benchmarks.support.timing import seconds
 
 _PACKAGES = ("pylance", "pyarrow", "datafusion", "numpy")
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 
 import memwal_sql as mw
-from benchmarks.child import JOBS, until_told
 from benchmarks.merging import vector_rows
+from benchmarks.support.child import JOBS, until_told
 
 _PAUSE_SECONDS = 1.0
 _OPTIONS = ("--merge-generations", "1", "--interval", "0.2", "--output", "json")

@@ -7,8 +7,8 @@ import sys
 import lance
 
 import memwal_sql as mw
-from benchmarks.child import ready
-from benchmarks.timing import seconds
+from benchmarks.support.child import ready
+from benchmarks.support.timing import seconds
 
 
 def main(kind: str, uri: str, rows: str) -> None:

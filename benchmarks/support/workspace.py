@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.data import Ids, batches, merged, rows, shuffled
-from benchmarks.native import NativeTable, put_all
-from benchmarks.sizes import Sizes
+from benchmarks.support.data import Ids, batches, merged, rows, shuffled
+from benchmarks.support.native import NativeTable, put_all
+from benchmarks.support.sizes import Sizes
 
 GENERATIONS = 4
 _BATCH_ROWS = 1_000

@@ -13,9 +13,9 @@ import lance
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.child import ready
-from benchmarks.data import checksum
-from benchmarks.timing import lower_quartile, seconds
+from benchmarks.support.child import ready
+from benchmarks.support.data import checksum
+from benchmarks.support.timing import lower_quartile, seconds
 
 _ROUNDS = 9
 

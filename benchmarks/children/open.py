@@ -6,7 +6,7 @@ import sys
 import time
 
 import memwal_sql as mw
-from benchmarks.child import ready
+from benchmarks.support.child import ready
 
 
 def main(uri: str, consistency: str) -> None:

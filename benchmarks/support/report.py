@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.result import Reach, Result
+from benchmarks.support.result import Reach, Result
 
 
 def print_report(results: Sequence[Result], facts: Mapping[str, str], console: Console) -> None:

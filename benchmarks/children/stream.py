@@ -9,8 +9,8 @@ import lance
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.child import ready
-from benchmarks.data import checksum
+from benchmarks.support.child import ready
+from benchmarks.support.data import checksum
 
 
 def main(kind: str, uri: str) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.child import until_told
+from benchmarks.support.child import until_told
 
 KEYS = 40_000
 WIDTH = 16

@@ -9,7 +9,7 @@ import numpy as np
 
 import memwal_sql as mw
 from benchmarks.merging import vector_rows
-from benchmarks.sizes import Sizes
+from benchmarks.support.sizes import Sizes
 
 _PART = 4  # of the rows of the merge benchmark: an index over them is trained here
 _PARTITIONS = 64

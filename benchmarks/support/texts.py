@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.data import Ids
+from benchmarks.support.data import Ids
 
 TEXT_SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("body", pa.string())])
 # As the words are made up, nothing is to be stemmed or left out.

@@ -1,0 +1,1 @@
+"""What benchmarks share: data, sizes, timing, peers, reports."""
