@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from exec_nodes.base.errors import (
     CorruptFileError,
     InvalidCallError,
@@ -17,9 +15,6 @@ from exec_nodes.base.errors import (
     UnsupportedError,
 )
 
-if TYPE_CHECKING:
-    from memwal_sql.storage.region.manifest import RegionManifest
-
 __all__ = [
     "BackPressureError",
     "ChangesCollectedError",
@@ -27,7 +22,6 @@ __all__ = [
     "FencedError",
     "InvalidCallError",
     "MaintenanceLostError",
-    "ManifestConflictError",
     "MemWalError",
     "NotFoundError",
     "OutcomeUnknownError",
@@ -61,14 +55,6 @@ class BackPressureError(RetryError):
 
 class MaintenanceLostError(RetryError):
     """A maintenance job was so slow that another one took its place; nothing is lost."""
-
-
-class ManifestConflictError(RetryError):
-    """Somebody else committed this version of a region manifest first; `latest` is theirs."""
-
-    def __init__(self, message: str, latest: RegionManifest) -> None:
-        super().__init__(message)
-        self.latest = latest
 
 
 class RegionSealedError(InvalidCallError):

@@ -18,7 +18,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.bulk.stage import StagedPiece
-from memwal_sql.errors import ManifestConflictError, ReopenError
+from memwal_sql.errors import ReopenError
 from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.storage import paths
@@ -26,6 +26,7 @@ from memwal_sql.storage.generation.write import random_hex
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
+    ManifestConflictError,
     RegionManifest,
     RegionManifests,
     RegionStatus,

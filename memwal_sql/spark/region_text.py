@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from memwal_sql.errors import InvalidCallError
 from planner.regions import factories
-from planner.regions.spec import RegionField
+from planner.regions.field import RegionField
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\(([^()]*)\)\s*(,|$)")
 # Makers by name; those of the second kind take a whole number after their columns.

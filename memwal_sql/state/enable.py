@@ -30,7 +30,8 @@ from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.records.table import INCARNATION_KEY
 from planner.regions.check import validate
 from planner.regions.factories import unsharded
-from planner.regions.spec import RegionField, RegionSpec, spec_of
+from planner.regions.field import RegionField
+from planner.regions.spec import RegionSpec, spec_of
 from planner.regions.storage import to_storage
 
 Uri = str | os.PathLike[str]

@@ -9,30 +9,88 @@ from __future__ import annotations
 import itertools
 import os
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from memwal_sql.errors import TableReplacedError
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from memwal_sql.write.region_writer import RegionWriter
-    from memwal_sql.write.table_writer import TableWriter
+from exec_nodes.sources.memtable_source import MemTableSource
+from memwal_sql.errors import RepairError, TableReplacedError
 
 Identity = tuple[str, str]
 
-_regions: WeakValueDictionary[tuple[int, Identity, UUID], RegionWriter] = WeakValueDictionary()
-_tables: WeakValueDictionary[int, TableWriter] = WeakValueDictionary()
+
+class OpenRegion(Protocol):
+    """The writer of one region, `write.region_writer.RegionWriter`."""
+
+    @property
+    def region_id(self) -> UUID:
+        """The region."""
+
+    @property
+    def epoch(self) -> int:
+        """The writer epoch of its claim."""
+
+    @property
+    def entry_schema(self) -> pa.Schema:
+        """The columns it was opened with, and their field ids."""
+
+    def memtables(self) -> tuple[MemTableSource, ...]:
+        """The rows that are not flushed, ascending by generation."""
+
+    def flush_wal(self) -> None:
+        """Return when every write made so far is in the WAL."""
+
+    def taken_over(self, by: int) -> None:
+        """Take no more writes: epoch `by` has the region."""
+
+
+class OpenTable(Protocol):
+    """The writer of a table, `write.table_writer.TableWriter`."""
+
+    pid: int
+    identity: Identity
+    columns: pa.Schema
+    of_insert: bool
+
+    @property
+    def routes(self) -> bool:
+        """Whether rows of every region can be written."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open and none of its regions is lost."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+
+    def upsert(self, data: Any) -> Any:
+        """Write rows."""
+
+    def sync(self) -> None:
+        """Return when every row written so far is durable."""
+
+    def stop(self, error: RepairError) -> None:
+        """Write nothing more, for that reason."""
+
+    def close(self) -> None:
+        """Let go of the regions."""
+
+
+_regions: WeakValueDictionary[tuple[int, Identity, UUID], OpenRegion] = WeakValueDictionary()
+_tables: WeakValueDictionary[int, OpenTable] = WeakValueDictionary()
 _numbers = itertools.count()
 _lock = Lock()
 
 
-def live_writer(table: Identity, region_id: UUID) -> RegionWriter | None:
+def live_writer(table: Identity, region_id: UUID) -> OpenRegion | None:
     """The open writer of a region with the highest epoch in this process, fenced or not."""
     return _regions.get(_key(table, region_id))
 
 
-def live_table_writer(table: Identity) -> TableWriter | None:
+def live_table_writer(table: Identity) -> OpenTable | None:
     """The last opened writer of the table in this process that writes whatever region a row
     belongs to; an earlier one may have been fenced by it without having noticed yet."""
     with _lock:
@@ -42,7 +100,7 @@ def live_table_writer(table: Identity) -> TableWriter | None:
     return next((one for one in own if one.routes and one.usable), None)
 
 
-def register(table: Identity, writer: RegionWriter) -> RegionWriter | None:
+def register(table: Identity, writer: OpenRegion) -> OpenRegion | None:
     """Make a writer that has claimed its region known to readers; returns the one of this process
     that it has fenced by that, if there is one."""
     with _lock:
@@ -53,14 +111,14 @@ def register(table: Identity, writer: RegionWriter) -> RegionWriter | None:
         return known
 
 
-def unregister(table: Identity, writer: RegionWriter) -> None:
+def unregister(table: Identity, writer: OpenRegion) -> None:
     """Forget a writer that is closed."""
     with _lock:
         if _regions.get(key := _key(table, writer.region_id)) is writer:
             del _regions[key]
 
 
-def register_table(writer: TableWriter) -> None:
+def register_table(writer: OpenTable) -> None:
     """Make a table writer known, so that INSERT statements share it."""
     with _lock:
         _tables[next(_numbers)] = writer
@@ -81,7 +139,7 @@ def stop_writers_before(table: Identity) -> None:
             )
 
 
-def unregister_table(writer: TableWriter) -> None:
+def unregister_table(writer: OpenTable) -> None:
     """Forget a table writer that is closed."""
     with _lock:
         for number in [number for number, known in _tables.items() if known is writer]:

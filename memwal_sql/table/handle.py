@@ -17,8 +17,8 @@ from memwal_sql.read.recorded import check_whole
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable, BaseTracker, load_base
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.open_writers import OpenTable
 from memwal_sql.storage.base.indexes import IndexRecipe
-from memwal_sql.write.table_writer import TableWriter
 from planner.model import Snapshot, TableInfo
 from planner.predicates.expr import Predicate
 
@@ -43,7 +43,7 @@ class TableHandle:
         held = None if checkpoint is None else checkpoint.snapshot(specs)
         self._collector = SnapshotCollector(context, self._tracker, pinned=pinned, held=held)
         self._points = PointReader(self._collector)
-        self._insert_writer: TableWriter | None = None
+        self._insert_writer: OpenTable | None = None
         self._insert_lock = Lock()
 
     @property

@@ -21,7 +21,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.state.base_table import BaseTable
-from memwal_sql.state.open_writers import live_table_writer
+from memwal_sql.state.open_writers import OpenTable, live_table_writer
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.handle import TableHandle
@@ -72,7 +72,7 @@ class WrittenTable(TableHandle):
             time.sleep(pause * random.random())  # noqa: S311
             writer = self._writer_for_insert(columns)
             try:
-                written = writer.upsert(rows).rows
+                written: int = writer.upsert(rows).rows
                 writer.sync()  # an INSERT is durable, whatever the program's own writer is for
                 return written
             except WriterFailedError:
@@ -94,7 +94,7 @@ class WrittenTable(TableHandle):
         if writer is not None:
             writer.close()
 
-    def _writer_for_insert(self, columns: pa.Schema) -> TableWriter:
+    def _writer_for_insert(self, columns: pa.Schema) -> OpenTable:
         with self._insert_lock:
             base = self._collector.sound(self._tracker.verified())
             if not base.info.schema.equals(columns):

@@ -15,13 +15,17 @@ from uuid import UUID
 from memwal_sql.errors import (
     CorruptFileError,
     FencedError,
-    ManifestConflictError,
     RegionSealedError,
     RetryError,
     TornEntryError,
 )
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable, replay
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests, RegionStatus
+from memwal_sql.storage.region.manifest import (
+    ManifestConflictError,
+    RegionManifest,
+    RegionManifests,
+    RegionStatus,
+)
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from planner.regions.values import RegionValue
 

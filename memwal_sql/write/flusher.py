@@ -20,7 +20,6 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.errors import (
-    ManifestConflictError,
     MemWalError,
     NotFoundError,
     ReopenError,
@@ -31,7 +30,12 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
-from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import (
+    FlushedGeneration,
+    ManifestConflictError,
+    RegionManifest,
+    RegionManifests,
+)
 from memwal_sql.write.claim import Lease, fenced
 
 _log = logging.getLogger(__name__)

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket
+from planner.regions.field import RegionField
 from planner.regions.hashing.native_bucket import native_bucket
-from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.spec import RegionSpec
 from planner.regions.transform import (
     DATE_PARTS,
     LANCE_BUCKETS,

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from exec_nodes.base.errors import InvalidCallError
-from planner.regions.spec import MANUAL_SPEC_ID, RegionField, RegionSpec
+from planner.regions.field import RegionField
+from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 
 DATE_PARTS = ("year", "month", "day", "hour")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,11 +16,9 @@ from exec_nodes.base.errors import InvalidCallError
 from planner.predicates.domain import ANYTHING, Domain, Interval, Point
 from planner.predicates.literals import InexactError, point_of, python_values, unit_nanoseconds
 from planner.predicates.tuple_domain import Box, domain_in, starting_with
+from planner.regions.field import RegionField
 from planner.regions.transform import date_part, evaluate_columns, width_of
 from planner.regions.values import as_region_value, region_values, type_of
-
-if TYPE_CHECKING:
-    from planner.regions.spec import RegionField
 
 Test = Callable[[object], bool]
 

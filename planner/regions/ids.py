@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_text
 from exec_nodes.base.errors import InvalidCallError
-from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.field import RegionField
+from planner.regions.spec import RegionSpec
 from planner.regions.transform import LANCE_BUCKETS, num_buckets_of
 from planner.regions.values import RegionValue, type_of
 

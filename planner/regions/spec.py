@@ -11,8 +11,8 @@ timestamps are integers in the unit of the field's result type, decimals are the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -21,48 +21,13 @@ import pyarrow as pa
 
 from exec_nodes.base.errors import InvalidCallError
 from planner.regions.assign import distinct_rows
+from planner.regions.field import RegionField
 from planner.regions.transform import evaluate_field, key_function_of
 from planner.regions.values import RegionValue, region_values
 
 MANUAL_SPEC_ID = 0
 
 KeyFunction = Callable[[object], tuple[RegionValue, ...]]
-
-
-@dataclass(frozen=True)
-class RegionField:
-    """One derived region value.
-
-    `field_id` names it. `source_columns` are the names of the columns it is derived from, in the
-    order of `col0`, `col1`, ...; `None` stands for a column that the schema no longer has, which
-    reads as NULL. Exactly one of `transform` (a well-known name) and `expression` (DataFusion SQL)
-    is set. `result_type` is the type as native code writes it (`"int32"`, `"utf8"`), or `""`
-    before the field was bound to a schema by `validate`. `parameters` belong to the transform.
-    `native` fields follow the rules of Lance's native code instead of the specification's
-    (protocol rule 12). `source_ids` are the stored field ids when the field came from storage.
-    """
-
-    field_id: str
-    source_columns: tuple[str | None, ...]
-    transform: str | None = None
-    expression: str | None = None
-    result_type: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
-    native: bool = False
-    source_ids: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.field_id:
-            raise InvalidCallError("a region field needs a name that is not empty")
-        if (self.transform is None) == (self.expression is None):
-            raise InvalidCallError(
-                f"region field {self.field_id!r} needs either a transform or an expression, "
-                f"got transform={self.transform!r} and expression={self.expression!r}"
-            )
-
-    def evaluate(self, table: pa.Table) -> pa.Array:
-        """The region value of every row of `table`, in row order."""
-        return evaluate_field(self, table)
 
 
 @dataclass(frozen=True)
@@ -110,7 +75,7 @@ class RegionSpec:
         """
         if self.is_manual:
             raise InvalidCallError("manual regions have no region values; name the region instead")
-        return pa.table([f.evaluate(table) for f in self.fields], names=list(self.field_ids))
+        return pa.table([evaluate_field(f, table) for f in self.fields], names=list(self.field_ids))
 
     def assign(self, table: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """Divides the rows of `table` into regions.

@@ -11,7 +11,8 @@ from typing import TypedDict
 
 from exec_nodes.base.errors import InvalidCallError, RepairError
 from planner.regions.expression import bucket_expression, known_bucket, multi_bucket_expression
-from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.field import RegionField
+from planner.regions.spec import RegionSpec
 from planner.regions.transform import num_buckets_of
 
 _OURS = ("bucket", "multi_bucket")

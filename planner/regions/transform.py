@@ -7,7 +7,6 @@ truncation toward zero, and native's own bucket for fields that native code made
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import mmh3
 import numpy as np
@@ -18,12 +17,10 @@ from exec_nodes.arrow.arrays import I64, fixed_width, flat, null_mask
 from exec_nodes.arrow.decimals import from_unscaled, unscaled_int64, unscaled_python
 from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from planner.regions.expression import evaluate_expression
+from planner.regions.field import RegionField
 from planner.regions.hashing.murmur3 import bucket, murmur3, murmur3_multi, scalar_encoder
 from planner.regions.hashing.native_bucket import native_bucket
 from planner.regions.values import RegionValue, region_values, type_of
-
-if TYPE_CHECKING:
-    from planner.regions.spec import RegionField
 
 DATE_PARTS = ("year", "month", "day", "hour")
 SOURCE_TYPES = "source_types"

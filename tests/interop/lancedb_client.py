@@ -15,7 +15,7 @@ from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
 from memwal_sql.maintain.details import change_details
-from planner.regions.spec import RegionField
+from planner.regions.field import RegionField
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
 UNSHARDED_ID = UUID("aa48498d-ac91-59e2-8452-69f46010ace2")

@@ -24,7 +24,7 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region.values import value_types
-from planner.regions.spec import RegionField
+from planner.regions.field import RegionField
 from tests.interop.lancedb_client import (
     SCHEMA,
     Handle,

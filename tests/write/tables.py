@@ -23,7 +23,8 @@ from memwal_sql.write.table_writer import TableWriter
 from planner.model import TableInfo
 from planner.regions.check import validate
 from planner.regions.factories import unsharded
-from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.field import RegionField
+from planner.regions.spec import RegionSpec
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("val", pa.string())])
 

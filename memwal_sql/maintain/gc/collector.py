@@ -24,7 +24,6 @@ from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import (
     CorruptFileError,
     InvalidCallError,
-    ManifestConflictError,
     NotFoundError,
     RetryError,
     TableReplacedError,
@@ -50,7 +49,11 @@ from memwal_sql.storage.records.gc_watermarks import (
     raise_floors,
     read_floors,
 )
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import (
+    ManifestConflictError,
+    RegionManifest,
+    RegionManifests,
+)
 from memwal_sql.storage.wal.log import Wal
 
 _log = logging.getLogger(__name__)

@@ -18,10 +18,10 @@ from uuid import UUID
 
 from memwal_sql.errors import (
     CorruptFileError,
-    ManifestConflictError,
     MemWalError,
     NotFoundError,
     OutcomeUnknownError,
+    RetryError,
     StoreUnavailableError,
 )
 from memwal_sql.storage import paths
@@ -85,6 +85,14 @@ class RegionManifest:
     published: Mapping[str, int] = field(default_factory=dict)
     nonce: bytes = field(default=b"", compare=False)
     message: bytes = field(default=b"", compare=False, repr=False)
+
+
+class ManifestConflictError(RetryError):
+    """Somebody else committed this version of a region manifest first; `latest` is theirs."""
+
+    def __init__(self, message: str, latest: RegionManifest) -> None:
+        super().__init__(message)
+        self.latest = latest
 
 
 def encode_manifest(manifest: RegionManifest, value_types: Types) -> bytes:

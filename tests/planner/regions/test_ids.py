@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import memwal_sql as mw
 from exec_nodes.base.errors import InvalidCallError
+from planner.regions.field import RegionField
 from planner.regions.ids import canonical, lancedb_values, new_region_id, region_id
-from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 
 A, B = UUID(int=1), UUID(int=2)

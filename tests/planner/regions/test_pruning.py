@@ -17,8 +17,9 @@ from planner.model import RegionSources
 from planner.predicates.expr import Predicate
 from planner.regions import factories as mw
 from planner.regions.check import validate
+from planner.regions.field import RegionField
 from planner.regions.pruning import prune
-from planner.regions.spec import RegionField, RegionSpec, spec_of
+from planner.regions.spec import RegionSpec, spec_of
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(

@@ -11,7 +11,8 @@ import pytest
 from exec_nodes.base.errors import InvalidCallError, RepairError
 from planner.regions import factories as mw
 from planner.regions.check import validate
-from planner.regions.spec import RegionField, RegionSpec, spec_of
+from planner.regions.field import RegionField
+from planner.regions.spec import RegionSpec, spec_of
 from planner.regions.storage import StoredSpec, from_storage, to_storage
 
 SCHEMA = pa.schema([("id", pa.int32()), ("s", pa.string()), ("ts", pa.timestamp("us", "UTC"))])

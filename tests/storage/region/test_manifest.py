@@ -8,18 +8,13 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 import pytest
 
-from memwal_sql.errors import (
-    CorruptFileError,
-    InvalidCallError,
-    ManifestConflictError,
-    NotFoundError,
-    OutcomeUnknownError,
-)
+from memwal_sql.errors import CorruptFileError, InvalidCallError, NotFoundError, OutcomeUnknownError
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
+    ManifestConflictError,
     RegionManifest,
     RegionManifests,
     RegionStatus,

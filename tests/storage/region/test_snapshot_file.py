@@ -12,7 +12,8 @@ import pytest
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions, external_path
-from planner.regions.spec import RegionField, RegionSpec
+from planner.regions.field import RegionField
+from planner.regions.spec import RegionSpec
 
 SPECS = (
     RegionSpec(
