@@ -19,8 +19,8 @@ from tests.model.kinds import COMBINATIONS, KeyKind, RegionKind
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
-HISTORIES = 250 * SOAK
-STEPS = 8
+HISTORIES = len(COMBINATIONS) * SOAK
+STEPS = 6
 QUESTIONS = 4
 
 
