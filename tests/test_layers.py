@@ -1,9 +1,11 @@
-"""Who may import whom: memwal_sql -> planner -> exec_nodes, and nothing points back up."""
+"""Who may import whom: memwal_sql -> planner -> exec_nodes, and nothing points back up: no circle
+among files, none among folders, and no folder with more files than one finds a way in."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ FILES = sorted(
     for path in (ROOT / layer).rglob("*.py")
     if "proto_gen" not in path.parts
 )
+MODULES = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
+MOST_FILES = 20
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -62,3 +66,56 @@ def test_datafusion_is_used_by_sql_only_and_never_by_nodes() -> None:
         in {n.partition(".")[0] for n in imports(ast.parse((ROOT / path).read_text()))}
     }
     assert "exec_nodes" not in using
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Our modules that a file imports, those for types alone too."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom):
+            inner = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in MODULES else str(node.module) for name in inner)
+
+
+EDGES = [
+    (path, MODULES[name]) for path in FILES for name in imported_modules(path) if name in MODULES
+]
+
+
+def room(path: Path) -> str:
+    """The folder of a file; a file right in a package is a room of its own."""
+    return str(path.parent if len(path.parts) > 2 else path)
+
+
+def circle(edges: Iterable[tuple[str, str]]) -> object:
+    graph: dict[str, set[str]] = {}
+    for user, used in edges:
+        if user != used:
+            graph.setdefault(user, set()).add(used)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_circles_are_found() -> None:
+    assert circle([("a", "b"), ("b", "c"), ("c", "a")]) is not None
+
+
+def test_no_files_import_one_another() -> None:
+    assert circle((str(user), str(used)) for user, used in EDGES) is None
+
+
+def test_no_folders_import_one_another() -> None:
+    assert circle((room(user), room(used)) for user, used in EDGES) is None
+
+
+def test_a_folder_has_few_files() -> None:
+    trees = [*LAYERS, "tests", "benchmarks", "demo"]
+    folders = [f for tree in trees for f in [ROOT / tree, *(ROOT / tree).rglob("*/")]]
+    many = {
+        str(folder.relative_to(ROOT)): count
+        for folder in folders
+        if (count := sum(file.name != "__init__.py" for file in folder.glob("*.py"))) > MOST_FILES
+    }
+    assert many == {}
