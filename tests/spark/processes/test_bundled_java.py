@@ -13,7 +13,7 @@ import pytest
 from memwal_sql.spark import use_bundled_java
 from tests.spark.processes import java_child
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
             [sys.executable, "-W", "ignore", "-m", streaming_child.__name__, *arguments],
             stdout=file,
             stderr=subprocess.STDOUT,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
         )
     try:
         eventually(lambda: (checkpoint / "commits" / "0").exists() or child.poll() is not None)
