@@ -63,6 +63,14 @@ class Replay:
                 raise error
         return tuple(self._torn)
 
+    def read(self, first: int, end: int) -> None:
+        """Take the entries from `first` up to `end`, exclusive; all of them must be there. Raises
+        CorruptFileError naming the file."""
+        for position, entry in read_ahead(self._wal, first, end):
+            if entry is None:
+                raise self._wal.missing(position)
+            self.add(position, entry)
+
     def add(self, position: int, entry: WalEntry | TornEntryError) -> None:
         """Take the entry at `position`. Raises CorruptFileError naming the file."""
         if isinstance(entry, TornEntryError):
@@ -110,10 +118,7 @@ class Replay:
 def replay(wal: Wal, first: int, end: int, current_generation: int, make: MakeMemTable) -> Replay:
     """The entries from `first` up to `end`, exclusive; all of them must be there."""
     result = Replay(wal, current_generation, make)
-    for position, entry in read_ahead(wal, first, end):
-        if entry is None:
-            raise wal.missing(position)
-        result.add(position, entry)
+    result.read(first, end)
     return result
 
 

@@ -3,6 +3,9 @@
 Specification 1, "Writer Fencing". The order is what makes it safe without clocks: commit the next
 epoch, put a fence into the WAL, make sure that the epoch is still ours, replay. Every older writer
 has its next position at or below the fence, so its next append finds the position taken.
+
+What is in the WAL before all that is replayed first: where that fails the claim can't succeed, and
+the writer that it would fence may have the rows in memory, and flush them.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from memwal_sql.errors import (
     RetryError,
     TornEntryError,
 )
-from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable, replay
+from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
 from memwal_sql.storage.region.manifest import (
     ManifestConflictError,
     RegionManifest,
@@ -70,22 +73,26 @@ def claim(
     claims every region after that, and fences whoever was earlier.
 
     Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
-    takes no writers, CorruptFileError when its WAL is damaged. A claim that fails at any point
-    leaves nothing but a higher epoch and a fence.
+    takes no writers, CorruptFileError when its WAL is damaged, which changes nothing. A claim that
+    fails at any other point leaves nothing but a higher epoch and a fence.
     """
-    own = _commit_epoch(manifests, values)
+    log = _read_log(manifests, wal, manifests.latest(), make)
+    own = _commit_epoch(manifests, log.manifest, values)
     epoch = own.writer_epoch
-    free, last = _first_free(wal, own)
-    if free < last:
-        _check_epoch(manifests.newer(own) or own, epoch)  # whose flush may have collected it
-        raise wal.missing(free)
-    fence = _put_fence(wal, own.region_id, epoch, free)
+    if own.version > log.manifest.version + 1:  # others have flushed, and perhaps collected
+        log = _read_log(manifests, wal, own, make)
+        _check_epoch(log.manifest, epoch)
+    fence = _put_fence(wal, own.region_id, epoch, log.end)
     # Without this check two claimers whose fences both landed would both think they had won.
     manifest = manifests.newer(own) or own
     _check_epoch(manifest, epoch)
     check()
-    first = manifest.replay_after_wal_entry_position + 1
-    replayed = replay(wal, first, fence, manifest.current_generation, make)
+    replayed = log.replayed
+    if log.torn:  # they may have been under way
+        first = manifest.replay_after_wal_entry_position + 1
+        replayed = replay(wal, first, fence, manifest.current_generation, make)
+    else:
+        replayed.read(log.end, fence)
     if torn := replayed.torn(manifest.wal_entry_position_last_seen):
         fence = _put_fence(wal, own.region_id, epoch, fence + 1, torn)
     _check_nothing_above(wal, fence, epoch)
@@ -104,10 +111,40 @@ def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The WAL above `manifest`, replayed up to `end`, the first position that is not taken; `torn`
+    are positions that were cut off."""
+
+    manifest: RegionManifest
+    replayed: Replay
+    end: int
+    torn: tuple[int, ...]
+
+
+def _read_log(
+    manifests: RegionManifests, wal: Wal, manifest: RegionManifest, make: MakeMemTable
+) -> _Log:
+    """The WAL above `manifest`, or above a newer one. Raises CorruptFileError where it is damaged
+    and no newer manifest has flushed what is."""
+    while True:
+        first = manifest.replay_after_wal_entry_position + 1
+        try:
+            end = _first_free(wal, manifest)
+            replayed = replay(wal, first, end, manifest.current_generation, make)
+            torn = replayed.torn(manifest.wal_entry_position_last_seen)
+        except CorruptFileError:
+            newer = manifests.newer(manifest)
+            if newer is None:
+                raise
+            manifest = newer
+        else:
+            return _Log(manifest, replayed, end, torn)
+
+
 def _commit_epoch(
-    manifests: RegionManifests, values: Mapping[str, RegionValue] | None
+    manifests: RegionManifests, latest: RegionManifest, values: Mapping[str, RegionValue] | None
 ) -> RegionManifest:
-    latest = manifests.latest()
     missing = {"region_values": values} if values and latest.region_values is None else {}
     for _ in range(_COMMIT_ATTEMPTS):
         if latest.status is RegionStatus.SEALED:
@@ -129,16 +166,18 @@ def _check_epoch(manifest: RegionManifest, epoch: int) -> None:
         raise fenced(manifest.region_id, epoch, manifest.writer_epoch)
 
 
-def _first_free(wal: Wal, manifest: RegionManifest) -> tuple[int, int]:
-    """The first position above all that the manifest knows of and that is not taken, and the last
-    one that is."""
+def _first_free(wal: Wal, manifest: RegionManifest) -> int:
+    """The first position above all that the manifest knows of and that is not taken. Raises
+    CorruptFileError where one above it is taken."""
     free = 1 + max(manifest.replay_after_wal_entry_position, manifest.wal_entry_position_last_seen)
     taken = frozenset(wal.positions())
     last = max(taken, default=0)
     # A listing of a folder may lack what was written while it was taken.
     while free in taken or (free < last and wal.exists(free)):
         free += 1
-    return free, last
+    if free < last:
+        raise wal.missing(free)
+    return free
 
 
 def _put_fence(

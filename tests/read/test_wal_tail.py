@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from unittest.mock import patch
 
+import datafusion
 import pyarrow as pa
 import pytest
 
@@ -12,6 +13,7 @@ import memwal_sql as mw
 from memwal_sql.read import region
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.local import LocalStore
+from memwal_sql.table import writing
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
 
@@ -108,6 +110,40 @@ def test_an_entry_lost_below_news_fails_all_reads_until_it_is_back(
     entry.write_bytes(held)
     assert handle.get([1])["v"].to_pylist() == [5]
     assert handle.count_rows() == 2
+
+
+@pytest.mark.parametrize("how", ["gone", "folder"])
+def test_an_open_writer_flushes_what_its_log_has_lost_whoever_tried_to_write_meanwhile(
+    how: str, tmp_path: Path
+) -> None:
+    """Protocol rules 4 and 5: a claim that can't succeed would fence the only copy."""
+    uri, _ = _logged(tmp_path, range(0))
+    with mw.open_table(uri).writer() as writer:
+        first = writer.upsert(rows(1)).positions
+        for version in range(2, 5):
+            writer.upsert(rows(version))
+        (position,) = first.values()
+        entry = _entry(uri, position + 1)
+        entry.unlink()
+        if how == "folder":
+            entry.mkdir()
+        context = datafusion.SessionContext()
+        mw.register(context, "t", other := mw.open_table(uri))
+        with patch.object(writing, "live_table_writer", lambda table: None):
+            for _ in range(2):
+                with pytest.raises(mw.CorruptFileError, match=_TEXTS[how]), mw.memwal_errors():
+                    context.sql("INSERT INTO t VALUES (7, 7)").collect()
+                with pytest.raises(mw.CorruptFileError, match=_TEXTS[how]):
+                    other.writer().__enter__().upsert(rows(7))
+        writer.upsert(rows(5))
+        writer.flush()
+    if how == "folder":
+        entry.rmdir()
+    table = mw.open_table(uri)
+    assert table.scan().read_all().sort_by("id")["v"].to_pylist() == [5, 5]
+    with table.writer() as writer:
+        writer.upsert(rows(6))
+    assert mw.open_table(uri).get([1])["v"].to_pylist() == [6]
 
 
 _TEXTS = {"gone": "is missing, but later", "folder": "is a folder"}

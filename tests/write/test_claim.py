@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -162,6 +163,93 @@ def test_entries_missing_below_others_fail_a_claim_that_leaves_their_places_free
     for position, data in held.items():
         assert region.store.put_if_absent(region.wal().path(position), data)
     assert len(seen(region.open())) == 6
+
+
+def _damaged(data: bytes) -> bytes:
+    at = data.index(b"xxxx")
+    return data[:at] + b"y" + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "harm", [None, _damaged, lambda data: data[:-20]], ids=["lost", "damaged", "torn"]
+)
+@pytest.mark.parametrize("moment", [0, 2, 6], ids=["first", "middle", "last"])
+def test_a_claim_that_cannot_succeed_leaves_the_live_writer_alone(
+    moment: int, harm: Callable[[bytes], bytes] | None
+) -> None:
+    """Protocol rule 5: it may have the only copy of what is lost, and flushes it."""
+    region = Region()
+    writer = region.open()
+    positions = [writer.append(upsert({key: "x" * 100})) for key in range(8)]
+    path = region.wal().path(positions[moment])
+    data = region.store.get(path)
+    region.store.delete([path])
+    if harm is not None:
+        region.store.put_if_absent(path, harm(data))
+    before, log = region.manifest, region.wal().positions()
+    for _ in range(3):
+        with pytest.raises(CorruptFileError, match=path):
+            region.claim()
+    assert (region.manifest, region.wal().positions()) == (before, log)
+    writer.append(upsert({8: "y"}))
+    writer.seal()
+    writer.wait_flushed()
+    region.store.delete([path])  # as a collection would by now
+    assert region.rows() == dict.fromkeys(range(8), "x" * 100) | {8: "y"}
+    region.open().append(upsert({9: "z"}))
+    assert set(region.rows()) == {*range(10)}
+
+
+def test_a_claim_that_finds_a_gap_goes_on_where_a_flush_has_closed_it() -> None:
+    region = Region()
+    writer = region.open()
+    for key in range(4):
+        lost = writer.append(upsert({key: "x"}))
+        writer.append(upsert({key + 10: "x"}))
+    region.store.delete([region.wal().path(lost)])
+    flushed: list[bool] = []
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        result = call()
+        if operation == "list" and "/wal" in path and not flushed:
+            flushed.append(True)
+            writer.seal()
+            writer.wait_flushed()
+        return result
+
+    region.open(HookedStore(region.store, hook)).append(upsert({20: "y"}))
+    assert set(region.rows()) == {*range(4), *range(10, 14), 20}
+
+
+@pytest.mark.parametrize("then", [None, "entry", "flush"])
+def test_a_claim_lists_a_healthy_log_once_and_reads_an_entry_once(then: str | None) -> None:
+    """Unless somebody has flushed since it looked."""
+    region = Region()
+    writer = region.open()
+    for key in range(5):
+        writer.append(upsert({key: "x"}))
+    calls: list[tuple[str, str]] = []
+    meanwhile: list[str] = []
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if operation == "put_if_absent" and then and not meanwhile:
+            meanwhile.append(then)
+            writer.append(upsert({5: "x"}))
+            if then == "flush":
+                writer.seal()
+                writer.wait_flushed()
+        if "/wal" in path:
+            calls.append((operation, path))
+        return call()
+
+    claimed = region.open(HookedStore(region.store, hook))
+    operations = [operation for operation, _ in calls]
+    assert operations.count("list") == (2 if then == "flush" else 1)
+    read = [path for operation, path in calls if operation == "get"]
+    # The entry that is found at the place for the fence is read again when it is replayed.
+    assert len(read) - len(set(read)) == (then == "entry")
+    assert set(seen(claimed)) == {None: {*range(5)}, "entry": {*range(6)}, "flush": set()}[then]
+    assert set(region.rows()) == {*range(6 if then else 5)}
 
 
 def test_a_gap_in_generations_is_an_error_that_names_the_entry() -> None:

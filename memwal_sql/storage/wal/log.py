@@ -136,8 +136,9 @@ class Wal:
         """The error for a position without an entry below one with an entry: a writer has one
         append under way at a time (protocol rule 5), and what is flushed goes in order."""
         return CorruptFileError(
-            f"{self.path(position)} is missing, but later WAL entries are there: restore the file "
-            "from a copy, without one its rows are lost; what is flushed still reads with "
+            f"{self.path(position)} is missing, but later WAL entries are there: a writer that is "
+            "still open has its rows: writer.flush(); else restore the file from a copy, "
+            "without one its rows are lost; what is flushed still reads with "
             'consistency="manifest"; see table.check()'
         )
 
