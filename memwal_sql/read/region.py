@@ -17,6 +17,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, RepairError
+from memwal_sql.read.log_end import LogEnd
 from memwal_sql.read.wal_tail import WalTail
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -60,7 +61,8 @@ class RegionReader:
         self._context = context
         self._manifests = RegionManifests(context.store, self.region_id)
         self._manifest = manifest
-        self._tail = WalTail(context, self._manifests, self.region_id, self.name, base)
+        self.log_end = LogEnd(Wal(context.store, self.region_id))
+        self._tail = self._new_tail(base)
         self._generations: dict[str, LanceSource] = {}
         self._merged = 0
         # Those above were asked for since the last merge, for an index that lacks them.
@@ -197,7 +199,10 @@ class RegionReader:
         with self._lock:
             self._stored = base.stored
             self._keep(lambda *_: False)
-            self._tail = WalTail(self._context, self._manifests, self.region_id, self.name, base)
+            self._tail = self._new_tail(base)
+
+    def _new_tail(self, base: BaseTable) -> WalTail:
+        return WalTail(self._context, self._manifests, self.log_end, self.name, base)
 
     def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
         self._take_columns(base)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from threading import Lock
-from uuid import UUID
 
 from exec_nodes.base.cache import forget
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
+from memwal_sql.read.log_end import LogEnd
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import Replay, memtables_of, read_ahead
@@ -18,19 +18,21 @@ from memwal_sql.storage.wal.log import Wal
 class WalTail:
     """Replays the WAL above the flushed position into read-only MemTables and keeps them current.
 
-    Asking again costs one probe of the next WAL position when nothing was written meanwhile.
+    Asking again costs one probe of the next WAL position when nothing was written meanwhile, and
+    on a local disk one of the position above it.
     """
 
     def __init__(
         self,
         context: TableContext,
         manifests: RegionManifests,
-        region_id: UUID,
+        end: LogEnd,
         name: str,
         base: BaseTable,
     ) -> None:
         self._manifests = manifests
-        self._wal = Wal(context.store, region_id, base.stored)
+        self._wal = Wal(context.store, manifests.region_id, base.stored)
+        self._end = end
         self._make = memtables_of(base.info, name)
         self._replay = Replay(self._wal, 1, self._make)
         self._next = 1
@@ -44,14 +46,14 @@ class WalTail:
         A position that is not there ends the tail only if no newer manifest has flushed it
         (protocol rule 15): a flush and a collection could otherwise hide rows. Raises
         CorruptFileError, at every call, for one that is missing below others. With news that is
-        seen wherever it is; without, the next entry may be lost and pass for one not written yet:
-        on a local disk the positions above it are probed once after each flush, on an object store
-        never, as each would be a request.
+        seen wherever it is; without, the next entry may be lost and pass for one not written yet,
+        as far as `LogEnd` does not tell. On a local disk more than the next position is probed once
+        after each flush.
         """
         with self._lock:
             while True:
                 self._rebase(manifest)
-                found = self._wal.exists(self._next)
+                found = self._wal.exists(self._next) or self._end.is_passed(self._next)
                 # Asked before what was found is read, too: most of it may be flushed by now.
                 newer = self._manifests.newer(manifest) if found else None
                 if newer is None:
@@ -86,8 +88,8 @@ class WalTail:
         self._based_on = (flushed, current)
 
     def _follow(self, found: bool) -> bool:
-        """Read what is there from the next position on, of which `found` says whether it is there;
-        False where what ended it is missing below other entries."""
+        """Read what is there from the next position on, of which `found` says whether it, or one
+        above it, is there; False where what ended it is missing below other entries."""
         if not found and not self._unsure:
             return True
         self._unsure = True  # until all is read: who asks again must not take a gap for the end
@@ -97,7 +99,7 @@ class WalTail:
 
     def _read_on(self) -> bool:
         # Where reading ahead saves round trips, a listing says how far.
-        last = max(self._wal.positions(), default=0) if self._wal.remote else None
+        last = self._end.last() if self._wal.remote else None
         for position, entry in read_ahead(
             self._wal, self._next, None if last is None else last + 1
         ):

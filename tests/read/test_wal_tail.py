@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import datafusion
@@ -16,6 +17,7 @@ from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.table import writing
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
+from tests.write.hooked_store import Call, HookedStore
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 
@@ -67,24 +69,91 @@ def test_an_entry_missing_below_others_ends_no_read(
     entry.unlink()
     if how == "folder":
         entry.mkdir()
-    if remote and how == "gone" and above == 1:
-        return  # nothing tells that from the end without a request more at each read
-    asked = [
+    queries = [
         lambda table: table.scan().read_all(),
         lambda table: table.get([1]),
         lambda table: table.count_rows(),
+    ]
+    others = [
         lambda table: table.pin(),
         lambda table: table.changes().read_all(),
         lambda table: table.writer().__enter__().upsert(rows(5)),
     ]
-    for ask in asked:
+    for ask in (*queries, *others):
         handle = _opened(uri, remote)
+        if remote and how == "gone" and above == 1 and ask in queries:
+            # Nothing tells that from the end without a request more at each query.
+            assert handle.get([1])["v"].to_pylist() == [0]
+            _let_time_pass(handle)
         for _ in range(3):
             with pytest.raises(mw.CorruptFileError, match=_TEXTS[how]) as caught:
                 ask(handle)
             assert entry.name in str(caught.value)
     report = mw.open_table(uri).check()
     assert not report.ok and entry.name in str(report)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("read", ["scan", "get", "changes", "range"])
+def test_a_lost_next_entry_is_told_from_the_end_by_who_waits_for_it(
+    read: str, flushed: bool, remote: bool, tmp_path: Path
+) -> None:
+    """Protocol rule 5: again and again, until it is back."""
+    uri, _ = _logged(tmp_path, range(1, 3))
+    if flushed:
+        with mw.open_table(uri).writer() as writer:
+            writer.upsert(rows(3))
+            writer.flush()
+    newest = {
+        "scan": lambda table, place: table.scan().read_all()["v"].to_pylist()[-1],
+        "get": lambda table, place: table.get([1])["v"].to_pylist()[0],
+        "changes": lambda table, place: _last(table.changes(after=place)),
+        "range": lambda table, place: _last(table.changes(after=place, until=_end(uri))),
+    }[read]
+    handle = _opened(uri, remote)
+    (place,) = handle.change_offsets().values()
+    before = newest(handle, place)
+    assert before in (None, 2 + flushed)
+    _logged(tmp_path, range(4, 53))
+    entry = _entry(uri, place[0] + 1)
+    held = entry.read_bytes()
+    entry.unlink()
+    if remote and read != "range":
+        assert newest(handle, place) == before
+        _let_time_pass(handle)
+    for _ in range(3):
+        with pytest.raises(mw.CorruptFileError, match=_TEXTS["gone"]) as caught:
+            newest(handle, place)
+        assert entry.name in str(caught.value)
+    entry.write_bytes(held)
+    assert newest(handle, place) == 52
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_waiting_for_the_next_entry_costs_a_listing_in_30_seconds_or_a_probe(
+    remote: bool, tmp_path: Path
+) -> None:
+    uri, _ = _logged(tmp_path)
+    asked: list[str] = []
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if "/wal" in path:
+            asked.append(operation)
+        return call()
+
+    handle = opened_over(uri, lambda store: HookedStore(_Remote(store) if remote else store, hook))
+    for _ in range(3):
+        handle.count_rows()
+    for passes in (False, True, False):
+        if passes:
+            _let_time_pass(handle)
+        asked.clear()
+        handle.count_rows()
+        if remote:
+            assert asked.count("list") == passes and asked.count("exists") == 1
+        else:
+            assert asked == ["exists"] * 2
 
 
 @pytest.mark.parametrize("how", ["gone", "folder"])
@@ -169,6 +238,20 @@ def _logged(folder: Path, versions: range = range(1, 5)) -> tuple[str, int]:
 def _entry(uri: str, position: int) -> Path:
     (region_id,) = manifests(uri)
     return Path(uri) / paths.wal_path(region_id, position)
+
+
+def _last(batches: pa.RecordBatchReader) -> int | None:
+    return next(reversed(batches.read_all()["v"].to_pylist()), None)
+
+
+def _end(uri: str) -> list[int]:
+    (place,) = mw.open_table(uri).change_offsets().values()
+    return place
+
+
+def _let_time_pass(table: mw.Table) -> None:
+    for reader in table._collector.regions(table._tracker.current):
+        reader.log_end._listed -= 31
 
 
 def _opened(uri: str, remote: bool) -> mw.Table:

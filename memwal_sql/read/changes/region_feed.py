@@ -196,19 +196,23 @@ class RegionChanges:
         """A manifest, and the last position to be read: not before the one it has flushed.
 
         That the next position is not there ends the feed only if a manifest that is read after
-        that has not flushed it (protocol rule 15).
+        that has not flushed it (protocol rule 15), and if it is not known to be lost.
         """
         manifest = self._region.refresh()
         while not self._wal.exists(position + 1):
             if position + 1 <= manifest.replay_after_wal_entry_position:
                 raise self._missing(position + 1)
+            wanted = until is not None and until.position > position
+            passed = wanted or self._region.log_end.is_passed(position + 1)
             newer = self._region.refresh()
             if newer.version == manifest.version:
+                if passed:
+                    break  # it was written since, or reading it says that it is lost
                 return manifest, position
             manifest = newer
         if until is not None:
             return manifest, until.position
-        return manifest, max(self._wal.positions(), default=position)
+        return manifest, self._region.log_end.last()
 
     def _missing(self, position: int) -> ChangesCollectedError | CorruptFileError:
         if position > self._region.refresh().replay_after_wal_entry_position:
