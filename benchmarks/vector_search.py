@@ -23,7 +23,7 @@ from benchmarks.support.native import NativeTable
 from benchmarks.support.result import Result, at_most_ratio, beside, faster_than
 from benchmarks.support.timing import interleaved
 from benchmarks.support.workspace import Workspace
-from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import resident as held
 
 _K = 10
@@ -69,8 +69,8 @@ def vector_search(work: Workspace) -> Iterator[Result]:
         recall = {name: _recall(search, live, queries) for name, search in searches.items()}
         times = _times(searches, queries, work.sizes.rounds)
         # The generations fit, the base table does not.
-        bound = patch.object(ByteCache, "largest", 2 * share * _DIMENSIONS * 4)
-        with bound, patch.object(held, "VECTORS", ByteCache()):
+        bound = patch.object(ResidentStore, "largest", 2 * share * _DIMENSIONS * 4)
+        with bound, patch.object(held, "STORE", ResidentStore()):
             searches = {"ours": ours, "merged": searches["merged"]}
             _warm_up(ours, queries, work.sizes.settle_seconds)
             indexed_recall = _recall(ours, live, queries)

@@ -33,6 +33,7 @@ from memwal_sql.errors import (
 from memwal_sql.legacy.upgrade import older_mem_wals, upgrade
 from memwal_sql.maintain.checks.findings import CheckReport, Finding
 from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.memory import configure, resident
 from memwal_sql.registration import register
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister
@@ -90,6 +91,7 @@ __all__ = [
     "WriterFailedError",
     "WriterOptions",
     "bucket",
+    "configure",
     "create_table",
     "day",
     "deregister",
@@ -106,6 +108,7 @@ __all__ = [
     "open_table",
     "register",
     "register_commit_log",
+    "resident",
     "run_all_jobs",
     "run_jobs",
     "truncate",

@@ -17,13 +17,13 @@ import numpy as np
 
 from exec_nodes.arrow.filter_rows import Flags
 from exec_nodes.arrow.row_masks import other_rows
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.base.tasks import at_once, in_background
 from exec_nodes.keys.codes import KeyCodes, Rows, code_set, concat, superseded
 from exec_nodes.keys.keys import KeyColumn
 from exec_nodes.liveness.base_join import BaseMatch, keys_of, tail_of
+from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.source import Source
 
 Cover = tuple[tuple[Hashable, int], ...]
@@ -51,15 +51,15 @@ class _RegionSets:
 class StaleSets:
     """Computes and caches stale sets. Every set is sorted, unique and uint64."""
 
-    def __init__(self, cache: ByteCache | None = None) -> None:
-        self._cache = ByteCache() if cache is None else cache
-        self._under_way: set[Hashable] = set()
+    def __init__(self, store: ResidentStore = STORE) -> None:
+        self._store = store
+        self._under_way: set[Key] = set()
 
     def cached_region(self, sources: Sequence[Source]) -> tuple[RowAddresses, ...] | None:
         """`of_region` if it is known already."""
         if not sources:
             return ()
-        found = self._cache.get(_region_key(sources))
+        found = self._store.get(_region_key(sources))
         return found.sets if found is not None and found.cover == cover_of(sources) else None
 
     def of_region(
@@ -73,8 +73,8 @@ class StaleSets:
         if known is not None:
             return known
         key = _region_key(sources)
-        with self._cache.locked(key):
-            cover, old = cover_of(sources), self._cache.get(key)
+        with self._store.locked(key):
+            cover, old = cover_of(sources), self._store.get(key)
             extra = None if old is None else _newer_than(old.cover, cover)
             if old is None or extra is None:
                 sets = _from_scratch(sources, numbers)
@@ -83,17 +83,17 @@ class StaleSets:
             else:
                 sets = _extended(sources, old, extra)
             entry = _RegionSets(cover, tuple(sets))
-            self._cache.put(key, entry, entry.nbytes)
+            self._store.put(key, entry, entry.nbytes)
             return entry.sets
 
     def cached_base(self, base: Source, newer: Sequence[Source]) -> RowAddresses | None:
         """`of_base` if it is known already."""
-        found: RowAddresses | None = self._cache.get(_base_key(base, newer))
+        found: RowAddresses | None = self._store.get(_base_key(base, newer))
         return found
 
     def of_base(self, base: Source, newer: Sequence[Source]) -> RowAddresses:
         """The base table's stale rows, given all sources of all regions that are read."""
-        return self._cache.compute(
+        return self._store.compute(
             _base_key(base, newer),
             lambda: self._base_union(base, newer),
             lambda found: int(found.nbytes) + _ENTRY_BYTES,
@@ -113,7 +113,7 @@ class StaleSets:
         """
         if not newer or self.cached_base(base, newer) is not None:
             return None
-        if any(self._cache.get(_pair_key(base, source)) is not None for source in newer):
+        if any(self._store.get(_pair_key(base, source)) is not None for source in newer):
             return None
         match = BaseMatch([(source, 0) for source in newer])
         return None if match.few(base) else match
@@ -123,11 +123,11 @@ class StaleSets:
         found = match.result()
         for place, source in enumerate(newer):
             pair = _Pair(source.rows, partial(found.of, place))
-            self._cache.put(_pair_key(base, source), pair, found.nbytes // len(newer))
+            self._store.put(_pair_key(base, source), pair, found.nbytes // len(newer))
         union = found.union()
-        self._cache.put(_base_key(base, newer), union, union.nbytes + _ENTRY_BYTES)
+        self._store.put(_base_key(base, newer), union, union.nbytes + _ENTRY_BYTES)
 
-    def _find_base(self, key: Hashable, base: Source, newer: Sequence[Source]) -> None:
+    def _find_base(self, key: Key, base: Source, newer: Sequence[Source]) -> None:
         try:
             self.of_base(base, newer)
         finally:
@@ -137,7 +137,7 @@ class StaleSets:
         pairs: list[RowAddresses] = []
         missing: list[tuple[int, Source, int]] = []
         for index, source in enumerate(newer):
-            pair: _Pair | None = self._cache.get(_pair_key(base, source))
+            pair: _Pair | None = self._store.get(_pair_key(base, source))
             # An older prefix of a MemTable than the one that is cached is matched anew.
             rows = 0 if pair is None or pair.rows > source.rows else pair.rows
             pairs.append(_nothing() if pair is None or not rows else pair.addresses)
@@ -150,7 +150,7 @@ class StaleSets:
             for place, (index, source, _) in enumerate(missing):
                 pairs[index] = np.concatenate([pairs[index], found.of(place)])
                 pair = _Pair(source.rows, pairs[index].view)
-                self._cache.put(_pair_key(base, source), pair, pairs[index].nbytes + _ENTRY_BYTES)
+                self._store.put(_pair_key(base, source), pair, pairs[index].nbytes + _ENTRY_BYTES)
         return _union(pairs)
 
 
@@ -281,16 +281,16 @@ class PlanStale:
         return total
 
 
-def _region_key(sources: Sequence[Source]) -> Hashable:
-    return ("stale in region above", sources[-1].identity)
+def _region_key(sources: Sequence[Source]) -> Key:
+    return Key("stale rows", (sources[-1].identity,))
 
 
-def _base_key(base: Source, newer: Sequence[Source]) -> Hashable:
-    return ("stale in base", base.identity, cover_of(newer))
+def _base_key(base: Source, newer: Sequence[Source]) -> Key:
+    return Key("stale rows", (base.identity,), cover_of(newer))
 
 
-def _pair_key(base: Source, newer: Source) -> Hashable:
-    return ("stale in base by", base.identity, newer.identity)
+def _pair_key(base: Source, newer: Source) -> Key:
+    return Key("stale rows", (base.identity, newer.identity))
 
 
 def _nothing() -> RowAddresses:

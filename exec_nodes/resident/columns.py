@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.row_masks import among
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.lazy import once_property
 from exec_nodes.base.tasks import breathe, is_background
@@ -28,14 +27,12 @@ from exec_nodes.lance.fragments import (
     whole_fragments,
 )
 from exec_nodes.lance.scan import batch_rows, conform, scan_dataset
+from exec_nodes.resident.store import Key, ResidentStore
 
 Batches = Iterator[pa.RecordBatch]
 _MARK_BYTES = 200
 # Batches are so many times smaller in the background.
 _PACED = 8
-# Of all tables together, and apart from what else is kept: to read keys or an index again takes
-# longer than to fetch a row.
-COLUMNS = ByteCache(512 * 1024 * 1024)
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,19 @@ class FragmentColumns:
         ids: of the stored columns, by name: what Lance knows them by, whatever their names.
     """
 
-    def __init__(self, place: str, dataset: Any, read: ReadFile | None = None) -> None:
+    def __init__(
+        self,
+        place: str,
+        dataset: Any,
+        store: ResidentStore,
+        read: ReadFile | None = None,
+    ) -> None:
         """`read` gives the bytes of a file in the table's folder."""
         fields = dataset.lance_schema.fields()
         self.ids: Mapping[str, int] = {field.name(): field.id() for field in fields}
         self._place = place
         self._dataset = dataset
-        self._cache = COLUMNS
+        self._store = store
         self._file = read
         self._told: dict[int, tuple[Hashable, Hashable]] = {}
 
@@ -72,11 +75,17 @@ class FragmentColumns:
     @property
     def largest(self) -> int:
         """So many bytes of a column may be kept."""
-        return self._cache.largest
+        return self._store.largest
+
+    def pays(self, work: str, schema: pa.Schema, saved: int, cost: int) -> bool:
+        """See `ResidentStore.pays`: whether to read the columns of `schema`, all stored, for some
+        kind of work."""
+        columns = tuple(self.ids[name] for name in schema.names)
+        return self._store.pays(Key("column", (self._place,), (work, columns)), saved, cost)
 
     def known(self, schema: pa.Schema) -> bool:
         """Whether each column of `schema`, all stored, is kept of some fragment of some version."""
-        return all(self._cache.get(self._mark(field)) is not None for field in schema)
+        return all(self._store.get(self._mark(field)) is not None for field in schema)
 
     def whole(self, fragment: Any, schema: pa.Schema) -> pa.Table | None:
         """The stored columns of `schema` and `_rowaddr` of a fragment's rows; None unless all are
@@ -155,7 +164,7 @@ class FragmentColumns:
 
     def addresses(self, fragment: Any) -> RowAddresses:
         """As `live_addresses`, and kept."""
-        known: RowAddresses | None = self._cache.get(self._addresses_key(fragment))
+        known: RowAddresses | None = self._store.get(self._addresses_key(fragment))
         if known is None:
             known = live_addresses(self._dataset, fragment, self._file)
             self._keep_addresses(fragment, known)
@@ -198,30 +207,30 @@ class FragmentColumns:
         """What is kept of a column of a fragment: of its rows of now, or else of those that it had
         in the version that was read last."""
         key = self._key(fragment, field)
-        kept: _Column | None = self._cache.get((*key, self._deletions(fragment)))
+        kept: _Column | None = self._store.get(_of_version(key, self._deletions(fragment)))
         if kept is not None:
             return kept
-        last: tuple[Hashable] | None = self._cache.get(key)
-        return None if last is None else self._cache.get((*key, *last))
+        last: tuple[Hashable] | None = self._store.get(key)
+        return None if last is None else self._store.get(_of_version(key, *last))
 
     def _keep(self, fragment: Any, field: pa.Field, column: _Column) -> None:
         # By deletions: while queries move on to another version, both are read.
         key, deletions = self._key(fragment, field), self._deletions(fragment)
-        self._cache.put((*key, deletions), column, column.values.nbytes)
-        self._cache.put(key, (deletions,), _MARK_BYTES)
-        self._cache.put(self._mark(field), True, _MARK_BYTES)
+        self._store.put(_of_version(key, deletions), column, column.values.nbytes)
+        self._store.put(key, (deletions,), _MARK_BYTES)
+        self._store.put(self._mark(field), True, _MARK_BYTES)
 
     def _keep_addresses(self, fragment: Any, found: RowAddresses) -> None:
-        self._cache.put(self._addresses_key(fragment), found, found.nbytes)
+        self._store.put(self._addresses_key(fragment), found, found.nbytes)
 
-    def _addresses_key(self, fragment: Any) -> Hashable:
-        return (self._identity(fragment), "addresses", self._deletions(fragment))
+    def _addresses_key(self, fragment: Any) -> Key:
+        return Key("row addresses", (self._identity(fragment),), self._deletions(fragment))
 
-    def _key(self, fragment: Any, field: pa.Field) -> tuple[Hashable, ...]:
-        return (self._identity(fragment), "kept", self.ids[field.name], field.type)
+    def _key(self, fragment: Any, field: pa.Field) -> Key:
+        return Key("column", (self._identity(fragment),), (self.ids[field.name], field.type))
 
-    def _mark(self, field: pa.Field) -> Hashable:
-        return (self._place, "kept", self.ids[field.name], field.type)
+    def _mark(self, field: pa.Field) -> Key:
+        return Key("column", (self._place,), (self.ids[field.name], field.type))
 
     def _identity(self, fragment: Any) -> Hashable:
         return self._tell(fragment)[0]
@@ -236,6 +245,11 @@ class FragmentColumns:
             told = fragment_identity(self._place, fragment), fragment.deletion_file()
             self._told[fragment.fragment_id] = told
         return told
+
+
+def _of_version(column: Key, deletions: Hashable) -> Key:
+    """The rows that a fragment has after some deletions."""
+    return column._replace(detail=(*cast(tuple[Hashable, ...], column.detail), deletions))
 
 
 def _places(held: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:

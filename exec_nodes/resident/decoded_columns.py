@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable
 
 import pyarrow as pa
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.scan import row_bytes
+from exec_nodes.resident.store import Key, ResidentStore
 
 # Below it, the fixed cost of a Lance scan outweighs the reading.
 SMALL_BYTES = 4 * 1024 * 1024
@@ -22,27 +22,30 @@ class DecodedColumns:
     """
 
     def __init__(
-        self, identity: Hashable, cache: ByteCache, read: Callable[[pa.Schema], pa.Table]
+        self, identity: Hashable, store: ResidentStore, read: Callable[[pa.Schema], pa.Table]
     ) -> None:
         self._identity = identity
-        self._cache = cache
+        self._store = store
         self._read = read
 
     def of(self, schema: pa.Schema) -> tuple[pa.Table, RowAddresses]:
         """The columns of `schema` of all rows, and the row addresses."""
         wanted = [*schema.names, ROW_ADDRESS]
-        kept = {name: self._cache.get((self._identity, "column", name)) for name in wanted}
+        kept = {name: self._store.get(self._key(name)) for name in wanted}
         found: dict[str, pa.Array] = {n: c for n, c in kept.items() if c is not None}
         missing = [name for name in wanted if name not in found]
         if missing:
             table = self._read(pa.schema([f for f in schema if f.name in missing]))
             for name in missing:
                 found[name] = column = one_array(table[name])
-                self._cache.put((self._identity, "column", name), column, column.nbytes)
+                self._store.put(self._key(name), column, column.nbytes)
         addresses = found[ROW_ADDRESS].to_numpy()
         return pa.Table.from_arrays(
             [found[name] for name in schema.names], schema=schema
         ), addresses
+
+    def _key(self, name: str) -> Key:
+        return Key("column", (self._identity,), name)
 
 
 def is_small(rows: int, schema: pa.Schema) -> bool:

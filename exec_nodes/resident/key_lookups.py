@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.tasks import in_background
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.sql import key_condition
@@ -21,6 +20,7 @@ from exec_nodes.resident.keys import (
     read_keys,
 )
 from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.store import Key, ResidentStore
 
 _NO_ROWS = pa.table({})
 # Looking for one key among fragments whose keys are not known takes Lance ten times as long as it
@@ -37,13 +37,12 @@ class KeyLookups:
     """
 
     def __init__(
-        self, identity: Hashable, cache: ByteCache, dataset: Any, rows: SingleRows
+        self, identity: Hashable, store: ResidentStore, dataset: Any, rows: SingleRows
     ) -> None:
         self._identity = identity
-        self._cache = cache
+        self._store = store
         self._dataset = dataset
         self._rows = rows
-        self._lookups = 0
         self._asked = False
         self._meanwhile: KeyRows | None = None
 
@@ -70,16 +69,15 @@ class KeyLookups:
         """The keys in memory, all of them or those of another version; None if there are none."""
         # Asked for each time: else the cache would let go of it first, and the next version would
         # have nothing to start from.
-        known: KnownKeys | None = self._cache.get(self._shared)
-        whole: KeyRows | None = self._cache.get(self._own)
+        known: KnownKeys | None = self._store.get(self._shared)
+        whole: KeyRows | None = self._store.get(self._own)
         if whole is not None or self._asked:
             return self._meanwhile if whole is None else whole
-        self._lookups += 1
-        if known is None and self._lookups * ROWS_PER_LOOKUP < self._rows.count:
-            return None
         if not is_integral(key.types[0]) or self._dataset.has_stable_row_ids:
             return None
-        if self._rows.count * BYTES_PER_ROW > self._cache.largest:
+        if self._rows.count * BYTES_PER_ROW > self._store.largest:
+            return None
+        if known is None and not self._store.pays(self._shared, ROWS_PER_LOOKUP, self._rows.count):
             return None
         self._asked = True
         if known is not None and known.serve(self._dataset, key.names[0]):
@@ -94,16 +92,16 @@ class KeyLookups:
     def _read(self, column: str, known: KnownKeys | None) -> KeyRows:
         keys = read_keys(self._dataset, column, known)
         rows = KeyRows(self._dataset, keys)
-        self._cache.put(self._shared, keys, keys.nbytes)
-        self._cache.put(self._own, rows, keys.nbytes)
+        self._store.put(self._shared, keys, keys.nbytes)
+        self._store.put(self._own, rows, keys.nbytes)
         # Kept by the cache alone: when it lets go of them, they are asked for again.
         self._meanwhile, self._asked = None, False
         return rows
 
     @property
-    def _own(self) -> Hashable:
-        return (self._identity, "key rows")
+    def _own(self) -> Key:
+        return Key("key places", (self._identity,))
 
     @property
-    def _shared(self) -> Hashable:
-        return ("key rows", self._dataset.uri)
+    def _shared(self) -> Key:
+        return Key("key places", (self._dataset.uri,))

@@ -21,15 +21,15 @@ class ScannedColumns:
 
     def __init__(self, columns: FragmentColumns) -> None:
         self._columns = columns
-        self._scanned: set[tuple[tuple[int, ...], tuple[str, ...]]] = set()
 
     def scan(self, fragments: Sequence[Any], parts: int, schema: pa.Schema) -> Batches:
         """The columns of `schema`, which are stored, and `_rowaddr` of the rows of `fragments`,
         which are one of so many parts of what is scanned."""
         kept = [self._columns.whole(fragment, schema) for fragment in fragments]
         tables = [table for table in kept if table is not None]
-        scan = (tuple(fragment.fragment_id for fragment in fragments), tuple(schema.names))
-        most = self._columns.largest // parts if tables or scan in self._scanned else 0
+        numbers = ",".join(str(fragment.fragment_id) for fragment in fragments)
+        again = bool(tables) or self._columns.pays(f"scan of {numbers}", schema, 1, 2)
+        most = self._columns.largest // parts if again else 0
         room = most - sum(table.nbytes for table in tables)
         size = batch_rows(schema)
         places = zip(kept, fragments, strict=True)
@@ -38,4 +38,3 @@ class ScannedColumns:
                 yield from self._columns.read([fragment for _, fragment in run], schema, room)
             else:
                 yield from (batch for table, _ in run if table for batch in table.to_batches(size))
-        self._scanned.add(scan)

@@ -7,7 +7,6 @@ times what taking them from memory costs.
 from __future__ import annotations
 
 from functools import partial
-from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +28,6 @@ class WarmColumns:
 
     def __init__(self, columns: FragmentColumns) -> None:
         self._columns = columns
-        # By column: how often rows of it were fetched, how many rows and how many bytes.
-        self._fetched: dict[str, tuple[int, int, int]] = {}
-        self._lock = Lock()
 
     def take(self, addresses: RowAddresses, schema: pa.Schema) -> pa.Table | None:
         """The columns of `schema` of the rows at these addresses, in the order asked; None if they
@@ -65,28 +61,14 @@ class WarmColumns:
         """Note that rows were fetched from the table, which has `count`; reads their columns whole,
         in the background, once that is worth it and they are expected to fit."""
         stored = self._stored(found.schema)
-        if found.num_rows and stored.names and self._is_paid(found.select(stored.names), count):
+        if not found.num_rows or not stored.names:
+            return
+        sizes = [found[name].nbytes // found.num_rows + _ADDRESS_BYTES for name in stored.names]
+        if max(sizes) * count > self._columns.largest:
+            return
+        if self._columns.pays("fetch", stored, _BYTES_PER_FETCH, sum(sizes) * count):
             fragments = self._columns.fragments.values()
             in_background(partial(self._columns.keep, fragments, stored))
-
-    def _is_paid(self, found: pa.Table, rows: int) -> bool:
-        """Count what was fetched; whether it is time to read the columns, which one caller is
-        told."""
-        total = paid = 0
-        with self._lock:
-            for name in found.column_names:
-                calls, count, size = self._fetched.get(name, (0, 0, 0))
-                calls, count, size = calls + 1, count + found.num_rows, size + found[name].nbytes
-                self._fetched[name] = (calls, count, size)
-                whole = rows * (size // count + _ADDRESS_BYTES)
-                if whole > self._columns.largest:
-                    return False
-                total, paid = total + whole, max(paid, calls * _BYTES_PER_FETCH)
-            if paid < total:
-                return False
-            for name in found.column_names:
-                del self._fetched[name]
-            return True
 
     def _stored(self, schema: pa.Schema) -> pa.Schema:
         return pa.schema([field for field in schema if field.name in self._columns.ids])

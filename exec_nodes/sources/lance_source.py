@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import (
     BASE_GENERATION,
     KEY_POSITION,
@@ -40,6 +39,7 @@ from exec_nodes.resident.decoded_columns import DecodedColumns, is_small
 from exec_nodes.resident.key_lookups import KeyLookups
 from exec_nodes.resident.scanned_columns import ScannedColumns
 from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
@@ -68,7 +68,7 @@ class LanceSource:
         region: str,
         generation: int,
         info: TableShape,
-        cache: ByteCache,
+        resident: ResidentStore,
         open_dataset: Callable[[], Any],
         place: str,
         bloom: Callable[[], bytes] | None = None,
@@ -84,7 +84,7 @@ class LanceSource:
         self.generation = generation
         self.place = place
         self._info = info
-        self._cache = cache
+        self._resident = resident
         self._open = open_dataset
         self._bloom = bloom
         self._bloom_checksum = bloom_checksum
@@ -101,7 +101,7 @@ class LanceSource:
         info: TableShape,
         *,
         etag: str,
-        cache: ByteCache,
+        resident: ResidentStore = STORE,
         read_file: ReadFile | None = None,
     ) -> LanceSource:
         """The base table: `dataset` at its version. `etag` tells its columns and rows: versions
@@ -114,7 +114,7 @@ class LanceSource:
             region="",
             generation=BASE_GENERATION,
             info=info,
-            cache=cache,
+            resident=resident,
             open_dataset=lambda: dataset,
             read_file=read_file,
             version=dataset.version,
@@ -128,7 +128,7 @@ class LanceSource:
         region: str,
         generation: int,
         info: TableShape,
-        cache: ByteCache,
+        resident: ResidentStore = STORE,
         storage_options: Mapping[str, str] | None = None,
         session: Any = None,
         bloom: Callable[[], bytes] | None = None,
@@ -154,7 +154,7 @@ class LanceSource:
             region=region,
             generation=generation,
             info=info,
-            cache=cache,
+            resident=resident,
             open_dataset=open_dataset,
             place=uri,
             bloom=bloom,
@@ -169,7 +169,7 @@ class LanceSource:
             region=self.region,
             generation=self.generation,
             info=self._info,
-            cache=self._cache,
+            resident=self._resident,
             open_dataset=lambda: self.dataset,
             fragments=fragments,
             whole=self,
@@ -238,7 +238,7 @@ class LanceSource:
     def keys_at_hand(self) -> bool:
         """See `Source.keys_at_hand`."""
         small = self._is_small([*self._info.primary_key, *self._tombstone])
-        return small or self._cache.get(self._keys_key) is not None
+        return small or self._resident.get(self._keys_key) is not None
 
     def open(self, columns: Sequence[str] = ()) -> None:
         """See `Source.open`. What is kept decoded is read at once with the keys."""
@@ -287,7 +287,7 @@ class LanceSource:
 
     def keys(self) -> SourceKeys:
         """See `Source.keys`."""
-        return self._cache.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
+        return self._resident.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """See `Source.might_contain`: by the bloom filter; the base table has none."""
@@ -296,8 +296,8 @@ class LanceSource:
         read, checksum = self._bloom, self._bloom_checksum
         path = f"{self.place}/bloom_filter.bin"
         with lance_errors(self.name, self.place):
-            bloom = self._cache.compute(
-                (self.identity, "bloom"),
+            bloom = self._resident.compute(
+                Key("bloom filter", (self.identity,)),
                 lambda: BloomFilter(read(), path, checksum),
                 lambda found: len(found.data),
             )
@@ -378,19 +378,18 @@ class LanceSource:
         """What Lance knows these rows by: their addresses, unless the table has stable row ids."""
         if not self.dataset.has_stable_row_ids:
             return addresses
-        ids = self._cache.compute(
-            (self.identity, "row ids"), lambda: RowIds(self.dataset), lambda found: found.nbytes
-        )
+        key = Key("row ids", (self.identity,))
+        ids = self._resident.compute(key, lambda: RowIds(self.dataset), lambda found: found.nbytes)
         return ids.of(addresses)
 
     @once_property
     def _lookups(self) -> KeyLookups:
         rows = SingleRows(self.dataset, self._kept, self._warm, self.rows)
-        return KeyLookups(self.identity, self._cache, self.dataset, rows)
+        return KeyLookups(self.identity, self._resident, self.dataset, rows)
 
     @once_property
     def _kept(self) -> FragmentColumns:
-        return FragmentColumns(self.place, self.dataset, self._read_file)
+        return FragmentColumns(self.place, self.dataset, self._resident, self._read_file)
 
     @once_property
     def _scanned(self) -> ScannedColumns:
@@ -422,11 +421,11 @@ class LanceSource:
 
     @once_property
     def _columns(self) -> DecodedColumns:
-        return DecodedColumns(self.identity, self._cache, partial(read_table, self.dataset))
+        return DecodedColumns(self.identity, self._resident, partial(read_table, self.dataset))
 
     @property
-    def _keys_key(self) -> Hashable:
-        return (self.identity, "keys")
+    def _keys_key(self) -> Key:
+        return Key("keys", (self.identity,))
 
     def _read_keys(self) -> SourceKeys:
         names = [*self._info.primary_key, *self._tombstone]

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from exec_nodes.arrow.row_masks import live_rows
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.tasks import in_background, is_background
+from exec_nodes.resident.store import STORE, Key
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -32,11 +32,8 @@ _MOST_RUNS = 8
 _MOST_SHARE = 2
 # Of a row, beside its elements and their codes: its address, and what it is scaled by.
 _PLACE_BYTES = 24
-_COUNTER_BYTES = 200
+_ENTRY_BYTES = 200
 T = TypeVar("T")
-
-# Places of tables and identities of MemTables are unique, so all tables can share one bound.
-VECTORS = ByteCache(512 * 1024 * 1024)
 
 
 def held_vectors(
@@ -56,7 +53,7 @@ def held_vectors(
         return None
     if source.field_id(column) is None:
         return []
-    if source.rows * (row_bytes + row_bytes // 4 + _PLACE_BYTES) > VECTORS.largest:
+    if source.rows * (row_bytes + row_bytes // 4 + _PLACE_BYTES) > STORE.largest:
         return None
     runs = _Runs(source, column)
     known, unread = runs.known()
@@ -64,10 +61,10 @@ def held_vectors(
     if unread and (eager() or (known and (size <= _READ_AT_ONCE or is_background()))):
         known, unread = runs.read(), {}
     if unread:
-        if _worth(runs.key, "reading", size):
+        if _pays(runs.key, "reading", size):
             in_background(runs.read if metric == "hamming" else partial(runs.read_coded, metric))
         return None
-    if runs.are_many(known) and _worth(runs.key, "reading anew", source.rows * row_bytes):
+    if runs.are_many(known) and _pays(runs.key, "reading anew", source.rows * row_bytes):
         in_background(runs.read_anew)
     return known
 
@@ -81,7 +78,7 @@ class _Runs:
     """The vectors of a Lance table in memory, as they were read from one version or another."""
 
     def __init__(self, source: LanceSource, column: str) -> None:
-        self.key = (source.place, "vectors", source.field_id(column))
+        self.key = Key("vectors", (source.place,), source.field_id(column))
         self._source = source
         self._column = column
 
@@ -89,7 +86,7 @@ class _Runs:
         """Those that have rows of the source's version, and its fragments that none of them has."""
         unread = dict(self._source.whole_fragments)
         serving = []
-        for run in VECTORS.get(self.key) or ():
+        for run in STORE.get(self.key) or ():
             if unread.keys().isdisjoint(run.fragments) or present(self._source, run) is None:
                 continue
             serving.append(run)
@@ -104,7 +101,7 @@ class _Runs:
 
     def read(self) -> Sequence[HeldVectors]:
         """All of them, after what is missing was read."""
-        with VECTORS.locked(self.key):
+        with STORE.locked(self.key):
             known, unread = self.known()
             return self._with(known, unread) if unread else known
 
@@ -115,7 +112,7 @@ class _Runs:
 
     def read_anew(self) -> None:
         """Read all that the source's version has, to be searched at once."""
-        with VECTORS.locked(self.key):
+        with STORE.locked(self.key):
             if self.are_many(self.known()[0]):
                 self._with((), self._source.whole_fragments)
 
@@ -126,9 +123,9 @@ class _Runs:
         vectors = VectorColumn.decoded(found, addresses, SettledCodes())
         runs = [*known, HeldVectors(vectors, frozenset(unread))]
         nbytes = sum(run.vectors.nbytes + coded_bytes(run.vectors) for run in runs)
-        if known and nbytes > VECTORS.largest:
+        if known and nbytes > STORE.largest:
             return self._with((), self._source.whole_fragments)
-        VECTORS.put(self.key, runs, nbytes)
+        STORE.put(self.key, runs, nbytes)
         return runs
 
 
@@ -138,7 +135,8 @@ def present(source: LanceSource, held: HeldVectors) -> Flags | None:
     def make() -> tuple[Flags | None]:
         return (held.present(source),)
 
-    return VECTORS.compute((source.identity, "present", held), make, _flag_bytes)[0]
+    key = Key("vector flags", (source.identity,), ("present", held))
+    return STORE.compute(key, make, _flag_bytes)[0]
 
 
 def live_flags(source: Source, held: HeldVectors, mask: RowAddresses) -> Flags | None:
@@ -163,12 +161,12 @@ def derived(
     size: Callable[[T], int],
 ) -> T:
     """What `make` makes of a source's mask, kept until another mask comes."""
-    key = (source.identity, what)
-    kept: tuple[RowAddresses, T] | None = VECTORS.get(key)
+    key = Key("vector flags", (source.identity,), what)
+    kept: tuple[RowAddresses, T] | None = STORE.get(key)
     if kept is not None and kept[0] is mask:
         return kept[1]
     made = make()
-    VECTORS.put(key, (mask, made), mask.nbytes + size(made) + _COUNTER_BYTES)
+    STORE.put(key, (mask, made), mask.nbytes + size(made) + _ENTRY_BYTES)
     return made
 
 
@@ -176,23 +174,19 @@ def _flag_bytes(made: tuple[Flags | None]) -> int:
     return 0 if made[0] is None else made[0].nbytes
 
 
-def _worth(key: tuple[Hashable, ...], work: str, size: int) -> bool:
-    """Whether the searches counted so far pay for `work` on `size` bytes; counts this one."""
-    counter = (*key, work)
-    searches = (VECTORS.get(counter) or 0) + 1
-    paid: bool = searches * BYTES_PER_SEARCH >= size
-    VECTORS.put(counter, 0 if paid else searches, _COUNTER_BYTES)
-    return paid
+def _pays(key: Key, work: str, size: int) -> bool:
+    """Whether the searches so far pay for `work` on `size` bytes; counts this one."""
+    return STORE.pays(key._replace(detail=(key.detail, work)), BYTES_PER_SEARCH, size)
 
 
 def _growing_codes(
     identity: Hashable, column: str, held: VectorColumn, metric: Metric
 ) -> VectorCodes:
     """Those of a MemTable's vectors, of which only the rows since the last search are coded."""
-    key = (identity, "codes", column, metric)
-    known: VectorCodes | None = VECTORS.get(key)
+    key = Key("vector codes", (identity,), (column, metric))
+    known: VectorCodes | None = STORE.get(key)
     if known is None or len(known) < len(held):
-        with VECTORS.locked(key):
-            known = held.coded(VECTORS.get(key), metric)
-            VECTORS.put(key, known, known.nbytes)
+        with STORE.locked(key):
+            known = held.coded(STORE.get(key), metric)
+            STORE.put(key, known, known.nbytes)
     return known

@@ -20,6 +20,7 @@ from memwal_sql.cli.output import json_line, remark
 from memwal_sql.cli.priority import give_way
 from memwal_sql.cli.version import show_version
 from memwal_sql.errors import MemWalError
+from memwal_sql.memory import configure
 
 
 class _Commands(TyperGroup):
@@ -87,14 +88,24 @@ app = typer.Typer(
 
 @app.callback()
 def memwal(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
             "--version", is_eager=True, callback=show_version, help="Show the version and end."
         ),
     ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="How much of tables is kept in memory, as 512MiB or 2GiB; by default the"
+            " environment's MEMWAL_MEMORY, or a quarter of the machine's memory, up to 4 GiB.",
+        ),
+    ] = None,
 ) -> None:
     """Look at a MemWAL table, ask it, and keep it in shape."""
+    if memory is not None:
+        configure(memory=memory)
 
 
 for command in (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
-from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident.store import Key, Scope
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.versions import BaseVersion, recorded_manifests
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -38,23 +38,21 @@ class Holds:
         return Holds(self.generations | other.generations, wal)
 
 
-def held_by_versions(
-    store: ObjectStore, versions: Iterable[BaseVersion], cache: ByteCache
-) -> Holds:
+def held_by_versions(store: ObjectStore, versions: Iterable[BaseVersion], scope: Scope) -> Holds:
     """What the recorded region states of base versions need (protocol rule 18).
 
     Of a version without a record only the base table is read, so it holds nothing.
     """
     held: set[GenerationName] = set()
-    own, present = ("generations recorded in", store.uri), set[Hashable]()
+    present = set[Key]()
     for version in versions:
         details = version.details
         if details is None:
             continue
         # An index entry never changes, and most versions have the one of the version before.
-        key = (*own, details.index_uuid)
+        key = scope.key("recorded generations", details.index_uuid)
         present.add(key)
-        recorded = cache.compute(
+        recorded = scope.store.compute(
             key,
             partial(_recorded, store, details),
             lambda found: _BYTES * (1 + len(found)),
@@ -64,7 +62,9 @@ def held_by_versions(
             for region_id, name, generation in recorded
             if generation > details.merged_generations.get(region_id, 0)
         )
-    cache.drop(lambda subject: subject[:2] == own and subject not in present)
+    scope.store.evict_where(
+        "recorded generations", lambda key: scope.is_own(key) and key not in present
+    )
     return Holds(frozenset(held))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 from exec_nodes.base.tasks import at_once
+from exec_nodes.resident.store import Key
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.manifest import read_fragment_ids
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details_at
@@ -36,7 +36,7 @@ class Commits:
         """What made a version, and how many versions were read for it: some before it are, too,
         down to `lowest`, which counts as one that changed rows. Raises NotFoundError for a version
         that Lance has cleaned up."""
-        known: Commit | None = self._context.cache.get(self._key(version))
+        known: Commit | None = self._context.scope.store.get(self._key(version))
         if known is not None:
             return known, 0
         first = max(lowest, version - _TOGETHER)
@@ -61,7 +61,7 @@ class Commits:
     def _keep(self, version: int, found: FoundDetails, leaves_rows: bool) -> None:
         commit = Commit(found.details.merged_generations, leaves_rows)
         size = _BYTES + _MARK_BYTES * len(commit.progress)
-        self._context.cache.put(self._key(version), commit, size)
+        self._context.scope.store.put(self._key(version), commit, size)
 
-    def _key(self, version: int) -> Hashable:
-        return ("commit", self._context.uri, version)
+    def _key(self, version: int) -> Key:
+        return self._context.scope.key("commit", version)

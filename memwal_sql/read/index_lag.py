@@ -62,8 +62,9 @@ class IndexGaps(Mapping[str, IndexGap]):
         return sum(1 for _ in self)
 
     def _find(self, name: str) -> IndexGap | None:
-        since = self._context.cache.compute(
-            ("index gap", self._context.uri, self._base.etag, name),
+        scope = self._context.scope
+        since = scope.store.compute(
+            scope.key("index lag", name, self._base.etag),
             lambda: _Since(self._base, name),
             lambda made: _KEPT_BYTES + _FRAGMENT_BYTES * len(made.covered),
         )

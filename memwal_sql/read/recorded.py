@@ -21,15 +21,15 @@ def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManif
     Readers of the present then take the region manifests instead; a version that was asked for
     reads as the base table alone (protocol rules 18 and 23).
     """
-    key = ("recorded regions", context.uri, base.etag)
-    cached: list[RegionManifest] | None = context.cache.get(key)
+    key = context.scope.key("recorded regions", base.etag, base.etag)
+    cached: list[RegionManifest] | None = context.scope.store.get(key)
     if cached is None:
         cached = recorded_manifests(context.store, base.details, base.info.region_specs)
         if cached is None:
             return None
         if not _covers_parts(base, cached):
             return None
-        context.cache.put(key, cached, _BYTES_PER_REGION * len(cached))
+        context.scope.store.put(key, cached, _BYTES_PER_REGION * len(cached))
     return cached
 
 

@@ -11,8 +11,8 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
-from exec_nodes.base.cache import forget
 from exec_nodes.evolution.project import same_columns
+from exec_nodes.resident.store import STORE
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -190,7 +190,7 @@ class RegionReader:
         gone = [s for path, s in self._generations.items() if path not in kept]
         if gone:
             self._generations = kept
-            forget(*(one.identity for one in gone), *(one.place for one in gone))
+            STORE.evict(*(one.identity for one in gone), *(one.place for one in gone))
 
     def _take_columns(self, base: BaseTable) -> None:
         """Forget what was read under other columns than those of `base`."""
@@ -214,7 +214,6 @@ class RegionReader:
                 region=self.name,
                 generation=flushed.generation,
                 info=base.info,
-                cache=self._context.cache,
                 storage_options=self._context.storage_options,
                 session=new_session(),
                 bloom=partial(self._context.store.get, bloom),

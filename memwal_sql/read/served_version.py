@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
-from exec_nodes.base.cache import forget
 from exec_nodes.base.tasks import in_background
+from exec_nodes.resident.store import STORE
 from memwal_sql.errors import MemWalError
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
@@ -142,7 +142,7 @@ class ServedBase:
         """Keep nothing in memory of the version that was served before."""
         left, self._left = self._left, None
         if left is not None:
-            forget(*(left[0].kept_as - self._served.base.kept_as))
+            STORE.evict(*(left[0].owners - self._served.base.owners))
 
 
 def _as_newest(base: BaseTable) -> _Served:

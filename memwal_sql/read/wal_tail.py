@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 
-from exec_nodes.base.cache import forget
+from exec_nodes.resident.store import STORE
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
 from memwal_sql.read.log_end import LogEnd
@@ -78,7 +78,7 @@ class WalTail:
         whole = all(one.last_position <= flushed for one in replayed if one not in kept)
         for one in replayed:
             if one not in kept:
-                forget(one.memtable.identity)
+                STORE.evict(one.memtable.identity)
         if kept and whole and self._next > flushed:
             replayed[:] = kept
         else:

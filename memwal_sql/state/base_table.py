@@ -55,8 +55,8 @@ class BaseTable:
         return self.found.details
 
     @property
-    def kept_as(self) -> frozenset[Hashable]:
-        """What keys of caches have among their parts, see `forget`."""
+    def owners(self) -> frozenset[Hashable]:
+        """The owners of what is resident of this version."""
         source, segments = self.source, self.found.segments
         return frozenset({source.identity, *source.whole_fragments, self.etag, *segments})
 
@@ -123,11 +123,10 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
         dataset,
         info,
         etag=found.rows_tag,
-        cache=context.cache,
         read_file=context.store.get,
     )
     indexes = BaseIndexes(
-        dataset, lance_uri(context.uri), found.details, context.cache, context.storage_options
+        dataset, lance_uri(context.uri), found.details, context.scope, context.storage_options
     )
     names = NamesOfNow(entry_schema(schema, dataset.lance_schema))
     return BaseTable(dataset.version, dataset, found, info, source, indexes, names)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident.store import Scope
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import TableRecord, check_current
 
 
 @dataclass(frozen=True)
 class TableContext:
-    """A table's place, its store and the cache of facts that never change.
+    """A table's place, its store and what is resident of it for this handle.
 
     `first_version` is the etag of version 1 as long as it is there: what tells a table that native
     code made, and that has no record, from one that was at its place before.
@@ -23,7 +23,7 @@ class TableContext:
     record: TableRecord | None
     storage_options: dict[str, str] | None = field(default=None, repr=False)
     first_version: str | None = None
-    cache: ByteCache = field(default_factory=ByteCache, repr=False)
+    scope: Scope = field(default_factory=Scope, repr=False)
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -15,7 +15,6 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
@@ -24,6 +23,7 @@ from exec_nodes.keys.keys import key_values
 from exec_nodes.node import Node
 from exec_nodes.resident.columns import FragmentColumns
 from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.store import STORE, ResidentStore
 from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
@@ -98,7 +98,7 @@ def lance_base(path: Path, writes: Sequence[Write], **options: Any) -> LanceSour
     """A base table on disk, with a btree on its key."""
     dataset = lance.write_dataset(stored(writes).drop(["_tombstone"]), path / "base", **options)
     dataset.create_scalar_index("id", "BTREE")
-    return LanceSource.base(dataset, INFO, etag="tag", cache=ByteCache())
+    return LanceSource.base(dataset, INFO, etag="tag", resident=ResidentStore())
 
 
 def lance_generation(
@@ -113,7 +113,7 @@ def lance_generation(
         region=region,
         generation=generation,
         info=INFO,
-        cache=ByteCache(),
+        resident=ResidentStore(),
         bloom=lambda: bloom,
     )
 
@@ -210,5 +210,5 @@ class Rows(Node):
 
 def single_rows(dataset: lance.LanceDataset) -> SingleRows:
     """Takes rows of a version of any table one by one."""
-    columns = FragmentColumns(dataset.uri, dataset)
+    columns = FragmentColumns(dataset.uri, dataset, STORE)
     return SingleRows(dataset, columns, WarmColumns(columns), dataset.count_rows())

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident.store import Scope
 from memwal_sql.storage.base.versions import base_versions
 from memwal_sql.storage.objects.open import open_store
 from tests.maintain.life import NOW, collect, create, flush, merge_all, rows, values
 
 
 def _committed(table: mw.Table, version: int) -> datetime:
-    found = base_versions(open_store(table.uri), ByteCache())
+    found = base_versions(open_store(table.uri), Scope())
     (seconds,) = [one.timestamp for one in found if one.version == version]
     return datetime.fromtimestamp(seconds, UTC)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.node import draw
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import Snapshot, TableInfo
 from planner.search.vector import VectorQuery, plan_vector_search
@@ -39,7 +39,7 @@ IVF = IndexInfo("v_idx", "v", "IVF_PQ", "cosine")
 
 def of(*indexes: IndexInfo) -> Snapshot:
     generation = LanceSource.flushed(
-        "memory://never-opened", region="a", generation=1, info=INFO, cache=ByteCache()
+        "memory://never-opened", region="a", generation=1, info=INFO, resident=ResidentStore()
     )
     found = snapshot(memory_base([]), (memtable([], 2), generation), info=INFO)
     return replace(found, indexes=indexes)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import BASE_GENERATION
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import resident as held
 from memwal_sql.search.request import full_text_search, hybrid_search, vector_search
 from tests.exec_nodes.tables import nodes
@@ -103,7 +103,7 @@ class Example:
 @pytest.fixture(autouse=True)
 def no_vectors_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans would show when they have come there."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "STORE", ResidentStore())
     monkeypatch.setattr(held, "in_background", lambda _: True)
 
 

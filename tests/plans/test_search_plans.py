@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import resident as held
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 
@@ -88,7 +88,7 @@ class Setting:
 @pytest.fixture(autouse=True)
 def no_vectors_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans would show when they have come there."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "STORE", ResidentStore())
     monkeypatch.setattr(held, "in_background", lambda _: True)
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.liveness import masks
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import resident as held
 
 WIDTH = 4
@@ -28,7 +28,7 @@ WORDS = "SELECT id FROM full_text_search('t', 'body', 'word 1', 3)"
 @pytest.fixture(autouse=True)
 def vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is in memory when a test begins, nor read in the background."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "STORE", ResidentStore())
     monkeypatch.setattr(held, "in_background", lambda _: True)
     yield
 

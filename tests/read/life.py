@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.liveness.stale_sets import STALE_SETS
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import resident as held
 
 WIDTH = 4
@@ -120,6 +120,6 @@ def tuples(table: pa.Table) -> Rows:
 def fresh(uri: str, version: int | None, keys: list[int], query: list[float]) -> list[Rows]:
     """The same by a handle that nothing was kept for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(held, "VECTORS", ByteCache())
-        patch.setattr(STALE_SETS, "_cache", ByteCache())
+        patch.setattr(held, "STORE", ResidentStore())
+        patch.setattr(STALE_SETS, "_store", ResidentStore())
         return seen(mw.open_table(uri, version=version), keys, query)

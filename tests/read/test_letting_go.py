@@ -14,11 +14,10 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.base import cache as cache_module
 from exec_nodes.base.columns import TOMBSTONE_FIELD
+from exec_nodes.resident.store import STORE, Key
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.text.postings.lance_index import LancePartition
-from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from memwal_sql.read import region
 from memwal_sql.state.memtable import MemTable
 
@@ -58,10 +57,9 @@ def table(tmp_path: Path) -> Iterator[mw.Table]:
         yield found
 
 
-def entries(table: mw.Table) -> list[str]:
-    """The keys of what all caches of the process keep of a table."""
-    keys = [repr(key) for cache in cache_module._caches for key in cache._entries]
-    return [key for key in keys if table.uri in key]
+def entries(table: mw.Table) -> list[Key]:
+    """The keys of what is resident of a table."""
+    return [key for key in STORE.all_keys() if table.uri in repr(key)]
 
 
 def test_versions_index_segments_and_generations_that_are_gone_are_let_go_of(
@@ -88,13 +86,19 @@ def test_versions_index_segments_and_generations_that_are_gone_are_let_go_of(
         for index in lance.dataset(table.uri).describe_indices()
         for segment in index.segments
     }
-    open_now = {key[1] for key in SOURCE_TEXTS._cache._entries if key[0] == table.uri}
+    open_now = {
+        key.owners[1]
+        for key in STORE.all_keys()
+        if key.owners[0] == table.uri and key.kind == "index partition"
+    }
     assert open_now and open_now <= segments
 
 
 def test_rows_that_an_index_holds_now_are_not_kept_tokenized(table: mw.Table) -> None:
     def tokenized() -> int:
-        return sum("tokenized" in key and table.uri in key for key in SOURCE_TEXTS._cache._entries)
+        return sum(
+            key.kind == "tokenized texts" and table.uri in key.owners for key in STORE.all_keys()
+        )
 
     reader = mw.open_table(table.uri)
     with table.writer() as writer:
@@ -158,11 +162,10 @@ def test_what_is_let_go_of_goes_at_once(table: mw.Table) -> None:
     reader = mw.open_table(table.uri)
     read(reader, 0)
     first = reader.snapshot()
-    texts = SOURCE_TEXTS._cache._entries.items()
-    own = [value for key, (value, _) in texts if key[0] == table.uri]
+    own = [STORE.get(key) for key in STORE.all_keys() if key.owners[0] == table.uri]
     (partition,) = (one for one in own if isinstance(one, LancePartition))
     held = [ref(first.base), ref(first.base.dataset), ref(partition)]
-    del first, texts, own, partition
+    del first, own, partition
     for step in (1, 2):
         with table.writer() as writer:
             writer.upsert(rows(step))

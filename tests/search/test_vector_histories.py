@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.liveness import masks
 from exec_nodes.resident import decoded_columns, warm_columns
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import index_search
 from exec_nodes.vectors import resident as held
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
@@ -33,7 +33,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """No vectors are held, and the index is asked, of every partition, however few rows match."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+    monkeypatch.setattr(held, "STORE", ResidentStore(0))
     monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
     monkeypatch.setattr(index_search, "_FEW_MOST", 0)
     monkeypatch.setattr(index_search, "_PROBES", index_search.ALL_PROBES)
@@ -41,7 +41,7 @@ def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """No vectors are held, and all rows count as few."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+    monkeypatch.setattr(held, "STORE", ResidentStore(0))
 
 
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.knn_exec import KNNExec
 from exec_nodes.node import Node
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import index_search
 from exec_nodes.vectors import resident as held
 from tests.exec_nodes.tables import nodes
@@ -47,7 +47,9 @@ def recall(found: list[set[int]], truth: list[set[int]]) -> float:
 def test_the_defaults_find_what_the_merged_table_would(
     tmp_path: Path, share: float, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "VECTORS", ByteCache(0 if kept == "too many for memory" else 1 << 28))
+    monkeypatch.setattr(
+        held, "STORE", ResidentStore(0 if kept == "too many for memory" else 1 << 28)
+    )
     check_recall(tmp_path / "t", ROWS, share, index)
 
 
@@ -57,7 +59,7 @@ def test_graphs_find_live_rows_among_many_stale_ones(
     tmp_path: Path, share: float, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A graph is searched around the rows that a mask leaves out."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+    monkeypatch.setattr(held, "STORE", ResidentStore(0))
     monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
     monkeypatch.setattr(index_search, "_FEW_SHARE", 1_000)
     codes = {"num_sub_vectors": 8} if kind.endswith("PQ") else {}
@@ -106,7 +108,7 @@ def test_the_index_is_what_gives_that_recall(
 ) -> None:
     """The control: with one candidate for each row, as the index ranks them, recall is poor; and
     the plan says which sources have the index."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+    monkeypatch.setattr(held, "STORE", ResidentStore(0))
     monkeypatch.setattr(index_search, "_FEWEST_REFINED", 0)
     random = np.random.default_rng(32)
     centres = random.normal(size=(60, DIMENSION))

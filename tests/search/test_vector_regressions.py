@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.liveness import masks
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.vectors import index_search
 from exec_nodes.vectors import resident as held
 from tests.exec_nodes.tables import nodes
@@ -154,7 +154,7 @@ def test_a_filter_lets_no_replaced_row_through_and_loses_no_row(
 ) -> None:
     """#6929: the filter ran below the deduplication; and a filter after the ranking underfills."""
     if way != "in memory":
-        monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+        monkeypatch.setattr(held, "STORE", ResidentStore(0))
     if way == "by index":
         monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
         monkeypatch.setattr(index_search, "_FEW_MOST", 0)

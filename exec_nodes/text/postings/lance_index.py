@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from lance.file import LanceFileReader
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import RepairError, UnsupportedError
 from exec_nodes.base.lazy import once_property
+from exec_nodes.resident.store import Key, ResidentStore
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.protocol import Lengths, shortest
@@ -39,7 +39,7 @@ _FORMAT = {
 }
 _LISTS = ("_posting", "_length")
 _TEXT_INDEX = "/lance.table.InvertedIndexDetails"
-# The URI of its table and its uuid: keys of what is cached begin with them, see `forget`.
+# The URI of its table and its uuid: the owners of what is resident of it.
 Segment = tuple[str, str]
 
 
@@ -56,12 +56,12 @@ class LancePartition:
     """One partition of a segment: documents are numbered in the order of the index."""
 
     def __init__(
-        self, segment: Segment, number: int, options: dict[str, str] | None, cache: ByteCache
+        self, segment: Segment, number: int, options: dict[str, str] | None, store: ResidentStore
     ) -> None:
         self._path = f"{_folder(segment)}/part_{number}"
-        self._key = (*segment, number)
+        self._owners, self._number = segment, number
         self._options = options
-        self._cache = cache
+        self._store = store
         self._reading = Lock()  # Lance refuses what is asked of a reader while it reads
         self._check("invert", _LISTS)
         documents = self._read("docs", ["_rowid", "_num_tokens"])
@@ -84,8 +84,8 @@ class LancePartition:
         number = self._tokens.get(token)
         if number is None:
             return None
-        return self._cache.compute(
-            (*self._key, "postings", token),
+        return self._store.compute(
+            Key("postings", self._owners, (self._number, token)),
             lambda: self._postings(number, token),
             lambda found: found.nbytes,
         )
@@ -96,8 +96,8 @@ class LancePartition:
 
     def vocabulary(self) -> Vocabulary:
         """All tokens, to find those near another one."""
-        return self._cache.compute(
-            (*self._key, "vocabulary"),
+        return self._store.compute(
+            Key("vocabulary", self._owners, self._number),
             lambda: Vocabulary(self.tokens()),
             lambda made: made.nbytes,
         )
@@ -140,7 +140,7 @@ def open_index(
     column: str,
     analyzer: Analyzer,
     options: Mapping[str, str] | None,
-    cache: ByteCache,
+    store: ResidentStore,
 ) -> tuple[IndexSegment, ...] | None:
     """The live segments of the full-text index that a column has with this analyzer.
 
@@ -150,7 +150,7 @@ def open_index(
     for index in dataset.describe_indices():
         if index.type_url != _TEXT_INDEX or list(index.field_names) != [column]:
             continue
-        segments = [_open_segment(dataset, one, options, cache) for one in index.segments]
+        segments = [_open_segment(dataset, one, options, store) for one in index.segments]
         found = tuple(one for one in segments if one is not None and one.analyzer == analyzer)
         if segments and len(found) == len(segments):
             return found
@@ -158,7 +158,7 @@ def open_index(
 
 
 def _open_segment(
-    dataset: Any, described: Any, options: Mapping[str, str] | None, cache: ByteCache
+    dataset: Any, described: Any, options: Mapping[str, str] | None, store: ResidentStore
 ) -> IndexSegment | None:
     if described.base_id is not None:
         return None  # in another table's folder
@@ -166,14 +166,15 @@ def _open_segment(
     path = f"{_folder(segment)}/metadata.lance"
     own = dict(options) if options else None
     try:
-        metadata = cache.compute((*segment, "metadata"), lambda: _metadata(path, own), _size)
+        key = Key("index metadata", segment)
+        metadata = store.compute(key, lambda: _metadata(path, own), _size)
         if any(metadata.get(name) not in known for name, known in _FORMAT.items()):
             return None
         analyzer = Analyzer.of(json.loads(metadata[b"params"]))
         partitions = [
-            cache.compute(
-                (*segment, int(number), "partition"),
-                partial(LancePartition, segment, int(number), own, cache),
+            store.compute(
+                Key("index partition", segment, int(number)),
+                partial(LancePartition, segment, int(number), own, store),
                 lambda found: found.nbytes,
             )
             for number in json.loads(metadata[b"partitions"])

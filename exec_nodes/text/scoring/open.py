@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.base.cache import ByteCache, Subject
 from exec_nodes.base.columns import BASE_GENERATION, RowAddresses
 from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.keys.keys import one_array
@@ -20,6 +19,7 @@ from exec_nodes.lance.fragments import (
     overlaid_fields,
 )
 from exec_nodes.lance.scan import batch_rows, conform
+from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -30,15 +30,12 @@ from exec_nodes.text.postings.memory_postings import GrowingText, TextView
 from exec_nodes.text.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
 from exec_nodes.text.scoring.row_mapping import RowsOf
 
-# Postings of an index are kept as they are packed, those of rows without index take 8 bytes each.
-_MAX_BYTES = 1024 * 1024 * 1024
-
 
 class SourceTexts:
     """Opens and keeps the texts of sources; all that is kept never changes, or only grows."""
 
-    def __init__(self, cache: ByteCache | None = None) -> None:
-        self._cache = ByteCache(_MAX_BYTES) if cache is None else cache
+    def __init__(self, store: ResidentStore = STORE) -> None:
+        self._store = store
 
     def live(
         self, source: Source, column: str, analyzer: Analyzer, stale: RowAddresses
@@ -46,15 +43,15 @@ class SourceTexts:
         """The texts of a column without the rows at these sorted addresses."""
         # Postings are read when they are needed, so never from an index that was replaced since.
         index = source.index_segments if isinstance(source, LanceSource) else None
-        key = ("texts", source.identity, index, column, analyzer)
-        known: tuple[int, LiveCounts] | None = self._cache.get(key)
+        key = Key("texts", (source.identity,), (index, column, analyzer))
+        known: tuple[int, LiveCounts] | None = self._store.get(key)
         if known is None or known[0] != source.rows:
-            with self._cache.locked(key):
-                known = self._cache.get(key)
+            with self._store.locked(key):
+                known = self._store.get(key)
                 if known is None or known[0] != source.rows:
                     text = self._open(source, column, analyzer)
                     known = source.rows, LiveCounts(text)
-                    self._cache.put(key, known, text.nbytes)
+                    self._store.put(key, known, text.nbytes)
         return known[1].at(stale)
 
     def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
@@ -107,20 +104,18 @@ class SourceTexts:
             if one.fragment_id not in covered
         }
 
-        def is_gone(subject: Subject) -> bool:
-            match subject:
-                case ("tokenized", base.place, (field, analyzer, fragment)):
-                    return (field, analyzer) == texts and fragment not in needed
-            return False
+        def is_gone(key: Key) -> bool:
+            place, fragment = key.owners
+            return place == base.place and key.detail == texts and fragment not in needed
 
-        self._cache.drop(is_gone)
+        self._store.evict_where("tokenized texts", is_gone)
 
     def _tokenized(
         self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
     ) -> tuple[TextView, RowAddresses]:
         """The texts of a fragment, kept whatever rows are deleted since."""
         told = fragment_identity(source.place, fragment)
-        key = ("tokenized", source.place, (source.field_id(column), analyzer, told))
+        key = Key("tokenized texts", (source.place, told), (source.field_id(column), analyzer))
         schema = pa.schema([pa.field(column, pa.string())])
         names = [] if source.field_id(column) is None else schema.names
 
@@ -135,7 +130,7 @@ class SourceTexts:
                 text.append(conform(batch, schema).column(0))
             return text, addresses
 
-        text, addresses = self._cache.compute(
+        text, addresses = self._store.compute(
             key, tokenize, lambda found: found[0].nbytes + int(found[1].nbytes)
         )
         return text.view(text.rows), addresses
@@ -144,7 +139,7 @@ class SourceTexts:
         self, source: LanceSource, column: str, analyzer: Analyzer
     ) -> Sequence[IndexSegment]:
         options = source.dataset.latest_storage_options()
-        return open_index(source.dataset, column, analyzer, options, self._cache) or ()
+        return open_index(source.dataset, column, analyzer, options, self._store) or ()
 
 
 def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment]) -> frozenset[int]:
@@ -155,5 +150,4 @@ def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment])
     return frozenset[int]().union(*(segment.fragments for segment in segments)) - overlaid
 
 
-# Sources' identities are unique in the process, so all tables can share one bound.
 SOURCE_TEXTS = SourceTexts()

@@ -12,6 +12,7 @@ from uuid import UUID
 import lance
 
 from exec_nodes.base.lazy import once_property
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.errors import MemWalError, StoreUnavailableError
@@ -86,7 +87,7 @@ class CheckState:
     @once_property
     def _versions(self) -> tuple[tuple[BaseVersion, ...], Mapping[int, MemWalError]]:
         with suppress(MemWalError):
-            return base_versions(self.store, self.context.cache), {}
+            return base_versions(self.store, self.context.scope), {}
         found: list[BaseVersion] = []
         bad: dict[int, MemWalError] = {}
         for number in version_numbers(self.store):
@@ -142,7 +143,7 @@ class CheckState:
                 region=region.name,
                 generation=flushed.generation,
                 info=self.base.info,
-                cache=self.context.cache,
+                resident=ResidentStore(0),  # what is on disk, not what was read before
                 storage_options=self.context.storage_options,
                 bloom=partial(self.store.get, bloom),
             )

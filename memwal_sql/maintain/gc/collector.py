@@ -105,7 +105,7 @@ def collect_garbage(
         if age is not None and (not isinstance(age, timedelta) or age < timedelta(0)):
             raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
-    versions = base_versions(context.store, context.cache)
+    versions = base_versions(context.store, context.scope)
     # Before anything is cleaned up: an older version may be what the table is to be restored to.
     _check_base(context, versions[-1])
     doomed = collector.old_versions(versions, versions_older_than)
@@ -185,7 +185,7 @@ class _Collector:
         survey = survey_regions(self._store)
         checkpoints = tuple(all_checkpoints(self._store))
         floors = read_floors(self._store)
-        holds = held_by_versions(self._store, retained, self._context.cache)
+        holds = held_by_versions(self._store, retained, self._context.scope)
         holds |= self._held(checkpoints)
         through = self._through(versions)
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.index_info import TEXT_KIND, IndexInfo
 from exec_nodes.base.lazy import once_property
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from exec_nodes.resident.store import Scope
 from memwal_sql.storage.base.index_files import IndexFiles, TextFormat
 from memwal_sql.storage.base.memwal_index import IndexDetails
 
@@ -48,14 +48,14 @@ class BaseIndexes:
         dataset: Any,
         uri: str,
         details: IndexDetails,
-        cache: ByteCache,
+        scope: Scope,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        """`uri` as Lance takes it; `cache` keeps what is read of a segment, which never changes."""
+        """`uri` as Lance takes it; `scope` keeps what is read of a segment, which never changes."""
         self._dataset = dataset
         self._uri = uri
         self._details = details
-        self._cache = cache
+        self._scope = scope
         self._options = storage_options
 
     @once_property
@@ -137,8 +137,9 @@ class BaseIndexes:
         return found
 
     def _cached(self, what: str, index: Any, read: Any) -> Any:
-        key = (what, self._uri, *sorted(segment.uuid for segment in index.segments))
-        return self._cache.compute(key, read, _size)
+        segments = sorted(segment.uuid for segment in index.segments)
+        key = self._scope.key("index recipe", what, *segments)
+        return self._scope.store.compute(key, read, _size)
 
     def _files(self, index: Any) -> IndexFiles:
         return IndexFiles(self._uri, index.segments[0].uuid, self._options)

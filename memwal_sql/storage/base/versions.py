@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.tasks import at_once
+from exec_nodes.resident.store import Key, Scope
 from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.base.manifest import read_index_section
 from memwal_sql.storage.base.memwal_index import IndexDetails, details_in
@@ -53,26 +53,26 @@ def read_base_version(store: ObjectStore, version: int) -> BaseVersion | None:
     return BaseVersion(version, section.timestamp, None if found is None else found.details)
 
 
-def base_versions(store: ObjectStore, cache: ByteCache) -> tuple[BaseVersion, ...]:
-    """Every version that is there, ascending; each is read once as long as `cache` keeps it."""
-    own = ("base version", store.uri)
+def base_versions(store: ObjectStore, scope: Scope) -> tuple[BaseVersion, ...]:
+    """Every version that is there, ascending; each is read once as long as `scope` keeps it."""
+    kept = scope.store
 
-    def key_of(meta: ObjectMeta) -> Hashable:
-        return (*own, (meta.path, meta.size, meta.modified))
+    def key_of(meta: ObjectMeta) -> Key:
+        return scope.key("base version", (meta.path, meta.size, meta.modified))
 
     def read(meta: ObjectMeta) -> BaseVersion | None:
         number, key = base_version_of(meta.path), key_of(meta)
-        known: BaseVersion | None = cache.get(key)
+        known: BaseVersion | None = kept.get(key)
         if known is None and number is not None:
             known = read_base_version(store, number)
             # Without a time, a number that was used again could not be told from the one before.
             if known is not None and meta.modified is not None:
-                cache.put(key, known, _BYTES + len(known.details.message if known.details else b""))
+                kept.put(key, known, _BYTES + len(known.details.message if known.details else b""))
         return known
 
     listed = list(store.list(BASE_VERSIONS_FOLDER))
     present = {key_of(meta) for meta in listed}
-    cache.drop(lambda subject: subject[:2] == own and subject not in present)
+    kept.evict_where("base version", lambda key: scope.is_own(key) and key not in present)
     found = at_once(read, listed) if store.remote else map(read, listed)
     return tuple(sorted((v for v in found if v is not None), key=lambda one: one.version))
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import Filter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import key_values
 from exec_nodes.liveness import stale_sets as stale
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import StaleSets
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from tests.exec_nodes.tables import (
@@ -135,7 +135,7 @@ def test_few_newer_keys_are_looked_up_in_the_base_instead_of_a_pass(
 
 
 def test_the_cache_may_forget_everything() -> None:
-    sets = StaleSets(ByteCache(max_bytes=1))
+    sets = StaleSets(ResidentStore(max_bytes=1))
     base, newer = memory_base([(1, 1), (2, 2)]), [memtable([(2, 3)], 1)]
     for _ in range(2):
         assert sets.of_base(base, newer).tolist() == [1]

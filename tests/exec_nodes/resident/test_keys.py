@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.resident import key_lookups
 from exec_nodes.resident import keys as key_rows
 from exec_nodes.resident.key_lookups import KeyLookups
 from exec_nodes.resident.keys import KeyRows, KnownKeys, is_integral, read_keys
+from exec_nodes.resident.store import ResidentStore
 from tests.exec_nodes.tables import single_rows
 
 SCHEMA = pa.schema({"val": pa.int64()})
@@ -159,7 +159,7 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     asked: list[Callable[[], object]] = []
     monkeypatch.setattr(key_lookups, "in_background", asked.append)
     monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", 1_000_000)
-    cache = ByteCache()
+    cache = ResidentStore()
     first = _dataset(tmp_path / "t", pa.array(np.random.default_rng(3).permutation(200)))
     before = KeyLookups("before", cache, first, single_rows(first))
     assert found(before, range(-1, 220)) == every(first)

@@ -11,10 +11,9 @@ import pytest
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import ROW_ADDRESS
 from exec_nodes.lance.fragments import whole_fragments
-from exec_nodes.resident import columns as fragment_columns
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import TableInfo
 
@@ -23,15 +22,15 @@ ROWS = 10_000
 
 
 @pytest.fixture
-def cache() -> ByteCache:
-    return ByteCache()
+def cache() -> ResidentStore:
+    return ResidentStore()
 
 
 @pytest.fixture
-def source(tmp_path: Path, cache: ByteCache) -> LanceSource:
+def source(tmp_path: Path, cache: ResidentStore) -> LanceSource:
     table = pa.table({"id": range(ROWS), "val": [f"v{i}" for i in range(ROWS)]}, SCHEMA)
     dataset = lance.write_dataset(table, tmp_path / "t", max_rows_per_file=3_000)
-    return LanceSource.base(dataset, TableInfo(SCHEMA, ("id",), ()), etag="1", cache=cache)
+    return LanceSource.base(dataset, TableInfo(SCHEMA, ("id",), ()), etag="1", resident=cache)
 
 
 def scanned(source: LanceSource, columns: list[str]) -> list[tuple[object, ...]]:
@@ -64,22 +63,22 @@ def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
 
 def test_fragments_are_kept_as_far_as_they_fit(source: LanceSource) -> None:
     first = scanned(source, ["id"])
-    again = based(source, ByteCache())
-    with patch.object(fragment_columns, "COLUMNS", ByteCache(4 * (ROWS * 16 - 1))) as kept:
-        for _ in range(3):  # with addresses
-            assert scanned(again, ["id"]) == first
-    assert 0 < kept.nbytes < ROWS * 16
+    store = ResidentStore(4 * (ROWS * 16 - 1))
+    again = based(source, store)
+    for _ in range(3):  # with addresses
+        assert scanned(again, ["id"]) == first
+    assert 0 < store.kinds()["column"].bytes < ROWS * 16
 
 
-def based(source: LanceSource, cache: ByteCache) -> LanceSource:
+def based(source: LanceSource, cache: ResidentStore) -> LanceSource:
     """The newest version of the source's table."""
     dataset = lance.dataset(source.dataset.uri)
     schema = pa.schema([pa.field(f.name, f.type) for f in dataset.schema])
     info = TableInfo(schema, ("id",), ())
-    return LanceSource.base(dataset, info, etag=str(dataset.version), cache=cache)
+    return LanceSource.base(dataset, info, etag=str(dataset.version), resident=cache)
 
 
-def test_deleted_rows_stay_away(source: LanceSource, cache: ByteCache) -> None:
+def test_deleted_rows_stay_away(source: LanceSource, cache: ResidentStore) -> None:
     source.dataset.delete("id % 2 = 0")
     left = based(source, cache)
     for _ in range(3):
@@ -88,7 +87,7 @@ def test_deleted_rows_stay_away(source: LanceSource, cache: ByteCache) -> None:
         assert len(scanned(left, ["id"])) == ROWS // 2
 
 
-def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: ByteCache) -> None:
+def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: ResidentStore) -> None:
     before = [scanned(source, ["id", "val"]) for _ in range(2)][-1]
     source.dataset.delete("id % 3 = 0")
     lance.write_dataset(
@@ -106,7 +105,7 @@ def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: Byt
             assert scanned(later, ["id", "val"]) == found
 
 
-def test_columns_that_swapped_their_names(source: LanceSource, cache: ByteCache) -> None:
+def test_columns_that_swapped_their_names(source: LanceSource, cache: ResidentStore) -> None:
     for _ in range(2):
         scanned(source, ["id", "val"])
     source.dataset.add_columns({"other": "concat('o', val)"})
@@ -121,7 +120,7 @@ def test_columns_that_swapped_their_names(source: LanceSource, cache: ByteCache)
 
 
 def test_values_that_an_overlay_replaces(
-    source: LanceSource, cache: ByteCache, monkeypatch: pytest.MonkeyPatch
+    source: LanceSource, cache: ResidentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance lays other values over some of a fragment's without a new data file."""
     monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")

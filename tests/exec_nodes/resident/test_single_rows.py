@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.resident import warm_columns
 from exec_nodes.resident.key_lookups import KeyLookups
 from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.store import Key, ResidentStore
 from tests.exec_nodes.kinds import COLUMNS
 from tests.exec_nodes.tables import single_rows
 
@@ -89,15 +89,15 @@ def test_the_keys_that_the_next_version_starts_from_are_in_use_as_long_as_lookup
     dataset: Any,
 ) -> None:
     """Other entries of a full cache push out what nobody asks for, and so not these."""
-    cache = ByteCache(40_000)
+    cache = ResidentStore(40_000)
     lookups = KeyLookups("version", cache, dataset, single_rows(dataset))
     for number in range(100):
         key = key_of(number % 100)
         found = lookups.rows_of(key, SCHEMA)
         assert found is not None and found["id"].to_pylist() == [number % 100]
-        cache.put(("other", number), np.zeros(1), 5_000)
-    assert cache.get(("key rows", dataset.uri)) is not None
-    assert cache.get(("other", 0)) is None
+        cache.put(Key("key places", ("other", number)), np.zeros(1), 5_000)
+    assert cache.get(Key("key places", (dataset.uri,))) is not None
+    assert cache.get(Key("key places", ("other", 0))) is None
 
 
 def key_of(value: int) -> KeyBatch:

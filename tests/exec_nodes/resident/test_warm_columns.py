@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.lance.fragments import whole_fragments
-from exec_nodes.resident import columns as fragment_columns
 from exec_nodes.resident import warm_columns
 from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources import lance_source
 from exec_nodes.sources.lance_source import LanceSource
@@ -35,8 +34,8 @@ def at_once() -> Iterator[None]:
 
 
 @pytest.fixture
-def cache() -> ByteCache:
-    return ByteCache()
+def cache() -> ResidentStore:
+    return ResidentStore()
 
 
 @pytest.fixture
@@ -49,9 +48,9 @@ def rows(start: int, end: int) -> pa.Table:
     return pa.table({"id": keys, "val": [f"v{i}" for i in keys]})
 
 
-def at_version(dataset: lance.LanceDataset, cache: ByteCache) -> LanceSource:
+def at_version(dataset: lance.LanceDataset, cache: ResidentStore) -> LanceSource:
     info = TableInfo(SCHEMA, ("id",), ())
-    return LanceSource.base(dataset, info, etag=str(dataset.version), cache=cache)
+    return LanceSource.base(dataset, info, etag=str(dataset.version), resident=cache)
 
 
 def found(source: LanceSource, addresses: list[int]) -> list[tuple[object, ...]]:
@@ -64,7 +63,9 @@ def address(row: int) -> int:
     return (row // 30 << 32) + row % 30
 
 
-def test_rows_come_from_memory_after_a_fetch(dataset: lance.LanceDataset, cache: ByteCache) -> None:
+def test_rows_come_from_memory_after_a_fetch(
+    dataset: lance.LanceDataset, cache: ResidentStore
+) -> None:
     source = at_version(dataset, cache)
     asked = [95, 3, 31, 3, 60]
     expected = [(f"v{i}", None, i) for i in asked]
@@ -75,7 +76,7 @@ def test_rows_come_from_memory_after_a_fetch(dataset: lance.LanceDataset, cache:
 
 
 def test_of_a_later_version_the_new_fragments_are_read(
-    dataset: lance.LanceDataset, cache: ByteCache
+    dataset: lance.LanceDataset, cache: ResidentStore
 ) -> None:
     found(at_version(dataset, cache), [address(1)])
     dataset.delete("id % 2 = 0")
@@ -94,7 +95,7 @@ def test_of_a_later_version_the_new_fragments_are_read(
 
 
 def test_much_that_is_new_is_fetched_until_that_has_paid_for_reading_it(
-    dataset: lance.LanceDataset, cache: ByteCache, monkeypatch: pytest.MonkeyPatch
+    dataset: lance.LanceDataset, cache: ResidentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found(at_version(dataset, cache), [address(1)])
     lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
@@ -107,7 +108,7 @@ def test_much_that_is_new_is_fetched_until_that_has_paid_for_reading_it(
 
 
 def test_a_restored_version_has_rows_that_were_deleted_when_columns_were_read(
-    dataset: lance.LanceDataset, cache: ByteCache
+    dataset: lance.LanceDataset, cache: ResidentStore
 ) -> None:
     dataset.delete("id < 40")
     found(at_version(dataset, cache), [address(50)])
@@ -119,8 +120,8 @@ def test_a_restored_version_has_rows_that_were_deleted_when_columns_were_read(
 
 
 def test_columns_that_are_too_large_are_fetched(dataset: lance.LanceDataset) -> None:
-    source = at_version(dataset, ByteCache())
-    with patch.object(fragment_columns, "COLUMNS", ByteCache(512)), patch(READ) as read:
+    source = at_version(dataset, ResidentStore(512))
+    with patch(READ) as read:
         for _ in range(20):
             assert found(source, [address(1)]) == [("v1", None, 1)]
     assert not read.called
@@ -131,7 +132,7 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail(
 ) -> None:
     schema = pa.schema([SCHEMA.field("id")])
     for number in range(20):
-        columns = FragmentColumns(f"place {number}", dataset)
+        columns = FragmentColumns(f"place {number}", dataset, ResidentStore())
         warm = WarmColumns(columns)
         with patch(READ, wraps=whole_fragments) as read:
             race(*[partial(warm.fetched, rows(0, 1).select(["id"]), 100)] * 8)
@@ -141,13 +142,13 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail(
 
 
 def test_a_rehearsal_reads_what_is_new_whatever_it_touches_and_leaves_deleted_rows_out(
-    dataset: lance.LanceDataset, cache: ByteCache
+    dataset: lance.LanceDataset, cache: ResidentStore
 ) -> None:
     found(at_version(dataset, cache), [address(1)])
     dataset.delete("id < 20")
     lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
     dataset = lance.dataset(dataset.uri)
-    later, columns = at_version(dataset, cache), FragmentColumns(dataset.uri, dataset)
+    later, columns = at_version(dataset, cache), FragmentColumns(dataset.uri, dataset, cache)
     schema = pa.schema([SCHEMA.field("id"), SCHEMA.field("val")])
     with patch.object(warm_columns, "is_background", return_value=True):
         found(later, [address(40)])

@@ -14,12 +14,11 @@ import pytest
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import ROW_ADDRESS
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.lance.fragments import fragment_identity
-from exec_nodes.resident import columns as fragment_columns
 from exec_nodes.resident import key_lookups, warm_columns
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SourceTexts
@@ -34,12 +33,12 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[ByteCache]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResidentStore]:
     """Everything is kept from its first use on, at once, and nothing is when a test begins."""
-    cache = ByteCache()
+    cache = ResidentStore()
     monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
-    monkeypatch.setattr(fragment_columns, "COLUMNS", cache)
-    monkeypatch.setattr(held, "VECTORS", cache)
+
+    monkeypatch.setattr(held, "STORE", cache)
     monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", 1 << 30)
     monkeypatch.setattr(warm_columns, "_BYTES_PER_FETCH", 1 << 30)
     for module in (held, key_lookups, warm_columns):
@@ -181,13 +180,13 @@ class Reader:
     """Reads versions of one table, with all that was kept of the others."""
 
     def __init__(self) -> None:
-        self._cache = ByteCache()
+        self._cache = ResidentStore()
         self._texts = SourceTexts(self._cache)
 
     def read(self, dataset: Any, number: int) -> dict[str, object]:
         """What every kind of kept thing says of a version's live rows, by kind."""
         info = TableInfo(dataset.schema, ("id",))
-        source = LanceSource.base(dataset, info, etag=str(number), cache=self._cache)
+        source = LanceSource.base(dataset, info, etag=str(number), resident=self._cache)
         names = dataset.schema.names
         found: dict[str, object] = {}
         for _ in range(3):  # from the files, which keeps them, and from memory

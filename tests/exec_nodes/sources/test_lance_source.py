@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import KEY_POSITION, ROW_ADDRESS, TOMBSTONE
 from exec_nodes.base.errors import RepairError, RetryError, SourceGoneError
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.resident import decoded_columns, key_lookups
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources import lance_source
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
@@ -83,7 +83,7 @@ def test_every_key_type_is_looked_up_exactly(tmp_path: Path, kind: str, indexed:
     if indexed:
         dataset.create_scalar_index("My key", "BTREE")
     info = TableInfo(schema, ("My key",))
-    base = LanceSource.base(dataset, info, etag="x", cache=ByteCache())
+    base = LanceSource.base(dataset, info, etag="x", resident=ResidentStore())
     for place in range(len(column)):
         asked = KeyBatch(table.select(["My key"]).slice(place, 1))
         assert base.take(asked, ["v"])["v"].to_pylist() == [place]
@@ -102,7 +102,9 @@ def test_composite_keys_match_as_a_whole(tmp_path: Path) -> None:
         [[a for a, _ in rows], [b for _, b in rows], list(range(len(rows)))], schema=schema
     )
     dataset = lance.write_dataset(table, tmp_path / "t")
-    base = LanceSource.base(dataset, TableInfo(schema, ("b", "a")), etag="x", cache=ByteCache())
+    base = LanceSource.base(
+        dataset, TableInfo(schema, ("b", "a")), etag="x", resident=ResidentStore()
+    )
     asked = pa.table({"b": ["x", "y'", "z"], "a": [3, 0, 1]})
     found = base.take(KeyBatch(asked), ["v"])
     assert sorted(zip(found[KEY_POSITION].to_pylist(), found["v"].to_pylist(), strict=True)) == [
@@ -134,7 +136,12 @@ def test_a_bloom_filter_says_no_only_of_keys_that_are_not_there(tmp_path: Path) 
 
 def test_a_damaged_bloom_filter_is_an_error_that_names_it(tmp_path: Path) -> None:
     generation = LanceSource.flushed(
-        "some/a_gen_3", region="a", generation=3, info=INFO, cache=ByteCache(), bloom=lambda: b"xx"
+        "some/a_gen_3",
+        region="a",
+        generation=3,
+        info=INFO,
+        resident=ResidentStore(),
+        bloom=lambda: b"xx",
     )
     with pytest.raises(RepairError, match=r"some/a_gen_3/bloom_filter\.bin"):
         generation.might_contain(keys(1))
@@ -159,10 +166,10 @@ def test_a_collected_generation_is_never_skipped(tmp_path: Path, opened: bool) -
 
 
 def test_decoded_columns_stay_within_the_cache_bound(tmp_path: Path) -> None:
-    cache = ByteCache(max_bytes=40_000)
+    cache = ResidentStore(max_bytes=40_000)
     for generation in range(1, 6):
         source = lance_generation(tmp_path, [(i, i) for i in range(500)], generation)
-        source._cache = cache
+        source._resident = cache
         assert sum(b.num_rows for b in source.scan(["id", "val"], (), None)) == 500
     assert 0 < cache.nbytes <= 40_000
 

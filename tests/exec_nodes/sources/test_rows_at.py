@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.resident import decoded_columns
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from planner.model import TableInfo
@@ -49,7 +49,7 @@ def with_stable_row_ids(path: Path) -> Source:
     )
     dataset.delete("id < 0")
     dataset.optimize.compact_files()
-    return LanceSource.base(lance.dataset(path / "t"), INFO, etag="", cache=ByteCache())
+    return LanceSource.base(lance.dataset(path / "t"), INFO, etag="", resident=ResidentStore())
 
 
 SOURCES = pytest.mark.parametrize("make", [small, large, in_memory, with_stable_row_ids])
@@ -93,7 +93,7 @@ def test_lance_never_sees_a_filter_it_cannot_take(
 def test_columns_that_the_files_lack_are_null(tmp_path: Path) -> None:
     wider = TableInfo(SCHEMA.append(pa.field("later", pa.float32())), ("id",))
     dataset = lance.write_dataset(stored(WRITES).drop(["_tombstone"]), tmp_path / "t")
-    source = LanceSource.base(dataset, wider, etag="", cache=ByteCache())
+    source = LanceSource.base(dataset, wider, etag="", resident=ResidentStore())
     rows = np.array([2, 1], np.uint64)
     assert source.rows_at(rows, ["later", "id"]).to_pydict() == {"later": [None] * 2, "id": [2, 1]}
     alone = source.rows_at(rows, ["later"])

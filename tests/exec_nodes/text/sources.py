@@ -13,13 +13,13 @@ import lance
 import pyarrow as pa
 from lance.query import MatchQuery
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import TOMBSTONE_FIELD, Filter
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_values
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -84,7 +84,7 @@ def indexed(dataset: Any, parameters: Mapping[str, Any] | None) -> Any:
 
 
 def base_of(dataset: Any) -> LanceSource:
-    return LanceSource.base(dataset, INFO, etag=f"{dataset.version}", cache=ByteCache())
+    return LanceSource.base(dataset, INFO, etag=f"{dataset.version}", resident=ResidentStore())
 
 
 def base_table(
@@ -105,7 +105,7 @@ def generation(
         region="a",
         generation=number,
         info=INFO,
-        cache=ByteCache(),
+        resident=ResidentStore(),
         bloom=lambda: bloom,
     )
 

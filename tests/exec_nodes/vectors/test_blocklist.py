@@ -6,7 +6,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.blocklist import blocklist
 from planner.model import TableInfo
@@ -24,7 +24,7 @@ def test_lance_masks_exactly_these_rows(tmp_path: Path) -> None:
         dataset.optimize.compact_files(target_rows_per_fragment=1500)
         dataset = lance.dataset(folder)
         info = TableInfo(rows.schema, ("id",))
-        source = LanceSource.base(dataset, info, etag="", cache=ByteCache())
+        source = LanceSource.base(dataset, info, etag="", resident=ResidentStore())
         held = source.matching(())
         for count in (0, 1, 700, len(held)):
             masked = random.permutation(held)[:count]

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import RowAddresses
+from exec_nodes.resident.store import Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors import resident as held
 from exec_nodes.vectors.query import NearestQuery
@@ -27,10 +27,10 @@ NONE: RowAddresses = np.empty(0, np.uint64)
 
 
 @pytest.fixture(autouse=True)
-def vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[ByteCache]:
+def vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResidentStore]:
     """Nothing is held when a test begins, and what is done in the background is done at once."""
-    cache = ByteCache()
-    monkeypatch.setattr(held, "VECTORS", cache)
+    cache = ResidentStore()
+    monkeypatch.setattr(held, "STORE", cache)
     monkeypatch.setattr(held, "in_background", lambda call: call())
     yield cache
 
@@ -57,7 +57,7 @@ class Table:
     def source(self, version: int | None = None) -> LanceSource:
         dataset = lance.dataset(self.place, version=version)
         info = TableInfo(dataset.schema, ("id",))
-        return LanceSource.base(dataset, info, etag=str(dataset.version), cache=ByteCache())
+        return LanceSource.base(dataset, info, etag=str(dataset.version), resident=ResidentStore())
 
     def expected(self, query: Matrix, most: int) -> list[int]:
         """The nearest rows; equally near ones don't occur."""
@@ -118,14 +118,14 @@ def test_only_what_is_new_is_read(tmp_path: Path) -> None:
 _whole_column = LanceSource.whole_column
 
 
-def test_many_runs_become_one(tmp_path: Path, vectors: ByteCache) -> None:
+def test_many_runs_become_one(tmp_path: Path, vectors: ResidentStore) -> None:
     table = Table(tmp_path / "t", 500)
     search(table.source(), query())
     for start in range(held._MOST_RUNS + 1):
         table.merge(range(start * 10, start * 10 + 5))
         asked = query()
         assert search(table.source(), asked) == table.expected(asked, 10)
-    runs = vectors.get((table.source().place, "vectors", 1))
+    runs = vectors.get(Key("vectors", (table.source().place,), 1))
     assert runs is not None
     assert len(runs) <= 2
     asked = query()
@@ -161,6 +161,6 @@ def test_a_column_that_the_rows_do_not_have(tmp_path: Path) -> None:
     info = TableInfo(
         source.dataset.schema.append(pa.field("w", arrow(np.ones((1, 2))).type)), ("id",)
     )
-    wider = LanceSource.base(source.dataset, info, etag="wider", cache=ByteCache())
+    wider = LanceSource.base(source.dataset, info, etag="wider", resident=ResidentStore())
     asked = NearestQuery("w", np.ones((1, 2), np.float32), 5, "l2")
     assert len(SourceSearch(wider, asked, (), None).nearest(5, NONE)) == 0

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import Filter, RowAddresses
 from exec_nodes.base.index_info import IndexInfo
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors import index_search, settled_codes
 from exec_nodes.vectors import resident as held
@@ -44,7 +44,7 @@ def table(ids: Sequence[int] | range, matrix: Matrix) -> pa.Table:
 def source_of(folder: Path) -> LanceSource:
     dataset = lance.dataset(folder)
     info = TableInfo(dataset.schema, ("id",))
-    return LanceSource.base(dataset, info, etag=str(folder), cache=ByteCache())
+    return LanceSource.base(dataset, info, etag=str(folder), resident=ResidentStore())
 
 
 def indexed(folder: Path, **options: Any) -> LanceSource:
@@ -66,14 +66,14 @@ def where(text: str | None, low: int, high: int) -> Filter:
 @pytest.fixture
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """No vectors fit into memory."""
-    monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+    monkeypatch.setattr(held, "STORE", ResidentStore(0))
 
 
 @pytest.fixture(params=["in memory", "by index", "read"])
 def index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> IndexInfo | None:
     """Each way to search; the index probes every partition."""
     if request.param != "in memory":
-        monkeypatch.setattr(held, "VECTORS", ByteCache(0))
+        monkeypatch.setattr(held, "STORE", ResidentStore(0))
     if request.param != "by index":
         return None
     monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
@@ -282,7 +282,7 @@ def test_of_several_indexes_the_one_with_the_metric_is_asked(
 def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "STORE", ResidentStore())
     source = indexed(tmp_path / "t")
     size = ROWS * (QUERY.row_bytes + 8)
     monkeypatch.setattr(held, "BYTES_PER_SEARCH", ROWS * QUERY.row_bytes // 4)
@@ -299,14 +299,14 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     assert hold(source)
     other = indexed(tmp_path / "u")
     assert hold(other, eager=True)
-    monkeypatch.setattr(held, "VECTORS", ByteCache(2 * size))
+    monkeypatch.setattr(held, "STORE", ResidentStore(2 * size))
     assert not hold(other, eager=True)
 
 
 def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "VECTORS", ByteCache())
+    monkeypatch.setattr(held, "STORE", ResidentStore())
     monkeypatch.setattr(settled_codes, "_FEWEST_ARRANGED", ROWS)
     share = ROWS * QUERY.row_bytes * settled_codes._ARRANGING // 3
     monkeypatch.setattr(settled_codes, "BYTES_PER_SEARCH", share)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.file import LanceFileReader
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.errors import UnsupportedError
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.text.postings import analyzer as module
 from exec_nodes.text.postings.analyzer import DEFAULTS, Analyzer
 from exec_nodes.text.postings.lance_index import open_index
@@ -69,7 +69,7 @@ def test_tokens_are_those_of_an_index_with_these_parameters(
     dataset = lance.write_dataset(pa.table({"t": TEXTS}), tmp_path)
     dataset.create_scalar_index("t", "INVERTED", **parameters)
     analyzer = Analyzer.of(stored_parameters(tmp_path))
-    segments = open_index(lance.dataset(tmp_path), "t", analyzer, None, ByteCache())
+    segments = open_index(lance.dataset(tmp_path), "t", analyzer, None, ResidentStore())
     assert segments is not None
     (partition,) = segments[0].partitions
     indexed = [Counter[str]() for _ in TEXTS]

@@ -8,7 +8,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 
-from exec_nodes.base.cache import ByteCache
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.lance_index import open_index
 from tests.model.racing import race
@@ -22,7 +22,9 @@ def test_threads_read_posting_lists_at_once(tmp_path: Path) -> None:
     dataset.create_scalar_index("body", "INVERTED")
     analyzer = Analyzer.of({})
     for _ in range(2):
-        segments = open_index(lance.dataset(tmp_path / "t"), "body", analyzer, None, ByteCache())
+        segments = open_index(
+            lance.dataset(tmp_path / "t"), "body", analyzer, None, ResidentStore()
+        )
         assert segments is not None
         (partition,) = segments[0].partitions
 

@@ -10,9 +10,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.live_corpus import LiveCorpus
@@ -50,7 +50,7 @@ def check(corpus: LiveCorpus, live: Texts) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_statistics_are_exact_after_every_operation(seed: int, tmp_path: Path) -> None:
-    random, texts = Random(seed), SourceTexts(ByteCache())
+    random, texts = Random(seed), SourceTexts(ResidentStore())
     base = some_texts(random, range(300))
     older: list[Texts] = [base]
     newer: list[Source] = []
@@ -81,7 +81,7 @@ def test_a_token_is_counted_as_a_whole_once_and_then_among_the_newly_dead(
 ) -> None:
     base = {i: "word0 word1" if i % 2 else "word0" for i in range(100)}
     source = base_table(tmp_path / "t", base, {})
-    texts, counted = SourceTexts(ByteCache()), []
+    texts, counted = SourceTexts(ResidentStore()), []
     dead: RowAddresses = np.empty(0, np.uint64)
     text = texts.live(source, "body", ANALYZER, dead)
     whole = type(text.counts)._count

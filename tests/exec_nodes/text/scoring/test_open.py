@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
-from exec_nodes.base.cache import ByteCache
 from exec_nodes.base.errors import RepairError
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.lance_index import open_index
 from exec_nodes.text.scoring import open as source_texts
@@ -89,7 +89,7 @@ def test_index_files_that_do_not_keep_what_is_needed_are_left_alone(
 ) -> None:
     texts = some_texts(Random(3), range(250))
     dataset = base_table(tmp_path / "t", texts, parameters, **SMALL_FILES).dataset
-    assert open_index(dataset, "body", Analyzer.of({}), None, ByteCache()) is None
+    assert open_index(dataset, "body", Analyzer.of({}), None, ResidentStore()) is None
     check(dataset, texts)
     assert tokenized_fragments
 

@@ -1,0 +1,283 @@
+"""What is kept in memory of immutable files, under one budget of the process.
+
+An artefact is derived once from files that never change (a column of a fragment, the keys of a
+generation, the postings of an index) and kept until memory is needed or until no new query reads
+what it was made of. Anything may be evicted at any time: whoever needs it derives it again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from exec_nodes.base.errors import InvalidCallError
+
+T = TypeVar("T")
+
+_MIB = 1024 * 1024
+_SMALLEST_DEFAULT, _LARGEST_DEFAULT = 256 * _MIB, 4096 * _MIB
+# Of so many works is known what they have saved.
+_MOST_ACCOUNTS = 4096
+_UNITS = {"": 1, "kib": 1024, "mib": _MIB, "gib": 1024 * _MIB, "tib": _MIB * _MIB}
+_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(|[KMGT]iB)\s*", re.IGNORECASE)
+
+
+class Key(NamedTuple):
+    """Names an artefact.
+
+    Attributes:
+        kind: what it is, as `ResidentStore.kinds` lists it.
+        owners: what it was made of, each the identity of a table, a version, a source, a fragment,
+            a segment of an index; it is evicted with any of them.
+        detail: which one of its kind and owners.
+    """
+
+    kind: str
+    owners: tuple[Hashable, ...]
+    detail: Hashable = None
+
+
+@dataclass
+class KindUse:
+    """How much is resident of one kind, and how often that was of use.
+
+    Attributes:
+        entries: artefacts.
+        bytes: of memory.
+        hits: how often one was asked for and there.
+        misses: how often one was asked for and missing.
+    """
+
+    entries: int = 0
+    bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+
+
+class _Entry(NamedTuple):
+    value: Any
+    nbytes: int
+
+
+class ResidentStore:
+    """Artefacts of a process, within `max_bytes`. Safe to use from several threads.
+
+    When the budget is exceeded, the kind that takes most of it loses its least recently used
+    artefacts: columns of a large scan do not push out the keys that lookups need. An artefact
+    larger than `largest` is handed out and not kept.
+    """
+
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self._given = max_bytes
+        self._bytes = 0
+        self._kinds: dict[str, OrderedDict[Key, _Entry]] = {}
+        self._use: dict[str, KindUse] = {}
+        self._by_owner: dict[Hashable, set[Key]] = {}
+        self._computing: WeakValueDictionary[Key, threading.Lock] = WeakValueDictionary()
+        # Queries that were under way may put something of it back: it is evicted again each time.
+        self._evicted: deque[Hashable] = deque(maxlen=64)
+        self._accounts: OrderedDict[Key, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def max_bytes(self) -> int:
+        """The budget. Raises InvalidCallError for a `MEMWAL_MEMORY` that is none."""
+        if self._given is None:
+            self._given = default_budget()
+        return self._given
+
+    @max_bytes.setter
+    def max_bytes(self, value: int) -> None:
+        with self._lock:
+            self._given = value
+            self._shrink()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes resident."""
+        return self._bytes
+
+    @property
+    def largest(self) -> int:
+        """The largest artefact that is kept, in bytes: a quarter of the budget."""
+        return self.max_bytes // 4
+
+    def kinds(self) -> dict[str, KindUse]:
+        """How much is resident, by kind."""
+        with self._lock:
+            return {kind: KindUse(**vars(use)) for kind, use in sorted(self._use.items())}
+
+    def all_keys(self) -> list[Key]:
+        """What is resident."""
+        with self._lock:
+            return [key for entries in self._kinds.values() for key in entries]
+
+    def get(self, key: Key) -> Any | None:
+        """The artefact, or None."""
+        with self._lock:
+            entries = self._kinds.get(key.kind)
+            entry = None if entries is None else entries.get(key)
+            use = self._use_of(key.kind)
+            if entries is None or entry is None:
+                use.misses += 1
+                return None
+            use.hits += 1
+            entries.move_to_end(key)
+            return entry.value
+
+    def put(self, key: Key, value: Any, nbytes: int) -> None:
+        """Keep `value`, which must not be None, unless it is too large."""
+        with self._lock:
+            if key in self._kinds.get(key.kind, ()):
+                self._remove(key)
+            if nbytes > self.largest:
+                return
+            self._kinds.setdefault(key.kind, OrderedDict())[key] = _Entry(value, nbytes)
+            for owner in _owners(key):
+                self._by_owner.setdefault(owner, set()).add(key)
+            use = self._use_of(key.kind)
+            use.entries += 1
+            use.bytes += nbytes
+            self._bytes += nbytes
+            self._shrink()
+
+    def compute(self, key: Key, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        """The artefact of `key`; made, and kept if it fits, when it is missing.
+
+        Threads that ask for the same missing one wait for the first. An error reaches the caller
+        whose `make` raised it, and the next one tries again.
+        """
+        found = self.get(key)
+        if found is not None:
+            return cast(T, found)
+        with self.locked(key):
+            found = self.get(key)
+            if found is not None:
+                return cast(T, found)
+            value = make()
+            self.put(key, value, size(value))
+            return value
+
+    def locked(self, key: Key) -> threading.Lock:
+        """The lock to hold while the artefact of `key` is made."""
+        with self._lock:
+            return self._computing.setdefault(key, threading.Lock())
+
+    def pays(self, key: Key, saved: int, cost: int) -> bool:
+        """Whether deriving the artefact of `key` has paid for itself, had it been resident.
+
+        Each call adds `saved`, what this one would have saved, to the account of the key; when the
+        account has reached `cost`, in the same unit, one caller is told so and it begins anew.
+        """
+        with self._lock:
+            account = self._accounts.pop(key, 0) + saved
+            if account >= cost:
+                return True
+            self._accounts[key] = account
+            if len(self._accounts) > _MOST_ACCOUNTS:
+                self._accounts.popitem(last=False)
+            return False
+
+    def evict(self, *owners: Hashable) -> None:
+        """Evict what was made of owners that no new query reads: under a stream of merges memory
+        would else be full of versions that are gone."""
+        with self._lock:
+            self._evicted.extend(owners)
+            for owner in self._evicted:
+                for key in list(self._by_owner.get(owner, ())):
+                    self._remove(key)
+
+    def evict_where(self, kind: str, is_gone: Callable[[Key], bool]) -> None:
+        """Evict the artefacts of one kind for which `is_gone` holds."""
+        with self._lock:
+            for key in [key for key in self._kinds.get(kind, ()) if is_gone(key)]:
+                self._remove(key)
+
+    def _use_of(self, kind: str) -> KindUse:
+        return self._use.setdefault(kind, KindUse())
+
+    def _shrink(self) -> None:
+        while self._bytes > self.max_bytes:
+            kind = max(self._kinds, key=lambda one: self._use[one].bytes)
+            self._remove(next(iter(self._kinds[kind])))
+
+    def _remove(self, key: Key) -> None:
+        nbytes = self._kinds[key.kind].pop(key).nbytes
+        self._bytes -= nbytes
+        use = self._use[key.kind]
+        use.entries -= 1
+        use.bytes -= nbytes
+        for owner in _owners(key):
+            keys = self._by_owner.get(owner, set())
+            keys.discard(key)
+            if not keys:
+                self._by_owner.pop(owner, None)
+
+
+def _owners(key: Key) -> Iterator[Hashable]:
+    """The owners, and what these are parts of: a share of a source, a fragment of a table."""
+    for owner in key.owners:
+        yield owner
+        if isinstance(owner, tuple) and owner:
+            yield owner[0]
+
+
+def memory_bytes(memory: int | str) -> int:
+    """A budget in bytes: a number of bytes, or a text like `"512MiB"` or `"2 GiB"`.
+
+    Raises InvalidCallError for anything else, and for less than nothing.
+    """
+    match = _MEMORY.fullmatch(str(memory)) if isinstance(memory, int | str) else None
+    if match is None or isinstance(memory, bool):
+        raise InvalidCallError(
+            f'memory must be a number of bytes, or a text like "512MiB" or "2GiB", got {memory!r}'
+        )
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def default_budget() -> int:
+    """`MEMWAL_MEMORY` (bytes, or a number with KiB, MiB, GiB), or a quarter of the memory that the
+    machine or its control group gives the process, from 256 MiB to 4 GiB."""
+    named = os.environ.get("MEMWAL_MEMORY")
+    if named:
+        try:
+            return memory_bytes(named)
+        except InvalidCallError as error:
+            raise InvalidCallError(f"the environment's MEMWAL_MEMORY: {error}") from None
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # "max", or no control groups
+            machine = min(machine, int(Path(limit).read_text()))
+    return max(_SMALLEST_DEFAULT, min(machine // 4, _LARGEST_DEFAULT))
+
+
+# One for all tables of the process: identities of sources are unique in it.
+STORE = ResidentStore()
+
+
+class Scope:
+    """The artefacts of one handle of a table: two handles may reach two tables by one name.
+
+    Attributes:
+        store: that keeps them.
+    """
+
+    def __init__(self, store: ResidentStore = STORE) -> None:
+        self.store = store
+        self._handle = object()
+
+    def key(self, kind: str, detail: Hashable, *owners: Hashable) -> Key:
+        """Names an artefact of the handle, and of `owners` beside it."""
+        return Key(kind, (self._handle, *owners), detail)
+
+    def is_own(self, key: Key) -> bool:
+        """Whether an artefact is the handle's."""
+        return key.owners[0] is self._handle

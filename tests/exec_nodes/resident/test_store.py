@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+
+from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.resident.store import Key, ResidentStore, Scope, default_budget, memory_bytes
+from tests.model.racing import race
+
+
+def key(owner: object, kind: str = "keys", detail: object = None) -> Key:
+    return Key(kind, (owner,), detail)
+
+
+def test_the_least_recently_used_artefact_goes_first() -> None:
+    store = ResidentStore(max_bytes=100)
+    for name in "abcd":
+        store.put(key(name), name.upper(), 25)
+    assert store.get(key("a")) == "A"
+    store.put(key("e"), "E", 25)
+    assert store.get(key("b")) is None
+    assert store.get(key("a")) == "A"
+    assert store.nbytes == 100
+    store.put(key("a"), "AA", 5)
+    assert store.nbytes == 80
+
+
+def test_the_kind_that_takes_most_makes_room() -> None:
+    store = ResidentStore(max_bytes=100)
+    for name in "ab":
+        store.put(key(name), name, 20)
+    for name in "cdefghij":
+        store.put(key(name, "column"), name, 20)
+        assert store.get(key("a")) == "a" and store.get(key("b")) == "b"
+    assert store.nbytes == 100
+
+
+def test_what_is_too_large_is_handed_out_but_not_kept() -> None:
+    store = ResidentStore(max_bytes=100)
+    assert store.compute(key("x"), lambda: "X", lambda _: 26) == "X"
+    assert store.get(key("x")) is None
+    assert store.nbytes == 0
+
+
+def test_a_smaller_budget_holds_at_once() -> None:
+    store = ResidentStore(max_bytes=100)
+    for name in "abcd":
+        store.put(key(name), name, 25)
+    store.max_bytes = 50
+    assert store.nbytes == 50 and [one.owners for one in store.all_keys()] == [("c",), ("d",)]
+    store.max_bytes = 0
+    assert not store.all_keys()
+
+
+def test_a_missing_artefact_is_made_once_and_an_error_is_not_kept() -> None:
+    store, calls = ResidentStore(), []
+
+    def make() -> str:
+        calls.append(1)
+        return "made"
+
+    assert race(*[lambda: store.compute(key("k"), make, len)] * 6) == ["made"] * 6
+    assert len(calls) == 1
+
+    def fail() -> str:
+        raise OSError("once")
+
+    with pytest.raises(OSError, match="once"):
+        store.compute(key("f"), fail, len)
+    assert store.compute(key("f"), make, len) == "made"
+    assert not store._computing
+
+
+def test_what_was_made_of_a_source_is_evicted_with_it_and_with_what_it_is_a_part_of() -> None:
+    gone, kept = ("base", "table", "1"), ("base", "table", "2")
+    share = (gone, frozenset([1]))
+    store = ResidentStore()
+    for identity in (gone, kept, share):
+        store.put(key(identity), "keys", 10)
+        store.put(Key("stale rows", (identity, "newer")), "rows", 10)
+    store.evict(gone)
+    assert store.nbytes == 20
+    assert {one.owners[0] for one in store.all_keys()} == {kept}
+    store.evict("newer")
+    assert store.all_keys() == [key(kept)]
+    store.evict(kept)
+    assert not store._by_owner
+
+
+def test_what_a_slow_query_keeps_of_a_source_that_is_gone_goes_with_the_next_one() -> None:
+    store, gone, next_gone = ResidentStore(), ("base", "table", "3"), ("base", "table", "4")
+    store.evict(gone)
+    store.put(key(gone), "keys", 10)
+    store.put(Key("stale rows", ((next_gone, "share"), "newer")), "rows", 10)
+    store.put(Key("index partition", ("uri", "uuid"), 1), "partition", 10)
+    store.evict(next_gone, "uuid")
+    assert store.nbytes == 0
+
+
+def test_artefacts_of_one_kind_are_evicted_by_what_they_are() -> None:
+    store = ResidentStore()
+    for number in range(4):
+        store.put(key("table", "texts", number), number, 10)
+    store.put(key("table"), "keys", 10)
+    store.evict_where("texts", lambda one: one.detail in (1, 2))
+    assert [one.detail for one in store.all_keys()] == [0, 3, None]
+
+
+def test_handles_do_not_share_what_is_in_their_scopes() -> None:
+    store = ResidentStore()
+    one, other = Scope(store), Scope(store)
+    store.put(one.key("commit", 3, "etag"), "of one", 10)
+    assert store.get(other.key("commit", 3, "etag")) is None
+    assert one.is_own(store.all_keys()[0]) and not other.is_own(store.all_keys()[0])
+    store.evict("etag")
+    assert not store.all_keys()
+
+
+def test_a_kind_tells_how_much_it_takes_and_how_often_that_was_of_use() -> None:
+    store = ResidentStore()
+    store.compute(key("a"), lambda: "A", lambda _: 7)
+    store.compute(key("a"), lambda: "A", lambda _: 7)
+    use = store.kinds()["keys"]
+    assert (use.entries, use.bytes, use.hits, use.misses) == (1, 7, 1, 2)
+    store.evict("a")
+    assert (store.kinds()["keys"].entries, store.kinds()["keys"].bytes) == (0, 0)
+
+
+def test_work_pays_when_what_it_would_have_saved_reaches_its_cost() -> None:
+    store = ResidentStore()
+    assert [store.pays(key("a"), 4, 10) for _ in range(6)] == [False, False, True] * 2
+    assert [store.pays(key(name), 5, 10) for name in "abab"] == [False, False, True, True]
+    assert store.pays(key("c"), 5, 0)
+
+
+def test_accounts_of_long_ago_are_closed() -> None:
+    store = ResidentStore()
+    for number in range(5000):
+        store.pays(key(number), 1, 2)
+    assert len(store._accounts) == 4096
+    assert not store.pays(key(0), 1, 2) and store.pays(key(4999), 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (0, 0),
+        (1000, 1000),
+        ("1000", 1000),
+        ("2KiB", 2048),
+        (" 1.5 GiB ", 3 << 29),
+        ("1tib", 1 << 40),
+    ],
+)
+def test_budgets_are_written_as_people_do(text: int | str, expected: int) -> None:
+    assert memory_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", -1, True, "1GB", "1 G", 1.5, None])
+def test_other_budgets_are_refused(text: int | str) -> None:
+    with pytest.raises(InvalidCallError, match="memory must be"):
+        memory_bytes(text)
+
+
+def test_the_environment_sets_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMWAL_MEMORY", raising=False)
+    assert 256 << 20 <= default_budget() <= 4 << 30
+    monkeypatch.setenv("MEMWAL_MEMORY", "5MiB")
+    assert ResidentStore().max_bytes == 5 << 20
