@@ -7,8 +7,8 @@ text (`""`), binary values are hex digits in CSV and JSON, times ISO 8601.
 from __future__ import annotations
 
 import io
-import itertools
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -50,7 +50,8 @@ _SUFFIXES: Mapping[str, FileFormat] = {
     ".ndjson": FileFormat.JSON,
 }
 _BLOCK_BYTES = 8 << 20
-_NAMED_BY_ROWS = 1_000  # a field that so many first rows of JSON lack counts as missing
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BREAK = re.compile(r"[\r\n]")
 
 
 def format_of(name: str) -> FileFormat | None:
@@ -93,7 +94,9 @@ def _named_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (InvalidCallError, pa.ArrowException, OSError, ValueError, RecursionError) as error:
-        raise InvalidCallError(f"{name}: {error}") from None
+        # Arrow's words; columns were checked by then, so it is one inside of a column.
+        said = str(error).replace("unexpected field", "a field that no column's type has")
+        raise InvalidCallError(f"{name}: {said}") from None
 
 
 def _opened(name: str) -> BinaryIO:
@@ -141,21 +144,40 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> _Read:
 
 def _json(file: BinaryIO, schema: pa.Schema | None) -> _Read:
     lines = _as_lines(file)
-    read = pa_json.ReadOptions(block_size=_BLOCK_BYTES)
-    if schema is None:
-        reader = pa_json.open_json(lines, read)
-        return reader.schema, iter(reader)
-    rows = (json.loads(line) for line in itertools.islice(lines, _NAMED_BY_ROWS) if line.strip())
-    named = {name for row in rows if isinstance(row, dict) for name in row}
+    named = _named_columns(lines)
     lines.seek(0)
-    # A column that no row names would be read as nulls, in silence.
-    wanted = pa.schema(
-        [pa.field(f.name, _json_type(f.type, f.name)) for f in schema if f.name in named]
-    )
-    reader = pa_json.open_json(
-        lines, read, pa_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="infer")
-    )
+    parse = pa_json.ParseOptions()
+    if schema is not None:
+        _check_known(named, schema.names, "the table has not: drop or rename them")
+        # What no row names would be read as nulls, in silence. A type that is not given is guessed:
+        # a text that looks like a date would be another one afterwards.
+        wanted = [pa.field(f.name, _json_type(f.type, f.name)) for f in schema if f.name in named]
+        parse = pa_json.ParseOptions(
+            explicit_schema=pa.schema(wanted), unexpected_field_behavior="error"
+        )
+    reader = pa_json.open_json(lines, pa_json.ReadOptions(block_size=_BLOCK_BYTES), parse)
+    if schema is None:
+        _check_known(named, reader.schema.names, "come late: types are guessed from its first rows")
     return reader.schema, iter(reader)
+
+
+def _named_columns(lines: BinaryIO) -> set[str]:
+    """The columns that any row of the file names."""
+    named: set[str] = set()
+    for number, line in enumerate(lines, 1):
+        if line.isspace():
+            continue
+        row = json.loads(line)
+        if not isinstance(row, dict):  # Arrow reads null as a row, or crashes
+            raise InvalidCallError(f"row {number} is no object: {line[:40]!r}")
+        named.update(row)
+    return named
+
+
+def _check_known(named: set[str], known: list[str], why: str) -> None:
+    unknown = sorted(named.difference(known))
+    if unknown:
+        raise InvalidCallError(f"it names the columns {unknown}, which {why}")
 
 
 _READERS = {
@@ -172,8 +194,29 @@ def _as_lines(file: BinaryIO) -> BinaryIO:
     file.seek(0)
     if start != b"[":
         return file
-    rows = json.load(file)
-    return io.BytesIO("\n".join(json.dumps(row) for row in rows).encode())
+    rows = (_BREAK.sub(" ", row) for row in _array_rows(file.read().decode()))
+    return io.BytesIO("\n".join(rows).encode())
+
+
+def _array_rows(text: str) -> Iterator[str]:
+    """The values of a JSON array as they are written: numbers keep all their digits."""
+    decoder = json.JSONDecoder()
+    start = _next(text, text.index("[") + 1)
+    more = text[start : start + 1] != "]"
+    while more:
+        _, end = decoder.raw_decode(text, start)
+        yield text[start:end]
+        end = _next(text, end)
+        more = text[end : end + 1] == ","
+        start = _next(text, end + 1) if more else end
+    if text[start : start + 1] != "]" or _next(text, start + 1) < len(text):
+        raise json.JSONDecodeError("',' or the array's end expected", text, start)
+
+
+def _next(text: str, position: int) -> int:
+    """Where the text goes on after white space."""
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
 
 
 def _csv_type(field: pa.Field) -> pa.DataType:

@@ -101,6 +101,80 @@ def test_a_table_is_made_from_a_file(tmp_path: Path, name: str) -> None:
     assert "bucket(id, 2)" in call("info", new)
 
 
+SPARSE = {
+    "text": "2020-01-01",
+    "money": "12345678901234567.89",  # also as a number
+    "big": 2**63 + 1,
+    "half": "0.1",
+    "when": "2020-01-01",
+    "day": "2020-01-01",
+    "bytes": "00ff",
+    "inner": {"text": "2020-01-01", "texts": ["2020-01-01"]},
+}
+SPARSE_SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "text": pa.string(),
+        "money": pa.decimal128(30, 2),
+        "big": pa.uint64(),
+        "half": pa.string(),
+        "when": pa.timestamp("us"),
+        "day": pa.date32(),
+        "bytes": pa.binary(),
+        "inner": pa.struct({"text": pa.string(), "texts": pa.list_(pa.string())}),
+    }
+)
+_SPARSE_ROW = {
+    **SPARSE,
+    "money": decimal.Decimal("12345678901234567.89"),
+    "when": datetime.datetime(2020, 1, 1),
+    "day": datetime.date(2020, 1, 1),
+    "bytes": b"\x00\xff",
+}
+
+
+@pytest.mark.parametrize("before", [0, 1, 1_200, 20_000])  # the last ones after 8 MB
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
+def test_a_column_has_its_type_wherever_a_row_first_names_it(
+    tmp_path: Path, name: str, before: int
+) -> None:
+    table = mw.create_table(str(tmp_path / "t"), SPARSE_SCHEMA, primary_key="id")
+    blank = " " * 500  # Arrow cuts files in blocks of bytes
+    lines = [f'{{"id": {n}{blank}}}' for n in range(before)]
+    as_number = {key: f'"{value}"' if key == "money" else value for key, value in SPARSE.items()}
+    for number, row in enumerate((SPARSE, as_number)):
+        text = json.dumps({"id": before + number, **row})
+        lines.append(text.replace('"\\"', "").replace('\\""', ""))
+    assert '"money": 12345678901234567.89' in lines[-1]
+    file = tmp_path / name
+    file.write_text(f"[{', '.join(lines)}]\n" if name == "x.json" else "\n".join(lines))
+    assert as_json("load", table.uri, file) == {"rows": before + 2}
+    rows = contents(table)
+    nulls = dict.fromkeys(SPARSE)
+    assert rows[:before] == [{"id": n, **nulls} for n in range(before)]
+    assert rows[before:] == [{"id": before + n, **_SPARSE_ROW} for n in range(2)]
+
+
+@pytest.mark.parametrize("form", ["lines", "array", "indented"])
+def test_rows_of_an_array_are_read_as_they_are_written(tmp_path: Path, form: str) -> None:
+    schema = pa.schema({"id": pa.int64(), "s": pa.string(), "f": pa.float64()})
+    table = mw.create_table(str(tmp_path / "t"), schema, primary_key="id")
+    rows = [
+        {"id": 2**63 - 1, "s": '\u2028\x85\\"\n],[ {}', "f": 0.1},
+        {"id": -(2**63), "s": "\U0001f600", "f": 5e-324},
+    ]
+    lines = [json.dumps(row, ensure_ascii=row["id"] < 0) for row in rows]
+    texts = {
+        "lines": "\r\n".join(["", *lines, ""]),
+        "array": "\n [" + " ,".join(lines) + "\n]\n",
+        "indented": json.dumps(rows, indent=2),
+    }
+    file = tmp_path / "x.json"
+    file.write_text(texts[form], newline="")
+    assert as_json("load", table.uri, file) == {"rows": 2}
+    assert contents(table) == rows[::-1]
+
+
 @pytest.fixture
 def pairs(tmp_path: Path) -> Any:
     table = mw.create_table(str(tmp_path / "pairs"), SCHEMA, primary_key="id")
@@ -185,6 +259,14 @@ def test_rows_go_to_standard_output_in_every_format(pairs: Any) -> None:
         ("x.json", '{"id": 1, "n": 1.5}\n', "1.5"),
         ("x.json", '[{"id": 1, "n": 2', "x.json"),
         ("x.json", "[" * 100_000, "x.json"),
+        ("x.json", '[{"id": 1, "n": 2} {"id": 2, "n": 2}]', "x.json: ',' or the array's end"),
+        ("x.json", '[{"id": 1, "n": 2}', "x.json: ',' or the array's end"),
+        ("x.json", '[{"id": 1, "n": 2}, ', "x.json: Expecting value"),
+        ("x.json", '[{"id": 1, "n": 2}] 5', "x.json: ',' or the array's end"),
+        ("x.json", "[]", "x.json"),
+        ("x.json", '[{"id": 1, "n": 2}, 5]', "row 2 is no object: b'5'"),
+        ("x.json", "null\n", "row 1 is no object: b'null\\n'"),
+        ("x.json", '{"id": 1, "n": 2}\n' * 600_000 + '{"late": 3}\n', "the columns ['late']"),
         ("x.json", '{"id": 1, "n": 2, "other": 3}\n', "other"),
         ("x.parquet", "no Parquet", "x.parquet"),
         ("x.arrow", "no Arrow", "x.arrow"),
@@ -245,6 +327,24 @@ def test_an_error_of_the_table_names_no_file(
     monkeypatch.undo()
     file.write_text("id,n\n" + "".join(f"{n},{n}\n" for n in range(2_000_000)) + "1,x\n")
     assert "x.csv: " in failing("load", pairs.uri, file, code=ExitCode.CALL)
+
+
+def test_a_field_that_the_type_of_a_column_has_not_is_an_error(tmp_path: Path) -> None:
+    """It was dropped."""
+    schema = pa.schema({"id": pa.int64(), "inner": pa.struct({"a": pa.int64()})})
+    table = mw.create_table(str(tmp_path / "t"), schema, primary_key="id")
+    file = tmp_path / "x.json"
+    file.write_text('{"id": 1, "inner": {"a": 1, "b": 2}}\n')
+    assert "a field that no column's type has" in failing("load", table.uri, file, code=2)
+    assert contents(table) == []
+
+
+def test_types_are_guessed_for_all_columns_or_no_table_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"id": 1}\n' * 900_000 + '{"id": 2, "late": 3}\n')
+    text = failing("load", tmp_path / "t", file, "--primary-key", "id", code=ExitCode.CALL)
+    assert "x.jsonl: it names the columns ['late'], which come late" in text
+    assert not (tmp_path / "t").exists()
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.json", "x.parquet"])
