@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::ops::ControlFlow;
 
 use datafusion_common::Result;
-use datafusion_sql::parser::{DFParser, Statement};
+use datafusion_sql::parser::{CopyToSource, DFParser, Statement};
 use datafusion_sql::sqlparser::ast::{
-    Expr, Query, Select, TableFactor, TableSample, TableSampleKind, Visit, Visitor,
-    visit_expressions,
+    Expr, GroupByExpr, PipeOperator, Query, Select, SelectItem, TableFactor, TableSample,
+    TableSampleKind, Visit, Visitor, visit_expressions,
 };
 use pyo3::prelude::*;
 
@@ -50,6 +50,11 @@ impl Ignored {
                 let _ = inner.visit(self);
             }
             Statement::Explain(explained) => self.look_at(&explained.statement)?,
+            Statement::CopyTo(copy) => {
+                if let CopyToSource::Query(query) = &copy.source {
+                    let _ = query.visit(self);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -62,6 +67,15 @@ impl Ignored {
     fn all<T: Display>(&mut self, clauses: impl IntoIterator<Item = T>) {
         clauses.into_iter().for_each(|clause| self.note(clause));
     }
+
+    fn of_columns(&mut self, items: &[SelectItem]) {
+        for item in items {
+            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
+            {
+                self.all(&options.opt_ilike);
+            }
+        }
+    }
 }
 
 impl Visitor for Ignored {
@@ -72,6 +86,17 @@ impl Visitor for Ignored {
         self.all(&query.for_clause);
         self.all(query.settings.iter().flatten().map(|setting| format!("SETTINGS {setting}")));
         self.all(&query.format_clause);
+        for operator in &query.pipe_operators {
+            match operator {
+                PipeOperator::Select { exprs } => self.of_columns(exprs),
+                PipeOperator::Aggregate { full_table_exprs, group_by_expr } => {
+                    let exprs = full_table_exprs.iter().chain(group_by_expr);
+                    let orders = exprs.map(|expr| expr.order_by.to_string().trim().to_owned());
+                    self.all(orders.filter(|order| !order.is_empty()));
+                }
+                _ => {}
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -80,6 +105,10 @@ impl Visitor for Ignored {
         self.all(&select.connect_by);
         self.all(&select.exclude);
         self.all(&select.value_table_mode);
+        self.of_columns(&select.projection);
+        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) =
+            &select.group_by;
+        self.all(modifiers);
         ControlFlow::Continue(())
     }
 
@@ -104,6 +133,9 @@ impl Visitor for Ignored {
                 self.all(index_hints);
             }
             TableFactor::Derived { sample, .. } => self.all(sample.iter().map(sample_text)),
+            TableFactor::Function { with_ordinality, .. } => {
+                self.all(with_ordinality.then_some("WITH ORDINALITY"));
+            }
             _ => {}
         }
         ControlFlow::Continue(())
