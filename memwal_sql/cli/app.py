@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from memwal_sql.cli import jobs, load, query, show, tail
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.cli.output import json_line, remark
 from memwal_sql.cli.priority import give_way
+from memwal_sql.cli.sinks import drop_output
 from memwal_sql.cli.version import show_version
 from memwal_sql.errors import MemWalError
 from memwal_sql.memory import configure
@@ -38,15 +37,14 @@ class _Commands(TyperGroup):
             _tell("InvalidCallError", str(error), ExitCode.CALL, as_json)
             raise typer.Exit(ExitCode.CALL) from error
         except MemWalError as error:
+            drop_output()
             code = exit_code_of(error)
             _tell(type(error).__name__, str(error), code, as_json)
             raise typer.Exit(code) from error
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except BrokenPipeError:
-            with contextlib.suppress(OSError, ValueError):
-                # Python flushes once more at its end, into nothing.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_output()
             raise typer.Exit(ExitCode.PIPE_CLOSED) from None
         except Exception as error:
             text = traceback.format_exc()

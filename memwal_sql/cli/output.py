@@ -26,6 +26,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from memwal_sql.cli.options import Output
+from memwal_sql.cli.sinks import stdout_errors
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.view.visible import visible, visible_json, visible_lines
 
@@ -52,7 +53,8 @@ def show(thing: RenderableType) -> None:
         for text, style, control in console.render(thing)
         if not control
     )
-    console.print(Segments(shown), end="")
+    with stdout_errors():
+        console.print(Segments(shown), end="")
 
 
 def remark(text: str, style: str = "dim") -> None:
@@ -80,8 +82,9 @@ def show_result(value: object, text: str, output: Output) -> None:
 
 def print_line(text: str) -> None:
     """Write lines."""
-    sys.stdout.write(visible_lines(text) + "\n")
-    sys.stdout.flush()
+    with stdout_errors():
+        sys.stdout.write(visible_lines(text) + "\n")
+        sys.stdout.flush()
 
 
 def show_rows(rows: pa.Table, output: Output, note: str | None = None) -> None:

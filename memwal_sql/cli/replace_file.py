@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from io import BufferedWriter
 from pathlib import Path
 from typing import BinaryIO
 
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.cli.sinks import named_errors, named_sink
 from memwal_sql.storage.objects.whole_file import sync_path
 
 _DEVICES = Path("/dev")
@@ -23,35 +25,51 @@ def replaced_file(file: Path) -> Iterator[BinaryIO]:
 
     It is written under a new name, which nobody can have linked elsewhere, and synced. What is no
     file, as a pipe, and what is open already, as `/dev/stdout`, is written into, after what is
-    there. Raises InvalidCallError where that can't be.
+    there. Raises InvalidCallError where that can't be, but BrokenPipeError where a reader left.
     """
-    with _named_errors(file):
+    named = partial(named_errors, repr(str(file)))
+    with named():
         mode = _mode(file)
         number = _descriptor(file)
     if number is not None or not (mode is None or stat.S_ISREG(mode)):
-        with _named_errors(file):
+        with named():
             sink = file.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
-        with sink:
-            yield sink
+        with _written(sink, file):
+            yield named_sink(sink, repr(str(file)))
         return
-    with _named_errors(file):
+    with named():
         beside = file.with_name(f".{file.name[:100]}.{secrets.token_hex(8)}")
         # Nobody may open it who may not read what it replaces.
         rights = 0o666 if mode is None else 0o600
         sink = os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights), "wb")
     try:
-        with sink:
+        with _written(sink, file, os.fsync):
             if mode is not None:
                 os.fchmod(sink.fileno(), stat.S_IMODE(mode) & 0o777)
-            yield sink
-            sink.flush()
-            os.fsync(sink.fileno())
-        with _named_errors(file):
+            yield named_sink(sink, repr(str(file)))
+        with named():
             os.replace(beside, file)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    sync_path(file.parent)
+    with named():
+        sync_path(file.parent)
+
+
+@contextmanager
+def _written(
+    sink: BufferedWriter, file: Path, sync: Callable[[int], None] = lambda _: None
+) -> Iterator[None]:
+    """Close the file, written and synced if the block ends well."""
+    try:
+        yield
+        with named_errors(repr(str(file))):
+            sink.flush()
+            sync(sink.fileno())
+            sink.close()
+    finally:
+        with suppress(OSError):  # what is not written by then was told, or is half of something
+            sink.close()
 
 
 def _mode(file: Path) -> int | None:
@@ -65,19 +83,8 @@ def _mode(file: Path) -> int | None:
 def _descriptor(file: Path) -> int | None:
     """The number of the open file that `file` names, as `/dev/stdout` and `/proc/self/fd/1` do:
     to open it by that name would empty what it was redirected to."""
-    if file.parent == _DEVICES and file.is_symlink():
-        file = file.parent / file.readlink()
-    if file.name.isdecimal() and file.parent.resolve() == _OPEN_FILES.resolve():
-        return int(file.name)
-    return None
-
-
-@contextmanager
-def _named_errors(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InvalidCallError(
-            f"{str(file)!r} can't be written: {error.strerror}; name a file in a folder that is "
-            "there and that you may write to"
-        ) from None
+    parent = file.parent.resolve()
+    if parent == _DEVICES and file.is_symlink():
+        file = parent / file.readlink()
+        parent = file.parent.resolve()
+    return int(file.name) if file.name.isdecimal() and parent == _OPEN_FILES.resolve() else None

@@ -22,6 +22,7 @@ from exec_nodes.arrow.arrays import is_binary
 from memwal_sql.cli.options import Output
 from memwal_sql.cli.output import aligned_lines, json_line, remark, show_rows
 from memwal_sql.cli.replace_file import replaced_file
+from memwal_sql.cli.sinks import named_sink, standard_output
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql.result_names import check_names_differ
 from memwal_sql.view.visible import visible_lines
@@ -109,22 +110,22 @@ class _Taken:
 
 @contextmanager
 def _sink(file: Path | None, output: RowFormat) -> Iterator[BinaryIO]:
-    if file is not None:
-        with replaced_file(file) as sink:
+    """Where rows go. Whatever it was opened by, a terminal gets no Parquet, and text that it shows
+    and does not obey."""
+    with standard_output() if file is None else replaced_file(file) as sink:
+        if sink.isatty():
+            if output is RowFormat.PARQUET:
+                raise InvalidCallError("Parquet is no text: name a file by --to")
+            sink = cast(BinaryIO, _Terminal(sink))
+        if file is not None or output is not RowFormat.JSON:
             yield sink
-        return
-    if output is RowFormat.PARQUET and sys.stdout.isatty():
-        raise InvalidCallError("Parquet is no text: add --to FILE")
-    sys.stdout.flush()
-    if output is RowFormat.JSON:  # half an array is no JSON: it is written when it is whole
+            return
+        # Half an array is no JSON: it is written when it is whole.
         with tempfile.SpooledTemporaryFile(_KEPT_IN_MEMORY) as whole:
-            yield cast(BinaryIO, whole)
+            name = f"a temporary file in {tempfile.gettempdir()}"
+            yield named_sink(cast(BinaryIO, whole), name)
             whole.seek(0)
-            shutil.copyfileobj(whole, sys.stdout.buffer)
-    else:
-        on_terminal = sys.stdout.isatty()
-        yield cast(BinaryIO, _Terminal(sys.stdout.buffer)) if on_terminal else sys.stdout.buffer
-    sys.stdout.buffer.flush()
+            shutil.copyfileobj(whole, sink)
 
 
 class _Terminal(io.RawIOBase):

@@ -128,7 +128,13 @@ def test_a_pipe_or_a_device_is_written_into(table: Any, tmp_path: Path) -> None:
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/../dev/stdout"),
+        *("/proc/../dev/fd/1", "devices/stdout", "devices/fd/1"),
+    ],
+)
 def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None:
     """`/dev/stdout` is a link, to a file where it is redirected."""
     code = (
@@ -137,13 +143,106 @@ def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None
         "with replaced_file(Path(sys.argv[1])) as sink: sink.write(b'x')"
     )
     log = tmp_path / "log"
+    (tmp_path / "devices").symlink_to("/dev")
+    name = name.replace("devices", str(tmp_path / "devices"))
     for mode, found in (("wb", b"x"), ("ab", b"xx")):
         with log.open(mode) as stdout:
             subprocess.run([sys.executable, "-c", code, name], stdout=stdout, check=True)
         assert log.read_bytes() == found
-    assert Path("/dev/stdout").is_symlink() and list(tmp_path.iterdir()) == [log]
+    assert Path("/dev/stdout").is_symlink()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["devices", "log"]
     piped = subprocess.run([sys.executable, "-c", code, name], capture_output=True, check=True)
     assert piped.stdout == b"x"
+
+
+MEMWAL = (sys.executable, "-m", "memwal_sql")
+FULL = "can't be written: No space left on device"
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("size", ["SELECT id FROM t", "SELECT * FROM range(20000)"])
+def test_a_full_disk_is_told_with_the_name_of_the_file(table: Any, form: str, size: str) -> None:
+    """Also where rows stay in a buffer until the end."""
+    command = ("sql", table.uri, size, "--output", form, "--to", "/dev/full")
+    text = failing(*command, code=ExitCode.CALL)
+    assert f"'/dev/full' {FULL}" in text and "has room" in text and "InvalidCallError" in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sql", "SELECT * FROM t"),
+        ("sql", "SELECT * FROM range(20000)", "--output", "json"),
+        ("sql", "SELECT * FROM t", "--output", "csv", "--to", "/dev/stdout"),
+        ("info",),
+        ("tail", "--output", "json"),
+    ],
+    ids=" ".join,
+)
+def test_a_full_disk_behind_standard_output_is_told(table: Any, command: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(
+            [*MEMWAL, command[0], table.uri, *command[1:]], stdout=full, stderr=subprocess.PIPE
+        )
+    said = " ".join(process.stderr.decode().split())
+    assert process.returncode == ExitCode.CALL, said
+    assert FULL in said and "Traceback" not in said and "Exception ignored" not in said
+    assert ("'/dev/stdout'" if "--to" in command else "standard output") in said
+
+
+def test_what_is_only_read_is_not_written(table: Any) -> None:
+    """`/dev/stdin`, opened for reading."""
+    with open(os.devnull, "rb") as stdin:
+        process = subprocess.run(
+            [*MEMWAL, "sql", table.uri, "SELECT 1", "--output", "csv", "--to", "/dev/stdin"],
+            stdin=stdin,
+            capture_output=True,
+        )
+    assert process.returncode == ExitCode.CALL and process.stdout == b""
+    said = " ".join(process.stderr.decode().split())
+    assert "'/dev/stdin' can't be written: Bad file descriptor" in said
+    assert "Traceback" not in said and "Exception ignored" not in said
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_file_is_kept_when_there_is_no_room_for_another(
+    table: Any, tmp_path: Path, form: str
+) -> None:
+    file = tmp_path / "x"
+    file.write_text("kept")
+    code = (
+        "import resource; from memwal_sql.cli.app import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); main()"
+    )
+    query = ("sql", table.uri, "SELECT random() FROM range(20000)", "--output", form)
+    process = subprocess.run(
+        [sys.executable, "-c", code, *query, "--to", file], capture_output=True
+    )
+    said = " ".join(process.stderr.decode().split())
+    assert process.returncode == ExitCode.CALL, said
+    assert f"'{file}' can't be written: File too large" in said
+    assert file.read_text() == "kept"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["table", "x"]
+
+
+def test_an_error_of_the_query_names_no_file(table: Any, tmp_path: Path) -> None:
+    """Also an error of files, and while what was written before is still in a buffer."""
+    for file in (Path("/dev/full"), tmp_path / "x"):
+        with pytest.raises(FileNotFoundError, match=r"^of the query$"), replaced_file(file) as sink:
+            sink.write(b"x")
+            raise FileNotFoundError("of the query")
+    late = "SELECT 1 / (id - 1) AS n FROM t"
+    text = failing("sql", table.uri, late, "--output", "csv", "--to", "/dev/full", code=2)
+    assert "Divide by zero" in text and "/dev/full" not in text
+
+
+def test_a_reader_that_left_is_no_error_of_the_file(table: Any, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(BrokenPipeError), replaced_file(pipe) as sink:
+        os.close(reader)
+        sink.write(b"x")
 
 
 def test_a_descriptor_that_is_not_open_is_named() -> None:

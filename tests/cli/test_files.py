@@ -209,8 +209,6 @@ def test_a_terminal_shows_the_first_thousand(pairs: Any) -> None:
     result = ended("sql", pairs.uri, "SELECT * FROM t")
     assert len(result.stdout.splitlines()) == 1_001
     assert result.stderr == "only the first 1000 rows: --max-rows shows more\n"
-    text = failing("sql", pairs.uri, "SELECT 1", "--output", "parquet", code=ExitCode.CALL)
-    assert "Parquet is no text: add --to FILE" in text
 
 
 def test_statements_come_from_files_and_standard_input(pairs: Any, tmp_path: Path) -> None:

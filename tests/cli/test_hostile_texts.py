@@ -96,23 +96,52 @@ def test_nor_is_a_message(table: Any, command: tuple[str, ...]) -> None:
         assert result.stderr and not OBEYED.search(result.stderr), ascii(result.stderr)
 
 
-def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(table: Any) -> None:
-    """A real terminal, in which everything that a table holds arrives as text."""
-    query = (sys.executable, "-m", "memwal_sql", "sql", table.uri)
-    query = (*query, f'SELECT id, "{NAME.replace(chr(0), "")}" FROM t', "--output", "csv")
+WAYS_TO_A_TERMINAL = (
+    *((), ("--to", "/dev/stdout"), ("--to", "/dev/fd/1"), ("--to", "/proc/self/fd/1")),
+    *(("--to", "/dev/../dev/stdout"), ("--to", "/dev/tty"), ("--to", "LINK")),
+)
+
+
+def in_a_terminal(*command: str) -> tuple[int, str]:
+    """The exit code of a process that has a terminal of its own, and what arrives there."""
     ours, its = pty.openpty()
     tty.setraw(its)
-    subprocess.run(query, stdout=its, stderr=subprocess.DEVNULL, check=True)
+    code = "import os, sys; os.login_tty(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
+    wrapped = (sys.executable, "-c", code, str(its), *command)
+    process = subprocess.Popen(wrapped, pass_fds=[its])
     os.close(its)
     arrived = b""
     with suppress(OSError):  # EIO: all has arrived
         while part := os.read(ours, 10_000):
             arrived += part
     os.close(ours)
-    shown = arrived.decode()
+    return process.wait(), arrived.decode()
+
+
+@pytest.mark.parametrize("way", WAYS_TO_A_TERMINAL, ids="".join)
+def test_csv_is_shown_in_a_terminal_and_exact_elsewhere(
+    table: Any, tmp_path: Path, way: tuple[str, ...]
+) -> None:
+    """A real terminal, in which everything that a table holds arrives as text."""
+    link = tmp_path / "link"
+    link.symlink_to("/dev/tty")
+    way = tuple(one.replace("LINK", str(link)) for one in way)
+    query = (sys.executable, "-m", "memwal_sql", "sql", table.uri)
+    query = (*query, f'SELECT id, "{NAME.replace(chr(0), "")}" FROM t', *way, "--output", "csv")
+    code, shown = in_a_terminal(*query)
+    assert code == 0
     assert not OBEYED.search(shown) and "\\x1b[2J" in shown and "plain" in shown
-    exact = subprocess.run(query, stdout=subprocess.PIPE, check=True).stdout.decode()
-    assert f'"plain","{EVIL}"\n' in exact
+    if not way:
+        exact = subprocess.run(query, stdout=subprocess.PIPE, check=True).stdout.decode()
+        assert f'"plain","{EVIL}"\n' in exact
+
+
+@pytest.mark.parametrize("way", [(), ("--to", "/dev/stdout"), ("--to", "/dev/tty")], ids="".join)
+def test_no_parquet_is_sent_to_a_terminal(table: Any, way: tuple[str, ...]) -> None:
+    query = ("sql", table.uri, "SELECT id FROM t", "--output", "parquet", *way)
+    code, shown = in_a_terminal(sys.executable, "-m", "memwal_sql", *query)
+    assert code == ExitCode.CALL
+    assert "Parquet is no text" in shown and "PAR1" not in shown
 
 
 def test_json_says_the_same_as_the_data(table: Any) -> None:
