@@ -37,7 +37,7 @@ def with_values(context: TableContext, base: BaseTable, manifest: RegionManifest
         return manifest
     # Native code does not note the types of values: the spec knows them.
     typed = RegionManifests(context.store, manifest.region_id, value_types(spec))
-    manifest = typed.read(manifest.version)
+    manifest = typed.with_types(manifest)
     if manifest.region_values is not None or not spec.reads_only(base.info.primary_key):
         return manifest
     values: Mapping[str, RegionValue] | None = lancedb_values(spec, manifest.region_id)

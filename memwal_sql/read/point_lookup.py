@@ -49,12 +49,18 @@ class PointReader:
     def _get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         if len(keys) == 1:
             regions = (region for region, _ in self._routes(base, keys))
-            newer = (source for region in regions for source in region.strong_sources(base))
+            newer = (source for region in regions for source in self._sources(base, region))
             return find_one(keys, chain(newer, (base.source,)), _output(base.info.schema, columns))
         parts = (
-            (region.strong_sources(base), places) for region, places in self._routes(base, keys)
+            (self._sources(base, region), places) for region, places in self._routes(base, keys)
         )
         return _collect(keys, columns, parts, base.source, base.info.schema)
+
+    def _sources(self, base: BaseTable, region: RegionReader) -> tuple[Source, ...]:
+        found = region.strong_sources(base)
+        if region.values is None:
+            self._collector.check_values(base, [(region, found)])
+        return found
 
     def _routes(self, base: BaseTable, keys: KeyBatch) -> Iterator[tuple[RegionReader, Places]]:
         """Each region that may hold some of the keys, with the places of those keys.

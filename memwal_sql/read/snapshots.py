@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Literal, TypeVar
 from uuid import UUID
 
+from exec_nodes.sources.source import Source
 from memwal_sql.errors import InvalidCallError, NotFoundError, TableReplacedError
 from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
@@ -193,9 +194,11 @@ class SnapshotCollector:
         there may be another one. Raises RepairError where there is."""
         key = spec_id, values
         region = self._by_values.get(key)
-        if region is None or region.may_have_twin:
-            self.regions(base)
+        if region is None:
+            self._listed(base)
             region = self._by_values.get(key)
+        if region is not None and region.may_have_twin:
+            self.regions(base)
         if key in self._twins:
             self._check_twins(base, key)
             region = self._by_values.get(key)
@@ -237,11 +240,35 @@ class SnapshotCollector:
         They are listed anew when the table has such regions, or no spec to derive them from.
         """
         if self._without_values or not base.info.region_specs:
-            self.regions(base)
+            self._listed(base)
         return list(self._without_values)
 
     def regions(self, base: BaseTable) -> list[RegionReader]:
-        """Every region of the table, after looking for new ones, in a stable order."""
+        """Every region of the table, after looking for new ones, in a stable order; their values
+        as far as they can be known now."""
+        self._listed(base)
+        # Without its values a region can't be told from one that has the same.
+        unknown = [one for one in self._without_values if may_come(base, one.manifest)]
+        for manifest in self.parallel(partial(self._another_look, base), unknown):
+            self._reader(manifest, base)
+        return self._in_order()
+
+    def check_values(
+        self, base: BaseTable, found: Iterable[tuple[RegionReader, Sequence[Source]]]
+    ) -> None:
+        """Look again for the values of regions in which rows were found. As long as there are none
+        nothing tells the values, and it does not matter that another region has the same.
+
+        Raises StaleBaseError where they are known by that: it may have.
+        """
+        unknown = [one for one, rows in found if rows and one.values is None]
+        if any(may_come(base, one.manifest) for one in unknown):
+            self.regions(base)
+            if any(self._regions[one.region_id] is not one for one in unknown):
+                raise StaleBaseError("the values of regions are known now that were not before")
+
+    def _listed(self, base: BaseTable) -> list[RegionReader]:
+        """Every region; the values of those that were known before as they were."""
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = (region_of(folder) for folder in folders)
         new = [one for one in listed if one is not None and one not in self._regions]
@@ -250,10 +277,9 @@ class SnapshotCollector:
         for manifest in self.parallel(self._first_look, new):
             if manifest is not None:
                 self._reader(manifest, base)
-        # Without its values a region can't be told from one that has the same.
-        unknown = [one for one in self._without_values if may_come(base, one.manifest)]
-        for manifest in self.parallel(partial(self._another_look, base), unknown):
-            self._reader(manifest, base)
+        return self._in_order()
+
+    def _in_order(self) -> list[RegionReader]:
         found = list(self._regions.values())  # at once, as other threads may add to it
         found.sort(key=lambda region: region.order)
         return found
@@ -293,9 +319,8 @@ class SnapshotCollector:
         if alive:
             self._by_values[key] = alive[0]
 
-    def _live_regions(self, base: BaseTable) -> list[RegionReader]:
+    def _live(self, base: BaseTable, regions: list[RegionReader]) -> list[RegionReader]:
         """The regions that have rows or may get some. Raises as `check_twins`."""
-        regions = self.regions(base)
         if not self._twins:
             return regions
         self.check_twins(base)
@@ -303,7 +328,7 @@ class SnapshotCollector:
         return [one for one in regions if one not in twins or not is_emptied(one, base)]
 
     def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
-        regions = self._live_regions(base)
+        regions = self._live(base, self._listed(base))
         kept = prune(filters, regions, base.info.region_specs, base.info.schema)
 
         def sources(region: RegionReader) -> RegionSources:
@@ -316,6 +341,7 @@ class SnapshotCollector:
             )
 
         collected = tuple(self.parallel(sources, kept))
+        self.check_values(base, zip(kept, (one.sources for one in collected), strict=True))
         gaps = IndexGaps(self._context, base, kept)
         pruned = len(regions) - len(kept)
         if pruned:
@@ -366,7 +392,7 @@ class SnapshotCollector:
             if recorded is None and self._pinned:
                 return PinnedSnapshot(base.version, ())
         if recorded is None:
-            regions = [(region, region.manifest) for region in self._live_regions(base)]
+            regions = [(region, region.manifest) for region in self._live(base, self.regions(base))]
         else:
             regions = [(self._reader(manifest, base), manifest) for manifest in recorded]
             check_recorded(self._context.uri, regions, base)

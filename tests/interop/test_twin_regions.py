@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 import pytest
+from lancedb._lancedb import LsmWriteSpec
 
 import memwal_sql as mw
 from memwal_sql.bulk import region_repair
 from memwal_sql.bulk.publish_region import RegionPublisher
+from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.write import region_opener
@@ -27,6 +30,7 @@ from tests.interop.lancedb_client import (
     Handle,
     Rows,
     by_key,
+    create,
     folder,
     made_by_us,
     open_handle,
@@ -117,6 +121,43 @@ def test_readers_writers_and_mergers_refuse_them_also_on_open_handles(twins: Twi
     report = table.check()
     assert not report.ok and "memwal repair" in str(report)
     assert manifests(table.uri)[UNSHARDED_ID].writer_epoch == 1
+
+
+@pytest.mark.parametrize("how", ["manifest", "strong", "one key", "keys"])
+def test_the_first_query_that_finds_rows_of_a_region_without_values_refuses_it(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protocol rule 11: until then nothing tells that it has the values of another one."""
+    handle = create(tmp_path, LsmWriteSpec.identity("id"))
+    handle.upsert({1: "theirs"})
+    handle.close()
+    table = mw.open_table(folder(tmp_path))
+    table.merge()
+    for _ in range(2):
+        table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotCollector, "manifest_of", lambda *_: None)
+        patch.setattr(
+            region_opener,
+            "new_region_id",
+            lambda incarnation, spec, values: region_id(incarnation, spec.spec_id, values),
+        )
+        with table.writer() as writer:
+            writer.upsert(rows({1: "ours"}))
+    asks: dict[str, Callable[[], Any]] = {
+        "manifest": lambda: reader.scan(consistency="manifest").read_all(),
+        "strong": lambda: reader.scan().read_all(),
+        "one key": lambda: reader.get([1]),
+        "keys": lambda: reader.get([1, 2]),
+    }
+    reader = mw.open_table(table.uri)
+    assert asks[how]().num_rows == 1
+    handle.upsert({1: "theirs again"})
+    if how == "manifest":
+        handle.close()
+    for _ in range(2):
+        with pytest.raises(mw.RepairError, match="two regions"):
+            asks[how]()
 
 
 def test_an_eventual_reader_refuses_a_record_of_both(twins: Twins) -> None:

@@ -140,7 +140,6 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
     sealed, data = unseal_manifest(path, data)
     with decoding(path, "a region manifest"):
         message = pb.RegionManifest.FromString(data)
-        entries = {entry.field_id: entry for entry in message.region_values}
         manifest = RegionManifest(
             region_id=UUID(bytes=message.region_id.uuid),
             version=whole_number(message.version, 1),
@@ -155,7 +154,7 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
                 )
             ),
             region_spec_id=message.region_spec_id,
-            region_values=decode_values(entries, value_types) or None,
+            region_values=_values(message, value_types),
             status=RegionStatus(int(message.status)),
             published={one.query_id: whole_number(one.batch_id, -1) for one in message.published},
             nonce=message.nonce,
@@ -166,6 +165,11 @@ def decode_manifest(path: str, data: bytes, value_types: Types) -> RegionManifes
         if manifest.nonce and not sealed:
             raise ValueError("it lost its checksum")
     return manifest
+
+
+def _values(message: pb.RegionManifest, types: Types) -> Mapping[str, RegionValue] | None:
+    entries = {entry.field_id: entry for entry in message.region_values}
+    return decode_values(entries, types) or None
 
 
 class RegionManifests:
@@ -187,6 +191,13 @@ class RegionManifests:
     def region_id(self) -> UUID:
         """The region."""
         return self._region_id
+
+    def with_types(self, manifest: RegionManifest) -> RegionManifest:
+        """A manifest that was read without the types of values. Raises CorruptFileError."""
+        path = paths.manifest_path(self._region_id, manifest.version)
+        with decoding(path, "a region manifest"):
+            message = pb.RegionManifest.FromString(manifest.message)
+            return replace(manifest, region_values=_values(message, self._value_types))
 
     def read(self, version: int) -> RegionManifest:
         """One version. Raises `NotFoundError` when it was never written or is collected."""
