@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from memwal_sql.cli import integrity as care
 from memwal_sql.cli import jobs, load, query, show, tail
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
+from memwal_sql.cli.options import ERROR_DETAILS
 from memwal_sql.cli.output import json_line, remark
 from memwal_sql.cli.priority import give_way
 from memwal_sql.cli.sinks import drop_output
@@ -34,12 +35,12 @@ class _Commands(TyperGroup):
         except typer.TyperException as error:  # how it was called
             if not as_json:
                 raise
-            _tell("InvalidCallError", str(error), ExitCode.CALL, as_json)
+            _tell("InvalidCallError", str(error), ExitCode.CALL, ctx, as_json)
             raise typer.Exit(ExitCode.CALL) from error
         except MemWalError as error:
             drop_output()
             code = exit_code_of(error)
-            _tell(type(error).__name__, str(error), code, as_json)
+            _tell(type(error).__name__, str(error), code, ctx, as_json)
             raise typer.Exit(code) from error
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -49,7 +50,7 @@ class _Commands(TyperGroup):
         except Exception as error:
             text = traceback.format_exc()
             if as_json:
-                _tell(type(error).__name__, text, ExitCode.BUG, as_json)
+                _tell(type(error).__name__, text, ExitCode.BUG, ctx, as_json)
             else:
                 remark(text, "red")
             raise typer.Exit(ExitCode.BUG) from None
@@ -65,10 +66,11 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
     )
 
 
-def _tell(kind: str, message: str, code: ExitCode, as_json: bool) -> None:
+def _tell(kind: str, message: str, code: ExitCode, ctx: Any, as_json: bool) -> None:
     """An error on standard error: a line for people, or one JSON document."""
     if as_json:
         error = {"kind": kind, "message": message, "exit_code": int(code)}
+        error |= ctx.meta.get(ERROR_DETAILS, {})  # which the command's own context shares
         sys.stderr.write(json_line({"error": error}) + "\n")
     else:
         remark(f"{kind}: {message}", "red")

@@ -10,6 +10,7 @@ import typer
 
 from memwal_sql.cli.files import STDIN, FileFormat, batches_of
 from memwal_sql.cli.options import (
+    ERROR_DETAILS,
     Output,
     OutputOption,
     StorageOptions,
@@ -34,6 +35,7 @@ class Missing(StrEnum):
 
 
 def load(
+    context: typer.Context,
     uri: Uri,
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Files of rows; - is standard input.")
@@ -74,7 +76,7 @@ def load(
     else:
         table = opened(uri, options)
     with table:
-        rows = _loaded(table, files, form, missing, output)
+        rows = _loaded(table, files, form, missing, context if output is Output.JSON else None)
     show_result({"rows": rows}, f"{count_text(rows, 'row')} loaded", output)
 
 
@@ -95,8 +97,13 @@ def _made(
 
 
 def _loaded(
-    table: Table, files: list[str], form: FileFormat | None, missing: Missing, output: Output
+    table: Table,
+    files: list[str],
+    form: FileFormat | None,
+    missing: Missing,
+    context: typer.Context | None,
 ) -> int:
+    """How many rows were written; where it stops goes to `context`, or to people if it is None."""
     rows = 0
     file = files[0]
     try:
@@ -109,7 +116,9 @@ def _loaded(
                         writer.upsert(batch, missing=missing)
                         rows += batch.num_rows
     except Exception:
-        if output is Output.TABLE:  # for machines the error is one document
+        if context is not None:
+            context.meta[ERROR_DETAILS] = {"file": file, "rows_written": rows}
+        elif rows:
             written = count_text(rows, "row")
             remark(f"stopped in {file}: {written} written before, which loading again repeats")
         raise

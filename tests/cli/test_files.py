@@ -369,7 +369,13 @@ def test_rows_before_a_failure_are_told(pairs: Any, tmp_path: Path) -> None:
     assert "1 row written before" in failing(*arguments, code=ExitCode.CALL)
     assert "bad.csv" in failing(*arguments, code=ExitCode.CALL)
     result = ended(*arguments, "--output", "json", code=ExitCode.CALL)
-    assert json.loads(result.stderr)["error"]["kind"] == "InvalidCallError"
+    error = json.loads(result.stderr)["error"]
+    assert error["kind"] == "InvalidCallError"
+    assert (error["file"], error["rows_written"]) == (str(tmp_path / "bad.csv"), 1)
+    nothing = ("load", pairs.uri, tmp_path / "bad.csv")
+    assert "written" not in failing(*nothing, code=ExitCode.CALL)
+    error = json.loads(ended(*nothing, "--output=json", code=ExitCode.CALL).stderr)["error"]
+    assert (error["file"], error["rows_written"]) == (str(tmp_path / "bad.csv"), 0)
     assert pairs.get(1)["n"].to_pylist() == [-1]
 
 
