@@ -4,20 +4,13 @@ on a busy machine."""
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar
 
 _THREADS = 16
 _BACKGROUND_THREADS = 2
-# Seconds of rest for one of work, and at most.
-_BREATHING = 10
-_LONGEST_BREATH = 0.005
-_here = threading.local()
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -39,32 +32,14 @@ def at_once(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 
 def in_background(call: Callable[[], object]) -> bool:
-    """Call `call` some time soon, on a thread of its own kind, or at once on such a thread. What it
-    raises is lost: it is for what only makes later work faster. False if the process is about to
-    end, and nothing of the kind is done any more."""
-    if is_background():
-        with suppress(Exception):
-            call()
-        return True
+    """Call `call` some time soon, on a thread of its own kind. What it raises is lost: it is for
+    what only makes later work faster. False if the process is about to end, and nothing of the
+    kind is done any more."""
     try:
         _background(os.getpid()).submit(call)
     except RuntimeError:
         return False
     return True
-
-
-def is_background() -> bool:
-    """Whether nobody waits for what this thread does."""
-    return getattr(_here, "is_background", False)
-
-
-def breathe() -> None:
-    """Give way to queries, in the background: they wait for the interpreter as long as it is busy,
-    and so a query of three milliseconds can take ten beside ten of other work."""
-    if is_background():
-        worked = time.monotonic() - _here.breathed
-        time.sleep(min(_LONGEST_BREATH, _BREATHING * worked))
-        _here.breathed = time.monotonic()
 
 
 @lru_cache(maxsize=1)
@@ -76,10 +51,4 @@ def _pool(pid: int) -> ThreadPoolExecutor:
 @lru_cache(maxsize=1)
 def _background(pid: int) -> ThreadPoolExecutor:
     # Few, as readers are waiting for the same processors; and others, as it may use `at_once`.
-    name = f"memwal-background-{pid}"
-    return ThreadPoolExecutor(_BACKGROUND_THREADS, name, initializer=_begin_background)
-
-
-def _begin_background() -> None:
-    _here.is_background = True
-    _here.breathed = 0.0
+    return ThreadPoolExecutor(_BACKGROUND_THREADS, f"memwal-background-{pid}")

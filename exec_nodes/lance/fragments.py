@@ -16,7 +16,6 @@ import pyarrow as pa
 from exec_nodes.arrow.filter_rows import keep_rows
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.counting import lance_reads
-from exec_nodes.base.tasks import is_background
 from exec_nodes.lance.deletion_files import ReadFile, deleted_offsets
 
 _ROW_ID = "_rowid"
@@ -69,8 +68,7 @@ def whole_fragments(
 
 def every_row(dataset: Any, names: Sequence[str], fragments: Sequence[Any], batch_rows: int) -> Any:
     """A scanner of the stored columns `names` of all rows of `fragments`, deleted ones too; where
-    there are any, it also gives `_rowid`, which is null for these. In the background, one batch is
-    decoded at a time, when it is asked for: queries need the processors."""
+    there are any, it also gives `_rowid`, which is null for these."""
     deleted = _have_deletions(fragments)
     return dataset.scanner(
         columns=list(names),
@@ -78,7 +76,6 @@ def every_row(dataset: Any, names: Sequence[str], fragments: Sequence[Any], batc
         batch_size=batch_rows,
         with_row_id=deleted,
         include_deleted_rows=deleted,
-        batch_readahead=1 if is_background() else None,
         scan_stats_callback=lance_reads(),
     )
 

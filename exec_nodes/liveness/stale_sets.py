@@ -24,11 +24,12 @@ from exec_nodes.keys.codes import KeyCodes, Rows, code_set, concat, superseded
 from exec_nodes.keys.keys import KeyColumn
 from exec_nodes.liveness.base_join import BaseMatch, keys_of, tail_of
 from exec_nodes.resident.store import STORE, Key, ResidentStore
-from exec_nodes.sources.source import Source
+from exec_nodes.sources.source import Source, is_same_table
 
 Cover = tuple[tuple[Hashable, int], ...]
 
 _EQUAL = -1
+_KIND = "stale rows"
 # What a cached set costs beside its addresses.
 _ENTRY_BYTES = 500
 
@@ -105,6 +106,12 @@ class StaleSets:
         if key not in self._under_way:
             self._under_way.add(key)
             in_background(partial(self._find_base, key, base, newer))
+
+    def extend(self, base: Source, newer: Sequence[Source]) -> None:
+        """Let `of_base` be known of a version of the base, where it is of another one."""
+        versions = {key.owners[0] for key in self._store.all_keys() if key.kind == _KIND}
+        if any(one != base.identity and is_same_table(one, base.identity) for one in versions):
+            self.of_base(base, newer)
 
     def new_match(self, base: Source, newer: Sequence[Source]) -> BaseMatch | None:
         """A match that a scan of the whole base can do on its way, see `remember`.
@@ -282,15 +289,15 @@ class PlanStale:
 
 
 def _region_key(sources: Sequence[Source]) -> Key:
-    return Key("stale rows", (sources[-1].identity,))
+    return Key(_KIND, (sources[-1].identity,))
 
 
 def _base_key(base: Source, newer: Sequence[Source]) -> Key:
-    return Key("stale rows", (base.identity,), cover_of(newer))
+    return Key(_KIND, (base.identity,), cover_of(newer))
 
 
 def _pair_key(base: Source, newer: Source) -> Key:
-    return Key("stale rows", (base.identity, newer.identity))
+    return Key(_KIND, (base.identity, newer.identity))
 
 
 def _nothing() -> RowAddresses:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from exec_nodes.arrow.row_masks import among
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.lazy import once_property
-from exec_nodes.base.tasks import breathe, is_background
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.fragments import (
@@ -31,8 +30,6 @@ from exec_nodes.resident.store import Key, ResidentStore
 
 Batches = Iterator[pa.RecordBatch]
 _MARK_BYTES = 200
-# Batches are so many times smaller in the background.
-_PACED = 8
 
 
 @dataclass(frozen=True)
@@ -126,17 +123,22 @@ class FragmentColumns:
                 for _ in self.read(some, pa.schema(fields), self.largest * len(fields)):
                     pass
 
+    def extend(self, schema: pa.Schema) -> None:
+        """Read and keep what is missing here of those columns of `schema` that are kept of any
+        version."""
+        stored = (field for field in schema if field.name in self.ids)
+        kept = [field for field in stored if self._store.get(self._mark(field)) is not None]
+        if kept:
+            self.keep(self.fragments.values(), pa.schema(kept))
+
     def read(self, fragments: Sequence[Any], schema: pa.Schema, room: int) -> Batches:
         """The stored columns of `schema` and `_rowaddr` of the rows of `fragments`, from the table;
         fragments are kept as long as they take no more than `room` bytes."""
         full = schema.append(ROW_ADDRESS_FIELD)
-        # In the background little at a time: a query waits for what is under way.
-        size = batch_rows(schema) // (_PACED if is_background() else 1)
-        found = whole_fragments(self._dataset, schema.names, fragments, size)
+        found = whole_fragments(self._dataset, schema.names, fragments, batch_rows(schema))
         for fragment, run in groupby(found, key=lambda pair: pair[0]):
             held: list[pa.RecordBatch] = []
             for _, batch in run:
-                breathe()
                 rows = conform(batch, full)
                 yield rows
                 room -= rows.nbytes

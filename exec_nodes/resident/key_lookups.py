@@ -65,6 +65,12 @@ class KeyLookups:
         rows = scanner.to_table()
         return rows if rows.num_rows <= 1 else None
 
+    def extend(self, column: str) -> None:
+        """Read what is missing here of the keys of `column`, where they are kept of any version."""
+        known: KnownKeys | None = self._store.get(self._shared)
+        if known is not None and self._store.get(self._own) is None:
+            self._read(column, known)
+
     def _held(self, key: KeyBatch) -> KeyRows | None:
         """The keys in memory, all of them or those of another version; None if there are none."""
         # Asked for each time: else the cache would let go of it first, and the next version would

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.base.tasks import in_background, is_background
+from exec_nodes.base.tasks import in_background
 from exec_nodes.lance.fragments import FRAGMENT_BITS
 from exec_nodes.lance.scan import conform, row_bytes
 from exec_nodes.resident.columns import FragmentColumns
@@ -41,13 +41,9 @@ class WarmColumns:
         asked = [(one, addresses[own]) for one, own in zip(touched, rows, strict=True)]
         taken = [self._columns.rows(one, own, stored) for one, own in asked]
         unread = [one for one, found in zip(touched, taken, strict=True) if found is None]
-        wanted, most = unread, _READ_AT_ONCE
-        if is_background():  # a rehearsal: later queries touch others
-            wanted = list(self._columns.fragments.values())
-            most = self._columns.largest * len(stored)
-        count = sum(fragment.physical_rows for fragment in wanted)
-        if 0 < count * row_bytes(stored) <= most:
-            self._columns.keep(wanted, stored)
+        count = sum(fragment.physical_rows for fragment in unread)
+        if 0 < count * row_bytes(stored) <= _READ_AT_ONCE:
+            self._columns.keep(unread, stored)
             taken = [self._columns.rows(one, own, stored) for one, own in asked]
         pieces = [found for found in taken if found is not None]
         if not pieces or len(pieces) < len(touched):

@@ -352,6 +352,13 @@ class LanceSource:
                 self._warm.fetched(found, self.rows)
             return found
 
+    def extend(self) -> None:
+        """Read what is new in this version of the columns and keys that are resident of others."""
+        with lance_errors(self.name, self.place):
+            self._kept.extend(self._info.schema)
+            if len(self._info.primary_key) == 1:
+                self._lookups.extend(self._info.primary_key[0])
+
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
         """The addresses of the rows of some fragments."""
         with lance_errors(self.name, self.place):

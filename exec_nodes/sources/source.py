@@ -73,6 +73,11 @@ def merged_addresses(batches: Iterable[pa.RecordBatch]) -> RowAddresses:
     return np.sort(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
+def is_same_table(one: Hashable, other: Hashable) -> bool:
+    """Whether two identities are of versions of one base table."""
+    return isinstance(one, tuple) and isinstance(other, tuple) and one[:2] == other[:2]
+
+
 @runtime_checkable
 class Source(Protocol):
     """A dataset of one generation. Safe to read from several threads."""

@@ -24,6 +24,7 @@ class VectorColumn:
         chunks: matrices of the rows one after the other.
         addresses: by position: the row's address.
         valid: by position: whether the row has a vector without nulls; None if all have.
+        metrics: those for which codes were asked for.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class VectorColumn:
         self.addresses = addresses
         self.valid = valid
         self._codes = codes
+        self.metrics: set[Metric] = set()
 
     @classmethod
     def decoded(
@@ -64,6 +66,7 @@ class VectorColumn:
 
     def codes(self, metric: Metric) -> VectorCodes:
         """All rows as the kernel for a metric has them, and perhaps later ones."""
+        self.metrics.add(metric)
         return self.coded(None, metric) if self._codes is None else self._codes(self, metric)
 
     def coded(self, known: VectorCodes | None, metric: Metric) -> VectorCodes:

@@ -7,13 +7,13 @@ read once so many searches were made as pay for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from exec_nodes.arrow.row_masks import live_rows
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.base.tasks import in_background, is_background
+from exec_nodes.base.tasks import in_background
 from exec_nodes.resident.store import STORE, Key
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
@@ -58,7 +58,7 @@ def held_vectors(
     runs = _Runs(source, column)
     known, unread = runs.known()
     size = row_bytes * sum(fragment.metadata.num_rows for fragment in unread.values())
-    if unread and (eager() or (known and (size <= _READ_AT_ONCE or is_background()))):
+    if unread and (eager() or (known and size <= _READ_AT_ONCE)):
         known, unread = runs.read(), {}
     if unread:
         if _pays(runs.key, "reading", size):
@@ -67,6 +67,19 @@ def held_vectors(
     if runs.are_many(known) and _pays(runs.key, "reading anew", source.rows * row_bytes):
         in_background(runs.read_anew)
     return known
+
+
+def extend(source: LanceSource, columns: Iterable[str]) -> None:
+    """Read what is new in a version of the vectors that are resident of others, and code it."""
+    for column in columns:
+        runs = _Runs(source, column)
+        resident = STORE.get(runs.key)
+        if not resident:
+            continue
+        metrics = {metric for run in resident for metric in run.vectors.metrics}
+        for run in runs.read():
+            for metric in metrics:
+                run.vectors.codes(metric)
 
 
 def all_held(source: LanceSource, column: str) -> bool:

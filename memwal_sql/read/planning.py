@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import pyarrow as pa
@@ -18,26 +16,13 @@ _ATTEMPTS = 8
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Read:
-    """A query that can be planned over any snapshot.
-
-    Attributes:
-        what: queries for which it is equal read about the same.
-        plan: its plan, the sources of which need not be open yet.
-    """
-
-    what: Hashable
-    plan: Callable[[Snapshot], Node]
+# A query over any snapshot: its plan, the sources of which need not be open yet.
+Planner = Callable[[Snapshot], Node]
 
 
-def scan_of(query: Query) -> Read:
-    """A scan. Its plan raises RetryError when the snapshot lacks a column: somebody has dropped or
-    renamed it since the query was made."""
-    return Read(("scan", query.columns, bool(query.filters)), partial(_scan, query))
-
-
-def _scan(query: Query, snapshot: Snapshot) -> Node:
+def scan(query: Query, snapshot: Snapshot) -> Node:
+    """The plan of a scan. Raises RetryError when the snapshot lacks a column: somebody has dropped
+    or renamed it since the query was made."""
     gone = [name for name in query.columns if snapshot.info.schema.get_field_index(name) < 0]
     if gone:
         raise RetryError(

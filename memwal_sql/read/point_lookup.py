@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -20,9 +18,6 @@ from memwal_sql.read.snapshots import ATTEMPTS, SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from planner.model import Snapshot
 
-# Of a lookup that is remembered, to be rehearsed.
-_REMEMBERED_KEYS = 1_000
-
 
 class PointReader:
     """Answers `table.get` at strong consistency, asking only the regions of its keys."""
@@ -35,11 +30,7 @@ class PointReader:
         base = self._collector.sound(base)
         for _ in range(ATTEMPTS):
             try:
-                found = self._get(base, keys, columns)
-                if len(keys) <= _REMEMBERED_KEYS:
-                    what = ("get", tuple(columns), len(keys) == 1)
-                    self._collector.rehearsals.note(what, partial(_in_base, keys, columns))
-                return found
+                return self._get(base, keys, columns)
             except (StaleBaseError, SourceGoneError, NotFoundError) as error:
                 changed = error
                 base = self._collector.sound(self._collector.catch_up())
@@ -94,11 +85,6 @@ def get_in(snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Tab
     everywhere = np.arange(len(keys))
     parts = ((region.sources, everywhere) for region in snapshot.regions)
     return _collect(keys, columns, parts, snapshot.base, snapshot.info.schema)
-
-
-def _in_base(keys: KeyBatch, columns: Sequence[str], snapshot: Snapshot) -> list[pa.Table]:
-    """What a rehearsal looks up: keys that newer sources hold would leave the base as it is."""
-    return [get_in(replace(snapshot, regions=()), keys, columns)]
 
 
 def _collect(

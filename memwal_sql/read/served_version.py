@@ -1,9 +1,9 @@
 """The base version that queries read: the newest, once they need not wait for anything of it.
 
 A version that merges and index commits have made shows the rows of the one before it together with
-the generations that were merged, and these stay where they are for some time. So while the queries
-of late are rehearsed over a new version in the background, others go on reading the one before:
-what a merge leaves to be read, to be matched and to be looked up costs no query anything.
+the generations that were merged, and these stay where they are for some time. So while what is
+resident is extended to a new version in the background (`warm_up`), queries go on reading the one
+before: what a merge leaves to be read, to be matched and to be looked up costs no query anything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_SECONDS = 10.0
 # What is kept of it goes this long after queries have begun to read the next one.
 _LEAVE_SECONDS = 1.0
 
-Rehearse = Callable[[BaseTable], None]
+WarmUp = Callable[[BaseTable], None]
 
 
 @dataclass(frozen=True)
@@ -51,31 +51,33 @@ class ServedBase:
         self,
         context: TableContext,
         tracker: BaseTracker,
+        warm_up: WarmUp,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`warm_up` is called in the background with a newer version before that is served."""
         self._context = context
         self._tracker = tracker
+        self._warm_up = warm_up
         self._clock = clock
         self._served = _as_newest(tracker.current)
-        self._rehearsing = False
+        self._following = False
         self._left: tuple[BaseTable, float] | None = None
         self._lock = Lock()
 
-    def latest(self, rehearse: Rehearse | None) -> BaseTable:
-        """A version that shows the rows of the newest one; `rehearse` is called in the background
-        with a newer one before that is given. None: there is nothing to rehearse."""
+    def latest(self) -> BaseTable:
+        """A version that shows the rows of the newest one."""
         left = self._left
         if left is not None and self._clock() - left[1] > _LEAVE_SECONDS:
             self._let_go()
         served = self._served
         if self._tracker.is_replaced(served.version):
-            same = None if rehearse is None else self._newest_of_the_same_rows(served)
+            same = self._newest_of_the_same_rows(served)
             if same is None:
                 return self.catch_up()
             served = same
         if served.since is None:
             return served.base
-        if rehearse is None or self._clock() - served.since > _MOST_SECONDS:
+        if self._clock() - served.since > _MOST_SECONDS:
             return self.catch_up()
         if not self._tracker.is_there(served.base.version):  # cleaned up, and its files with it
             return self.catch_up()
@@ -83,10 +85,10 @@ class ServedBase:
             if self._served.base is not served.base:
                 return self._served.base
             self._served = served
-            begin = not self._rehearsing
-            self._rehearsing = True
-        if begin and not in_background(partial(self._follow, served.base, rehearse)):
-            self._rehearsing = False
+            begin = not self._following
+            self._following = True
+        if begin and not in_background(partial(self._follow, served.base)):
+            self._following = False
             return self.catch_up()
         return served.base
 
@@ -119,14 +121,14 @@ class ServedBase:
         since = self._clock() if served.since is None else served.since
         return _Served(base, version, found, since)
 
-    def _follow(self, before: BaseTable, rehearse: Rehearse) -> None:
+    def _follow(self, before: BaseTable) -> None:
         try:
             newest = self._tracker.reload()
             with suppress(Exception):  # is for a query to meet
-                rehearse(newest)
+                self._warm_up(newest)
             self._serve(newest, before)
         finally:
-            self._rehearsing = False
+            self._following = False
 
     def _serve(self, base: BaseTable, instead_of: BaseTable | None = None) -> None:
         """Let queries read `base`; given `instead_of`, only if it is what they read."""

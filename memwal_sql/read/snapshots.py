@@ -20,9 +20,9 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.recorded_view import RecordedView
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error, values_in_order
-from memwal_sql.read.rehearsals import Rehearsals
 from memwal_sql.read.served_version import ServedBase
 from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
+from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
@@ -73,8 +73,7 @@ class SnapshotCollector:
         self._tracker = tracker
         self._pinned = pinned
         self._held = held
-        self._served = ServedBase(context, tracker)
-        self.rehearsals = Rehearsals()
+        self._served = ServedBase(context, tracker, self._warm_up)
         self._held_regions: tuple[RegionSources, ...] | None = None
         self._regions: dict[UUID, RegionReader] = {}
         self._by_values: dict[ValuesKey, RegionReader] = {}
@@ -109,15 +108,14 @@ class SnapshotCollector:
         """The base version that queries of now begin with; its rows are those of the newest."""
         if self._pinned:
             return self._tracker.current
-        return self._served.latest(self._rehearse if self.rehearsals else None)
+        return self._served.latest()
 
     def catch_up(self) -> BaseTable:
         """The newest base version, which queries begin with from now on."""
         return self._tracker.current if self._pinned else self._served.catch_up()
 
-    def _rehearse(self, base: BaseTable) -> None:
-        found = self._current(base, (), strong=True)
-        self.rehearsals.run(replace(found, indexes=base.indexes.infos))
+    def _warm_up(self, base: BaseTable) -> None:
+        warm_up(self._current(base, (), strong=True))
 
     def newest(self) -> BaseTable:
         """The newest base version; of a pinned handle its own."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from exec_nodes.lance.scan import row_bytes
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
-from memwal_sql.read.planning import Read, opened, scan_of, stream
+from memwal_sql.read.planning import Planner, opened, scan, stream
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
@@ -132,7 +133,7 @@ class BatchReader(DataSourceReader):
             return  # what was in these regions' WALs were fences
         names = tuple(self._schema.names)
         if self._filter is None:
-            reader = stream(rows.planned(scan_of(Query(names))))
+            reader = stream(rows.planned(partial(scan, Query(names))))
         else:
             reader = filtered_scan(rows, names, self._filter, None, self._options.consistency)
         for batch in reader:
@@ -148,12 +149,12 @@ class ShareTable:
         self.schema = schema
 
     def planned(
-        self, read: Read, consistency: str = "strong", filters: Sequence[Predicate] = ()
+        self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
     ) -> Node:
-        """The plan of `read` over the share. What filters rule out was left out when it was
+        """The plan of a query over the share. What filters rule out was left out when it was
         pinned."""
         del consistency, filters
-        return opened(read.plan(self.snapshot))
+        return opened(planner(self.snapshot))
 
     @property
     def snapshot(self) -> Snapshot:

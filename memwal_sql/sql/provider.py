@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, ReopenError, RetryError
-from memwal_sql.read.planning import Read, scan_of
+from memwal_sql.read.planning import Planner, scan
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
@@ -40,9 +40,9 @@ class ReadTable(Protocol):
         """The columns."""
 
     def planned(
-        self, read: Read, consistency: str = "strong", filters: Sequence[Predicate] = ()
+        self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
     ) -> Node:
-        """The plan of `read` over one consistent state, without the regions that `filters` rule
+        """The plan of a query over one consistent state, without the regions that `filters` rule
         out."""
 
 
@@ -102,12 +102,13 @@ class TableProvider:
         exact = tuple(condition for condition in conditions if condition.lance is not None)
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        scan = scan_of(Query(tuple(columns), exact, limit))
-        # It is remembered by the table, to which nothing of it may lead back.
-        name, schema = self._name, self.schema
-        read = Read(scan.what, lambda snapshot: scan.plan(of_columns(snapshot, schema, name)))
+        query = Query(tuple(columns), exact, limit)
+
+        def planner(snapshot: Snapshot) -> Node:
+            return scan(query, of_columns(snapshot, self.schema, self._name))
+
         predicates = [condition.predicate for condition in conditions]
-        return self._table.planned(read, self._consistency, predicates)
+        return self._table.planned(planner, self._consistency, predicates)
 
     def check_insert(self, nulls: Sequence[str]) -> None:
         """Raise InvalidCallError where an INSERT sets columns to NULL that it may not name.

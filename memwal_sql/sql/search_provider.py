@@ -12,7 +12,6 @@ from exec_nodes.node import Node
 from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.read.planning import Read
 from memwal_sql.search.request import Search
 from memwal_sql.sql.provider import ReadTable, of_columns
 from planner.model import Snapshot
@@ -116,5 +115,4 @@ def search_plan(
     def plan(snapshot: Snapshot) -> Node:
         return search.plan(columns, filters, of_columns(snapshot, schema))
 
-    what = (*search.searched, *search.added.names, columns, bool(filters))
-    return table.planned(Read(what, plan), consistency, ruling)
+    return table.planned(plan, consistency, ruling)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.checkpoint.records import Checkpoint
-from memwal_sql.read.planning import Read, opened, while_present
+from memwal_sql.read.planning import Planner, opened, while_present
 from memwal_sql.read.point_lookup import PointReader
 from memwal_sql.read.recorded import check_whole
 from memwal_sql.read.snapshots import SnapshotCollector
@@ -97,18 +97,16 @@ class TableHandle:
         return self._collector.collect(consistency, filters)
 
     def planned(
-        self, read: Read, consistency: str = "strong", filters: Sequence[Predicate] = ()
+        self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
     ) -> Node:
         """The plan of a query over a snapshot of its own, with every source open, and with the base
         version that is served to queries; of `filters`, see `snapshot`."""
 
         def planned() -> Node:
             snapshot = self._collector.collect(consistency, filters, served=True)
-            return opened(read.plan(snapshot))
+            return opened(planner(snapshot))
 
-        plan = while_present(planned, self.catch_up)
-        self._collector.rehearsals.note_read(read)
-        return plan
+        return while_present(planned, self.catch_up)
 
     def _base_of(self, version: int) -> BaseTable:
         """A base version that a snapshot has just been taken of."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.read.planning import scan_of, stream, while_present
+from memwal_sql.read.planning import scan, stream, while_present
 from memwal_sql.sql.filtered_scan import filtered_scan
 from memwal_sql.sql.provider import TableProvider
 from memwal_sql.table.writing import WrittenTable
@@ -45,7 +46,7 @@ class ScannedTable(WrittenTable):
             raise InvalidCallError(f"limit={limit!r} must be a number of rows, from 0 to 2**63 - 1")
         if filter is not None:
             return filtered_scan(self, names, filter, limit, consistency)
-        return stream(self.planned(scan_of(Query(names, (), limit)), consistency), limit)
+        return stream(self.planned(partial(scan, Query(names, (), limit)), consistency), limit)
 
     def to_arrow(
         self,
@@ -94,7 +95,7 @@ class ScannedTable(WrittenTable):
 
         def rows() -> int:
             if filter is None:
-                known = self.planned(scan_of(Query((), (), None)), consistency).statistics
+                known = self.planned(partial(scan, Query(())), consistency).statistics
                 if known.exact and known.num_rows is not None:
                     return known.num_rows
             return sum(batch.num_rows for batch in self.scan((), filter, None, consistency))

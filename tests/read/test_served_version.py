@@ -49,7 +49,7 @@ def life(tmp_path: Path, pending: Pending) -> Life:
     return Life(tmp_path, 5)
 
 
-def rehearse(pending: Pending) -> None:
+def warm_up(pending: Pending) -> None:
     while pending:
         pending.pop(0)()
 
@@ -77,11 +77,11 @@ def test_any_history_reads_as_if_the_newest_version_was_read(
             assert seen(reader, keys, query) == expected, f"seed {seed}, step {number} ({what})"
             behind += base_version(reader) < lance.dataset(life.uri).version
             if life.random.random() < 0.5:
-                rehearse(pending)
+                warm_up(pending)
     assert behind > 5
 
 
-def test_nothing_is_read_of_a_merge_after_the_rehearsal(
+def test_nothing_is_read_of_a_merge_after_the_warm_up(
     life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", KEYS)
@@ -93,7 +93,7 @@ def test_nothing_is_read_of_a_merge_after_the_rehearsal(
     life.write_and_merge()
     assert seen(reader, keys, QUERY) == fresh(life.uri, None, keys, QUERY)
     assert base_version(reader) == before
-    rehearse(pending)
+    warm_up(pending)
     assert base_version(reader) == lance.dataset(life.uri).version > before
     with (
         patch(READ, side_effect=AssertionError),
@@ -172,13 +172,13 @@ def test_another_metric_or_analyzer_is_that_of_the_next_query(
         assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
         life.write_and_merge()
         seen(reader, [1], QUERY)
-        rehearse(pending)
+        warm_up(pending)
         seen(reader, [1], QUERY)
         before = base_version(reader)
         assert life.table.build_indexes()
         assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
         assert base_version(reader) == before  # the same index, for more rows
-        rehearse(pending)
+        warm_up(pending)
 
 
 def test_a_thread_that_outlives_the_main_one_reads_on(
@@ -274,21 +274,21 @@ def test_a_version_is_not_waited_for_without_end(
     now[0] += 3
     life.write_and_merge()
     assert base_version(reader) == before
-    assert len(pending) == 1  # one rehearsal at a time
+    assert len(pending) == 1  # one at a time
     now[0] += 3
     newest = base_version(reader)
     assert newest == lance.dataset(life.uri).version
-    rehearse(pending)  # too late
+    warm_up(pending)  # too late
     assert base_version(reader) == newest
 
 
-def test_a_rehearsal_that_fails_keeps_nobody(life: Life, pending: Pending) -> None:
+def test_a_warm_up_that_fails_keeps_nobody(life: Life, pending: Pending) -> None:
     reader = mw.open_table(life.uri)
     seen(reader, [1], QUERY)
     life.write_and_merge()
     seen(reader, [1], QUERY)
-    with patch.object(lance_source.LanceSource, "open", side_effect=OSError("no more files")):
-        rehearse(pending)
+    with patch.object(lance_source.LanceSource, "extend", side_effect=OSError("no more files")):
+        warm_up(pending)
     assert seen(reader, [1], QUERY) == fresh(life.uri, None, [1], QUERY)
     assert base_version(reader) == lance.dataset(life.uri).version
 
@@ -334,14 +334,6 @@ def test_which_commits_leave_what_readers_see(life: Life) -> None:
     details_now = details().details
     other = replace(details_now, region_specs=(*details_now.region_specs, spec))
     assert not shows(lambda: commit_details(lance.dataset(life.uri), other))
-
-
-def test_the_keys_of_a_large_lookup_are_not_kept(life: Life) -> None:
-    reader = mw.open_table(life.uri)
-    assert reader.get(range(KEYS)).num_rows == KEYS
-    assert not reader._collector.rehearsals
-    assert reader.get(range(10)).num_rows == 10
-    assert reader._collector.rehearsals
 
 
 def test_a_lookup_has_the_columns_of_the_version_that_it_reads(life: Life) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,17 @@ from exec_nodes.lance.scan import batch_rows, conform
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
-from exec_nodes.sources.source import Source
+from exec_nodes.sources.source import Source, is_same_table
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.corpus import LiveCounts, LiveText
 from exec_nodes.text.postings.lance_index import IndexSegment, open_index
 from exec_nodes.text.postings.memory_postings import GrowingText, TextView
 from exec_nodes.text.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
 from exec_nodes.text.scoring.row_mapping import RowsOf
+
+_KIND = "texts"
+# The index segments, the column, and what its index makes of a text.
+_Texts = tuple[frozenset[str] | None, str, Analyzer]
 
 
 class SourceTexts:
@@ -43,7 +47,7 @@ class SourceTexts:
         """The texts of a column without the rows at these sorted addresses."""
         # Postings are read when they are needed, so never from an index that was replaced since.
         index = source.index_segments if isinstance(source, LanceSource) else None
-        key = Key("texts", (source.identity,), (index, column, analyzer))
+        key = Key(_KIND, (source.identity,), (index, column, analyzer))
         known: tuple[int, LiveCounts] | None = self._store.get(key)
         if known is None or known[0] != source.rows:
             with self._store.locked(key):
@@ -53,6 +57,13 @@ class SourceTexts:
                     known = source.rows, LiveCounts(text)
                     self._store.put(key, known, text.nbytes)
         return known[1].at(stale)
+
+    def extend(self, base: LanceSource, stale: Callable[[], RowAddresses]) -> None:
+        """Open the texts of a version of the base that are open of another one."""
+        own = [key for key in self._store.all_keys() if key.kind == _KIND]
+        texts = {key.detail for key in own if is_same_table(key.owners[0], base.identity)}
+        for _, column, analyzer in cast(set[_Texts], texts):
+            self.live(base, column, analyzer, stale())
 
     def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
         """Whether a source has an index of its own that can be read for this analyzer."""

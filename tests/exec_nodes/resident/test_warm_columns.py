@@ -141,7 +141,7 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail(
         assert taken is not None and taken["id"].to_pylist() == [2, 33]
 
 
-def test_a_rehearsal_reads_what_is_new_whatever_it_touches_and_leaves_deleted_rows_out(
+def test_a_version_is_extended_by_what_is_new_and_deleted_rows_are_left_out(
     dataset: lance.LanceDataset, cache: ResidentStore
 ) -> None:
     found(at_version(dataset, cache), [address(1)])
@@ -150,8 +150,7 @@ def test_a_rehearsal_reads_what_is_new_whatever_it_touches_and_leaves_deleted_ro
     dataset = lance.dataset(dataset.uri)
     later, columns = at_version(dataset, cache), FragmentColumns(dataset.uri, dataset, cache)
     schema = pa.schema([SCHEMA.field("id"), SCHEMA.field("val")])
-    with patch.object(warm_columns, "is_background", return_value=True):
-        found(later, [address(40)])
+    later.extend()
     with (
         patch.object(lance_source, "take_rows", side_effect=AssertionError),
         patch(READ, side_effect=AssertionError),
