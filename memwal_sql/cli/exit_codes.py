@@ -8,7 +8,7 @@ from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, Repair
 
 
 class ExitCode(IntEnum):
-    """Each is in the README's table."""
+    """Each is in the table of docs/command-line.md."""
 
     DONE = 0
     FINDINGS = 1  # `check` found what is wrong with the table

@@ -23,7 +23,7 @@ from memwal_sql.sql.filter_text import implied
 
 
 class MemWalDataSource(DataSource):
-    """Reads and writes MemWAL tables; see the README for its options.
+    """Reads and writes MemWAL tables; see docs/spark.md for its options.
 
     `parallelism` is how many tasks run at once; the class that a session gets knows it.
     """

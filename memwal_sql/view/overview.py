@@ -70,8 +70,8 @@ class IndexView:
 @dataclass(frozen=True)
 class Overview:
     """A table at one moment. `regions` is None where a version has no record of its regions;
-    `region_specs` are texts such as `bucket(id, 16)`. `format_version` is that of our own state, as
-    the README lists them, None where only native code has written; `storage_version` is that of
+    `region_specs` are texts such as `bucket(id, 16)`. `format_version` is that of our own state
+    (docs/versions.md), None where only native code has written; `storage_version` is that of
     Lance's data files."""
 
     uri: str

@@ -27,6 +27,7 @@ from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.storage import paths
 from tests.cli.calls import as_json, call, failing
+from tests.docs.pages import page
 from tests.model.pairs import SCHEMA, rows
 from tests.storage.older import entry_range, make_older, mem_wal
 
@@ -406,14 +407,14 @@ def test_storage_options_reach_the_store(tmp_path: Path) -> None:
     assert as_json("info", uri, "--storage-option", f"memwal_commit_log={log}")["rows"] == 0
 
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+MANUAL = page("docs/command-line.md")
 
 
-def test_the_readme_has_every_exit_code_and_every_command() -> None:
-    (codes,) = re.findall(r"\| exit code \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", README)
+def test_the_manual_has_every_exit_code_and_every_command() -> None:
+    (codes,) = re.findall(r"\| exit code \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", MANUAL)
     named = {int(n) for row in codes.splitlines() for n in re.findall(r"\d+", row.split("|")[1])}
     assert named == {code.value for code in ExitCode}
-    (commands,) = re.findall(r"\| command \| what it does \|\n\|---\|---\|\n((?:\|.*\n)+)", README)
+    (commands,) = re.findall(r"\| command \| what it does \|\n\|---\|---\|\n((?:\|.*\n)+)", MANUAL)
     listed = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in commands.splitlines()))
     known = [one.callback.__name__ for one in application.app.registered_commands if one.callback]
     assert sorted(listed) == sorted(known)

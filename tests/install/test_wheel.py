@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import memwal_sql as mw
+from tests.docs.pages import block
 from tests.install.environment import ROOT, Environment, build_wheel, make_environment
-from tests.test_readme import block
 
 # One worker, which builds once. Where the Rust build is not cached, that takes its time.
 pytestmark = pytest.mark.timeout(1800)
@@ -69,8 +69,9 @@ def test_the_packages_come_from_the_environment_alone(plain: Environment, tmp_pa
 
 
 def test_the_example_prints_what_the_readme_says(plain: Environment, tmp_path: Path) -> None:
-    example = ["python", "-W", "error", "-c", block("python")]
-    assert plain.run(*example, folder=tmp_path) == block("text")
+    example = block("README.md", "python")
+    found = plain.run("python", "-W", "error", "-c", example.text, folder=tmp_path)
+    assert found == example.output
     assert "check" in plain.run("memwal", "--help", folder=tmp_path)
     overview = json.loads(
         plain.run("memwal", "info", "weather", "--output", "json", folder=tmp_path)

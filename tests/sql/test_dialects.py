@@ -19,7 +19,7 @@ DIALECTS = (
     *("Generic", "MySQL", "PostgreSQL", "Hive", "SQLite", "Snowflake", "Redshift"),
     *("MsSQL", "ClickHouse", "BigQuery", "ANSI", "DuckDB", "Databricks", "Spark"),
 )
-# DataFusion reads a state of the past in these and leaves it out; README says so.
+# DataFusion reads a state of the past in these and leaves it out; docs/limits.md says so.
 LEAVE_OUT_STATES = {"Snowflake", "MsSQL", "BigQuery", "Databricks"}
 
 

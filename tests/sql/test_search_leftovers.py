@@ -243,7 +243,7 @@ def test_above_another_choice_of_rows_subqueries_choose_among_these(
     searched: Searched, query: str
 ) -> None:
     """Also in the first query and the last, though both are conditions on the search alone: a plan
-    does not tell them from conditions on the other table and from outer joins (README)."""
+    shows no difference to conditions on the other table and to outer joins (docs/searching.md)."""
     nearest = searched.nearest(Q, 8)
     odd = nearest[0] % 2
     found = searched.sql(query.format(odd=f"SELECT id FROM events WHERE id % 2 = {odd}"))

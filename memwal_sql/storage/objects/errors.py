@@ -62,8 +62,8 @@ def no_put_if_absent(place: str, why: str) -> UnsupportedError:
     return UnsupportedError(
         f"{place}: this store can't put if absent ({why}), on which every commit rests: two "
         f"writers would lose each other's rows. Give the storage option {COMMIT_LOG!r}, such as "
-        '"/var/lib/commits.sqlite", which decides in its place (see "Stores that can\'t put if '
-        'absent" in the README)'
+        '"/var/lib/commits.sqlite", which decides in its place (see "Object stores" in the '
+        "manual, docs/stores.md)"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the README shows of Spark runs as shown."""
+"""What the manual shows of Spark runs as shown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
+from tests.docs.pages import block
 from tests.spark.feed import Feed
 from tests.spark.frames import frame, load, rows
-from tests.test_readme import block
 
 
 def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_the_example_runs(spark: SparkSession, uri: str, tmp_path: Path) -> None
         "stream": feed.stream(),
     }
     try:
-        exec(block("pyspark"), names)
+        exec(block("docs/spark.md", "pyspark").text, names)
         for query in spark.streams.active:
             query.processAllAvailable()
     finally:

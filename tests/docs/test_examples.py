@@ -1,0 +1,111 @@
+"""Every example of the README and of the manual does what the page says, in the page's order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calls import call
+from tests.docs.pages import MANUAL, Block, block, blocks, page
+
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in MANUAL.glob("*.md"))]
+ELSEWHERE = {"pyspark"}  # tests/spark/test_manual.py runs these
+INSTALLING = ("pip", "make")  # not run here: tests/install builds, installs and runs the wheel
+
+
+README = block("README.md", "python")
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The names of a page's examples, which run in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    yield names
+    names["table"].close()  # its writer of INSERT
+
+
+def run_python(text: str, names: dict[str, Any]) -> str:
+    printed = StringIO()
+    with redirect_stdout(printed):
+        exec(compile(text, "example", "exec"), names)
+    return printed.getvalue()
+
+
+def run_sql(text: str, names: dict[str, Any]) -> str:
+    """Its statements over the page's session; a line for each row."""
+    lines = []
+    for statement in filter(str.strip, text.split(";")):
+        values = {"q": names["q"]} if "$q" in statement else {}
+        rows = names["context"].sql(statement, **values).to_pylist()
+        lines += [" | ".join(str(value) for value in row.values()) + "\n" for row in rows]
+    return "".join(lines)
+
+
+def run_commands(text: str) -> None:
+    """Each line that begins with `$`; the lines below it are the words that it prints."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        program, *arguments = shlex.split(command, comments=True)
+        assert program == "memwal", command
+        printed = call(*arguments)
+        assert not output or printed.split() == output.split()
+
+
+def check_installing(text: str) -> None:
+    """Commands that are named, and not run: they are of known programs, and targets exist."""
+    makefile = page("Makefile")
+    for line in filter(None, text.splitlines()):
+        program, *arguments = shlex.split(line, comments=True)
+        assert program in INSTALLING, line
+        if program == "make":
+            assert re.search(rf"^{arguments[0]}:", makefile, re.MULTILINE)
+
+
+def run(example: Block, names: dict[str, Any]) -> None:
+    """Raises AssertionError for an example that does not do what its page says, and for one in a
+    language that nobody runs."""
+    if example.language == "python":
+        printed = run_python(example.text, names)
+        assert example.output in (None, printed)
+    elif example.language == "sql":
+        printed = run_sql(example.text, names)
+        assert example.output in (None, printed)
+    elif example.language == "console":
+        run_commands(example.text)
+    elif example.language in ("sh", "shell"):
+        check_installing(example.text)
+    else:
+        assert example.language in ELSEWHERE
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_example_of_a_page_does_what_it_says(path: str, names: dict[str, Any]) -> None:
+    """A page of the manual goes on from the README's example."""
+    before = [] if path == "README.md" else [README]
+    for example in [*before, *blocks(path)]:
+        run(example, names)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Block("python", "print(1)", "2\n"),
+        Block("sql", "SELECT 1", "2\n"),
+        Block("console", "$ memwal sql weather 'SELECT 1 AS a'\na 2\n"),
+        Block("console", "$ rm weather"),
+        Block("sh", "make nothing"),
+        Block("yaml", "a: 1"),
+    ],
+)
+def test_an_example_that_does_something_else_is_found(wrong: Block, names: dict[str, Any]) -> None:
+    run(README, names)
+    with pytest.raises(AssertionError):
+        run(wrong, names)
