@@ -18,12 +18,17 @@ RUST_SOURCES := $(shell find native/src -name "*.rs") native/Cargo.toml native/C
 BUILD_REQUIREMENTS := import tomllib; \
   file = tomllib.load(open("pyproject.toml", "rb")); \
   print(*file["build-system"]["requires"], sep="\n")
+DOCS_REQUIREMENTS := import tomllib; \
+  file = tomllib.load(open("pyproject.toml", "rb")); \
+  print(*file["project"]["optional-dependencies"]["docs"], sep="\n")
 REQUIREMENTS := import tomllib; \
   project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   extras = project["optional-dependencies"]; \
   print(*project["dependencies"], *extras["dev"], *extras["spark"], sep="\n")
 
-.PHONY: help setup demo test check wheel format bench bench-spark soak clean
+DOCS_VENV ?= .venv-docs
+
+.PHONY: help setup demo test check wheel format docs bench bench-spark soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +56,10 @@ format: setup ## Format the sources
 	@$(BIN)/ruff format .
 	@cargo fmt --manifest-path native/Cargo.toml
 
+docs: $(DOCS_VENV)/.installed ## Build the manual as a site into build/docs (needs no Rust)
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --strict
+	@echo "build/docs/index.html"
+
 bench: setup ## Measure against plain and native Lance (some minutes)
 	@$(BIN)/python -m benchmarks
 
@@ -62,7 +71,7 @@ soak: setup ## Ten minutes of a table in use; then random histories and crashes,
 	@MEMWAL_SOAK=10 $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 --dist loadscope tests/histories tests/crash tests/spark/test_checksum.py
 
 clean: ## Remove .venv and caches of the checkout; the Rust build stays
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(DOCS_VENV) build/docs .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -89,4 +98,11 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml $(RUST_SOURCES)
 	  wait $$downloads || { cat $$python_log; exit 1; }
 	@PATH="$(CURDIR)/$(BIN):$$PATH" python -m pip install --quiet --no-deps --no-build-isolation \
 	  --editable .
+	@touch $@
+
+# Its packages only: the API reference is read from the sources, which are not imported.
+$(DOCS_VENV)/.installed: pyproject.toml
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -c '$(DOCS_REQUIREMENTS)' | xargs -d '\n' \
+	  $(DOCS_VENV)/bin/python -m pip install --quiet
 	@touch $@
