@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from exec_nodes.resident.store import STORE
 from tests.cli.calls import call
 from tests.docs.pages import MANUAL, Block, block, blocks, page
 
@@ -25,10 +27,15 @@ README = block("README.md", "python")
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """The names of a page's examples, which run in a folder of their own."""
+    """The names of a page's examples, which run in a folder of their own; what they set for the
+    process is put back."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(STORE, "_given", STORE._given)
+    logger = logging.getLogger("memwal_sql")
+    level = logger.level
     names: dict[str, Any] = {}
     yield names
+    logger.setLevel(level)
     names["table"].close()  # its writer of INSERT
 
 
