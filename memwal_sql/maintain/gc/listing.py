@@ -48,9 +48,20 @@ class Survey:
 
 def survey_regions(store: ObjectStore) -> Survey:
     """List everything below `_mem_wal` once. Folders and files of other names are passed over."""
-    survey = Survey(temporary=[*store.leftovers(paths.MEM_WAL_FOLDER)])
-    _sort(survey, store.list(paths.MEM_WAL_FOLDER))
+    survey = Survey()
+    for folder in _listed(store):
+        survey.temporary += store.leftovers(folder)
+        _sort(survey, store.list(folder))
     return survey
+
+
+def _listed(store: ObjectStore) -> list[str]:
+    """What to list: one request for all, or on a disk only the folders of regions, as one that
+    somebody else has put there may be deeper than a listing goes."""
+    if store.remote:
+        return [paths.MEM_WAL_FOLDER]
+    names = store.list_folders(paths.MEM_WAL_FOLDER)
+    return [f"{paths.MEM_WAL_FOLDER}/{name}" for name in names if paths.region_of(name)]
 
 
 def _sort(survey: Survey, listed: Iterable[ObjectMeta]) -> None:

@@ -52,6 +52,18 @@ def _wal(table: mw.Table) -> list[int]:
     return Wal(open_store(table.uri), manifest(table).region_id).positions()
 
 
+def test_a_folder_that_is_no_region_s_stops_no_collection_and_no_check(tmp_path: Path) -> None:
+    """However deep it is: nobody lists it."""
+    table = create(tmp_path, regions=3)
+    flush(table, rows(0, 20, 1))
+    merge_all(table)
+    foreign = tmp_path / "t" / "_mem_wal" / "mine"
+    (foreign / "/".join("d" * 40)).mkdir(parents=True)
+    assert {one.check for one in table.check()} == {"leftovers"}
+    assert "generation" in kinds(collect(table, after=2 * HOUR, versions_older_than=NOW))
+    assert foreign.is_dir() and len(values(table)) == 21
+
+
 def test_merged_generations_go_and_the_rows_stay(tmp_path: Path) -> None:
     table = create(tmp_path, regions=3)
     flush(table, rows(0, 20, 1), rows(10, 30, 2))
