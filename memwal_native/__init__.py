@@ -22,8 +22,6 @@ from memwal_native._native import (
     remember,
     shut_down,
     superseded,
-    take_long_turns,
-    take_turns_often,
     top_k,
 )
 
@@ -52,7 +50,5 @@ __all__ = [
     "remember",
     "shut_down",
     "superseded",
-    "take_long_turns",
-    "take_turns_often",
     "top_k",
 ]

@@ -127,14 +127,6 @@ def superseded(codes: _Int64s, deleted: _Bytes, seen: _Bytes, rows: _Int32s) -> 
     has or a later row has too, and count them. All codes are in `seen` afterwards. `deleted` and
     `rows` are as long as `codes`; every code is a place in `seen`."""
 
-def take_long_turns(niceness: int) -> None:
-    """Let any other thread that wakes up interrupt this one and those that it starts from now on,
-    of this niceness: Linux 6.12 and later; else nothing happens."""
-
-def take_turns_often(processors: Sequence[int]) -> None:
-    """From now on, while this process works, have Linux decide every half a millisecond who runs on
-    each of these processors; other systems do nothing. To be called before niceness is raised."""
-
 def top_k(
     postings: Sequence[Postings],
     weights: Sequence[float],

@@ -73,9 +73,9 @@ class SearchProvider:
         no table, to the rows found: it says why not."""
         reason = (
             f"{' AND '.join(conditions)} can't choose the rows that {self._name} ranks: DataFusion "
-            "shows no table conditions with a subquery, of which it makes joins and marks, or with "
-            "a function such as random(). To choose what is ranked, give the values themselves. To "
-            f"choose among the rows found, put a LIMIT between: {_AFTERWARDS}"
+            "shows no table conditions with the value of a subquery, or with a function such as "
+            "random(). To choose what is ranked, give the values themselves. To choose among the "
+            f"rows found, put a LIMIT between: {_AFTERWARDS}"
         )
         return RefusedExec(reason, pa.RecordBatchReader.from_stream(no_rows).schema)
 

@@ -1,12 +1,11 @@
-//! Conditions that DataFusion shows to no table, such as those with `random()` or a subquery: they
-//! stand as filters and semi-joins above the scan, and the table is told of them when the plan is
-//! complete. It may give another plan to run instead.
+//! Conditions that DataFusion shows to no table, such as those with `random()`: they stand as filters
+//! above the scan, and the table is told of them when the plan is complete. It may give another plan
+//! to run instead. Joins, semi-joins among them, act on the rows that a table yields.
 //!
-//! Of the host's nodes only names, children, expressions and estimates can be seen from here.
+//! Of the host's nodes only names, children and expressions can be seen from here.
 //! `datafusion-ffi` would rebuild the whole plan and the whole configuration of the host on this
 //! side, and wrap what comes back without what `sealed` does. So the rule's table of functions gets
-//! shorter ones, which walk through the host's: some microseconds a query, and 0.1 ms where a search
-//! is joined (`join_effect`).
+//! shorter ones, which walk through the host's: some microseconds a query.
 
 use std::sync::Arc;
 
@@ -28,14 +27,13 @@ use stabby::vec::Vec as FfiVec;
 
 use crate::errors::guarded;
 use crate::exec::MountedExec;
-use crate::join_effect::{Effect, effect};
 use crate::sealed::seal;
 
 const NAME: &str = "memwal_leftovers";
 
 /// Nodes that yield each row of their children as it is, or computed from: a filter above them is
 /// one on the rows below. Not those that choose rows themselves (limits, sorts for the best few,
-/// most joins, aggregates, windows): what stands above these is about their choice.
+/// joins, aggregates, windows): what stands above these is about their choice.
 const ROW_BY_ROW: [&str; 10] = [
     "BufferExec",
     "CoalesceBatchesExec",
@@ -51,11 +49,6 @@ const ROW_BY_ROW: [&str; 10] = [
 /// Yields its first child's rows; the others are queries of their own.
 const WITH_SUBQUERIES: &str = "ScalarSubqueryExec";
 const FILTER: &str = "FilterExec";
-/// The joins that may be semi-, anti- or mark-joins.
-const JOINS: [&str; 3] = ["HashJoinExec", "NestedLoopJoinExec", "SortMergeJoinExec"];
-/// What is said of a semi- or anti-join: its condition may be anything.
-const PICKING_JOIN: &str =
-    "IN (SELECT ...), EXISTS, or a join that only picks rows (DISTINCT and GROUP BY may make one)";
 
 /// What `SessionContext.add_physical_optimizer_rule` takes.
 #[pyclass(frozen, module = "memwal_native")]
@@ -137,17 +130,16 @@ fn optimized(plan: &FFI_ExecutionPlan) -> FFI_Result<FFI_ExecutionPlan> {
     }
 }
 
-pub fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
+fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
     // SAFETY: the function that the plan was made with.
     let properties = PlanProperties::try_from(unsafe { (plan.properties)(plan) })?;
     Ok(Arc::clone(properties.eq_properties.schema()))
 }
 
-/// A filter or join above a node, by which of its children it has that node, and what is above it.
+/// A filter above a node, and what is above it.
 #[derive(Clone, Copy)]
 struct Above<'a> {
     node: &'a FFI_ExecutionPlan,
-    place: usize,
     rest: Option<&'a Above<'a>>,
 }
 
@@ -175,12 +167,11 @@ fn substitute(
     let name = unsafe { (part.name)(part) };
     let name = name.as_str();
     for (place, child) in unsafe { (part.children)(part) }.iter().enumerate() {
-        let here = Above { node: part, place, rest: above };
+        let here = Above { node: part, rest: above };
         let above = match name {
             FILTER => Some(&here),
             WITH_SUBQUERIES if place > 0 => None,
             WITH_SUBQUERIES => above,
-            name if JOINS.contains(&name) => Some(&here),
             name if ROW_BY_ROW.contains(&name) => above,
             _ => None,
         };
@@ -195,18 +186,10 @@ fn substitute(
 /// The conditions as SQL would write them, the lowest first.
 fn conditions(mut above: Option<&Above>) -> Result<Vec<String>> {
     let mut found = vec![];
-    while let Some(Above { node, place, rest }) = above {
+    while let Some(Above { node, rest }) = above {
         // SAFETY: as above.
-        if unsafe { (node.name)(node) }.as_str() == FILTER {
-            let expressions = df_result!(unsafe { (node.apply_expressions)(node) })?;
-            expressions.iter().for_each(|expression| write(expression, &mut found));
-        } else {
-            match effect(node, *place)? {
-                Effect::Picks => found.push(PICKING_JOIN.to_owned()),
-                Effect::Marks => {}
-                Effect::Joins => break,
-            }
-        }
+        let expressions = df_result!(unsafe { (node.apply_expressions)(node) })?;
+        expressions.iter().for_each(|expression| write(expression, &mut found));
         above = *rest;
     }
     Ok(found)

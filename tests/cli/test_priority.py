@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
-from memwal_sql.cli import priority
 from memwal_sql.cli.priority import THREADS_VARIABLE, give_way
 
 
@@ -18,33 +16,16 @@ from memwal_sql.cli.priority import THREADS_VARIABLE, give_way
 def test_a_job_takes_half_of_the_processors_and_a_lower_priority(
     monkeypatch: pytest.MonkeyPatch, processors: int, chosen: str | None
 ) -> None:
-    """Unless somebody says how many threads. Linux is to decide often who runs: the threads that
-    see to it come before the priority is lowered, so that they keep that of readers."""
-    own = set(range(10, 10 + processors))
-    asked: list[Any] = []
-
-    def nice(by: int) -> int:
-        asked.append(("nice", by))
-        return 7
-
-    def limit(process: int, to: list[int]) -> None:
-        asked.append(("limit", process, list(to)))
-
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: own, raising=False)
-    monkeypatch.setattr(os, "sched_setaffinity", limit, raising=False)
-    monkeypatch.setattr(os, "nice", nice)
-    monkeypatch.setattr(priority, "take_turns_often", lambda which: asked.append(("often", which)))
-    monkeypatch.setattr(priority, "take_long_turns", lambda at: asked.append(("long", at)))
+    """Unless somebody says how many threads."""
+    asked: list[int] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)), raising=False)
+    monkeypatch.setattr(os, "nice", asked.append)
     monkeypatch.delenv(THREADS_VARIABLE, raising=False)
     if chosen is not None:
         monkeypatch.setenv(THREADS_VARIABLE, chosen)
     give_way()
-    half = (processors + 1) // 2
-    upper = sorted(own)[-half:]
-    limited: list[Any] = [("limit", 0, upper), ("often", upper)]
-    expected = limited if chosen is None else [("often", sorted(own))]
-    assert asked == [*expected, ("nice", 10), ("long", 7)]
-    assert os.environ[THREADS_VARIABLE] == (chosen or str(half))
+    assert asked == [10]
+    assert os.environ[THREADS_VARIABLE] == (chosen or str((processors + 1) // 2))
 
 
 def test_a_process_that_gives_way_goes_on() -> None:
