@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -204,6 +205,43 @@ def test_a_folder_that_was_made_anew_is_made_durable_anew(
     (tmp_path / "a/b").mkdir()
     store.put("a/b/three", b"")
     assert synced == [str(tmp_path / "a")]
+
+
+def test_a_folder_made_anew_under_the_inode_of_the_one_before_is_made_durable_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ext4 gives it away again at once."""
+    store, synced = LocalStore(str(tmp_path)), []
+    fsync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    folder = tmp_path / "a/b"
+    store.put("a/b/one", b"")
+    before = folder.stat().st_ino, _version(folder)
+    (folder / "one").unlink()
+    folder.rmdir()
+    folder.mkdir()
+    if before == (folder.stat().st_ino, _version(folder)):
+        pytest.skip("this file system tells no folder from one that was made anew")
+    synced.clear()
+    store.put("a/b/two", b"")
+    assert synced == [str(tmp_path / "a")]
+    store.put("a/b/three", b"")
+    assert synced == [str(tmp_path / "a")]
+
+
+def _version(folder: Path) -> bytes:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        return fcntl.ioctl(opened, 0x80087601, bytes(8))
+    except OSError:
+        return b""
+    finally:
+        os.close(opened)
 
 
 def test_what_is_known_of_folders_stays_small(

@@ -9,6 +9,7 @@ root itself may be a link: who opens a table names it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 
@@ -20,15 +21,17 @@ MOST_LEVELS = 32
 # Some 20,000 regions' folders in 10 MB; folders that were forgotten are synced once more.
 _MOST_KNOWN = 1 << 16
 
+# Linux's FS_IOC_GETVERSION.
+_GET_VERSION = 0x80087601
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
 def open_folder(root: str, path: str, durable: dict[str, int] | None = None) -> Iterator[int]:
     """The folder `path` (relative; "" is the root itself), open; made when it is missing if
-    `durable` is given: the folders, by path, and their inodes, that are known to survive a power
-    failure, which takes up more. Another one that is there is made so too, as whoever made it may
-    not have come to that.
+    `durable` is given: the folders, by path, and what tells them from others at their places, that
+    are known to survive a power failure, which takes up more. Another one that is there is made so
+    too, as whoever made it may not have come to that.
 
     Raises CorruptFileError naming the step that is a link, and what `os.open` raises.
     """
@@ -125,7 +128,7 @@ def _step(folder: int, name: str, shown: str, durable: dict[str, int] | None) ->
         durable.pop(shown, None)
         inner = _open(folder, name, shown)
     try:
-        found = os.fstat(inner).st_ino
+        found = _identity(inner)
         if durable.get(shown) != found:
             os.fsync(folder)
             if len(durable) >= _MOST_KNOWN:
@@ -135,6 +138,16 @@ def _step(folder: int, name: str, shown: str, durable: dict[str, int] | None) ->
         os.close(inner)
         raise
     return inner
+
+
+def _identity(folder: int) -> int:
+    """The inode of an open folder, and above its 64 bits the inode's version: file systems give the
+    inode of a removed folder away again, with another version."""
+    try:
+        version = fcntl.ioctl(folder, _GET_VERSION, bytes(8))
+    except OSError:  # there is none on this file system
+        version = b""
+    return os.fstat(folder).st_ino | int.from_bytes(version) << 64
 
 
 def _open(folder: int, name: str, shown: str) -> int:
