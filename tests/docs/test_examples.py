@@ -15,9 +15,10 @@ import pytest
 
 from exec_nodes.resident.store import STORE
 from tests.cli.calls import call
-from tests.docs.pages import MANUAL, Block, block, blocks, page
+from tests.docs.pages import MANUAL, ROOT, Block, block, blocks, page
 
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in MANUAL.glob("*.md"))]
+MANUAL_PAGES = sorted(str(path.relative_to(ROOT)) for path in MANUAL.rglob("*.md"))
+PAGES = ["README.md", *(path for path in MANUAL_PAGES if blocks(path))]
 ELSEWHERE = {"pyspark"}  # tests/spark/test_manual.py runs these
 INSTALLING = ("pip", "make")  # not run here: tests/install builds, installs and runs the wheel
 

@@ -33,6 +33,12 @@ def test_a_page_is_in_the_site_and_links_to_nothing_outside_of_it(path: str) -> 
         assert linked.is_relative_to(MANUAL), link
 
 
+def test_the_commands_of_contributors_are_targets_of_the_makefile() -> None:
+    named = re.findall(r"`make ([\w-]+)`", page("CONTRIBUTING.md"))
+    targets = re.findall(r"^([\w-]+):.*## ", page("Makefile"), re.MULTILINE)
+    assert set(named) == set(targets) - {"help", "clean"}
+
+
 def test_the_api_has_every_public_name() -> None:
     named = re.findall(r"^::: memwal_sql\.(\w+)$", page("docs/api.md"), re.MULTILINE)
     assert sorted(named) == sorted(mw.__all__)
