@@ -110,8 +110,8 @@ class FilterStaleExec(UnaryNode):
             hits = int(maybe.sum())
             self.metrics.add(bloom_hits=hits, bloom_skips=len(missing) - hits)
             if hits:
-                held = source.take(asked.filter(maybe), ())[KEY_POSITION].to_numpy()
-                found[missing[np.flatnonzero(maybe)[held]]] = True
+                places = source.take(asked.filter(maybe), ())[KEY_POSITION].to_numpy()
+                found[missing[np.flatnonzero(maybe)[places]]] = True
         return found
 
 

@@ -67,9 +67,9 @@ class FuseExec(Node):
             rows = row_of[start : start + len(table)]
             start += len(table)
             scores[rows] += weight / (self.constant + 1 + np.arange(len(table)))
-            held = np.zeros(len(first), np.int64)
-            held[rows] = np.arange(1, len(table) + 1)
-            position = pa.array(held - 1, mask=held == 0)
+            ranks = np.zeros(len(first), np.int64)
+            ranks[rows] = np.arange(1, len(table) + 1)
+            position = pa.array(ranks - 1, mask=ranks == 0)
             for field in _ranking(child):
                 columns.append(table[field.name].combine_chunks().take(position))
         columns.append(pa.array(scores.astype(np.float32)))

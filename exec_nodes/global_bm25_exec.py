@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.bm25 import K1, B
@@ -53,7 +53,7 @@ class GlobalBM25Exec(UnaryNode):
         if batches:
             yield pa.concat_batches(batches)
 
-    @once_property
+    @lazy_property
     def _parameters(self) -> BM25Parameters:
         stale, sources = self.stale.compute(), self.stale.sources
         live = {}

@@ -20,7 +20,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from exec_nodes.vectors.candidates import Candidates
 from exec_nodes.vectors.query import NearestQuery
-from exec_nodes.vectors.resident import all_held
+from exec_nodes.vectors.resident import is_resident
 from exec_nodes.vectors.search import SourceSearch
 
 # Candidates beyond those asked for where some may turn out to be stale.
@@ -84,8 +84,8 @@ class KNNExec(Node):
             return "brute_force"
         if source.is_open and not source.has_index(index.name):
             return "brute_force"
-        held = source.is_open and all_held(source, self.query.column)
-        return "in_memory" if held else f"{index.name}({index.kind})"
+        resident = source.is_open and is_resident(source, self.query.column)
+        return "in_memory" if resident else f"{index.name}({index.kind})"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
         search = SourceSearch(self.source, self.query, self.filters, self.index)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from exec_nodes.base.errors import InvalidCallError
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.node import Node, Statistics
 
 
@@ -56,7 +56,7 @@ class UnionExec(Node):
         for child, part in self._dealt[partition]:
             yield from self.inputs[child].execute(part)
 
-    @once_property
+    @lazy_property
     def _dealt(self) -> list[list[tuple[int, int]]]:
         """By partition: the (child, child's partition) pairs it reads, in the children's order."""
         pieces = []

@@ -177,15 +177,15 @@ def open_table(
     record = read_record(store)
     first_version = None if record else read_etag(store, 1)
     context = TableContext(uri, store, record, options, first_version=first_version)
-    held: Checkpoint | None = None
+    live: Checkpoint | None = None
     if timestamp is not None:
         version = _version_at(store, uri, timestamp)
     elif checkpoint is not None:
-        held = live_checkpoint(context, checkpoint)
-        version = held.version
+        live = live_checkpoint(context, checkpoint)
+        version = live.version
     dataset = open_lance(uri, options, version)
     try:
-        table = Table(context, dataset, pinned=version is not None, checkpoint=held)
+        table = Table(context, dataset, pinned=version is not None, checkpoint=live)
     except TableReplacedError as error:
         if version is None:
             raise

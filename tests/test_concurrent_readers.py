@@ -67,7 +67,7 @@ def test_no_reader_sees_a_batch_half_while_writers_flush_and_merge(tmp_path: Pat
         last = dict.fromkeys(groups, 0)
 
         def work() -> None:
-            floor = dict(acknowledged)
+            watermark = dict(acknowledged)
             if how == "sql":
                 rows = context.sql("SELECT g, n FROM t WHERE n >= 0").to_arrow_table()
             elif how == "get":
@@ -84,7 +84,9 @@ def test_no_reader_sees_a_batch_half_while_writers_flush_and_merge(tmp_path: Pat
                 }
                 assert len(seen) == 1, f"{how}: group {g} is a mixture of {sorted(seen)}"
                 (number,) = seen
-                assert number >= floor[g], f"{how}: {number} was read, {floor[g]} acknowledged"
+                assert number >= watermark[g], (
+                    f"{how}: {number} was read, {watermark[g]} acknowledged"
+                )
                 assert number >= last[g], f"{how}: {number} after {last[g]}"
                 last[g] = number
 

@@ -4,6 +4,7 @@ among files, none among folders, and no folder with more files than one finds a 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -119,3 +120,45 @@ def test_a_folder_has_few_files() -> None:
         if (count := sum(file.name != "__init__.py" for file in folder.glob("*.py"))) > MOST_FILES
     }
     assert many == {}
+
+
+# Words that the field has others for: see the glossary in ARCHITECTURE.
+RETIRED = frozenset(
+    [
+        "at_once",
+        "box",
+        "boxes",
+        "breathe",
+        "floor",
+        "floors",
+        "held",
+        "loose",
+        "rehearsal",
+        "settled",
+        "sound",
+        "told",
+        "worn",
+    ]
+)
+LIBRARIES = {("literals.py", "floor")}  # math.floor
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                yield name
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_names_are_words_of_the_field(path: Path) -> None:
+    found = {path.stem, *names(ast.parse((ROOT / path).read_text()))}
+    words = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in found}
+    retired = {
+        name
+        for name, parts in words.items()
+        if RETIRED.intersection(parts.split("_")) or "at_once" in parts
+    }
+    assert retired - {name for file, name in LIBRARIES if file == path.name} == set()

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_binary, is_list, is_text
-from exec_nodes.arrow.validate import sound
+from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -69,7 +69,7 @@ def exact_cast(column: Column, field: pa.Field, *, rounding: bool = False) -> Co
     `rounding` lets floats become the nearest float of fewer bits. Raises InvalidCallError naming
     the column and the value when one would change, or is none of the type that the column says.
     """
-    column = sound(column, field.name)
+    column = validated(column, field.name)
     source, target = column.type, field.type
     if source == target:
         return column
@@ -172,10 +172,10 @@ def _leaf_change(values: list[Any], types: set[type], kind: pa.DataType) -> _Cha
 
 
 def _cut_integer(values: list[Any], kind: pa.DataType) -> _Change | None:
-    held = pa.array(values, kind, from_pandas=True).to_pylist()
-    if held == values:
+    returned = pa.array(values, kind, from_pandas=True).to_pylist()
+    if returned == values:
         return None
-    pairs = zip(values, held, strict=True)
+    pairs = zip(values, returned, strict=True)
     return next(
         ((v, "it is no integer, round it") for v, h in pairs if h is not None and v != h), None
     )
@@ -259,8 +259,8 @@ def same_kind(source: pa.DataType, target: pa.DataType) -> bool:
     if is_list(source) and is_list(target):
         return same_kind(source.value_type, target.value_type)
     if pa.types.is_struct(source) and pa.types.is_struct(target):
-        held = {field.name: field.type for field in source}
-        return all(same_kind(held.get(field.name, pa.null()), field.type) for field in target)
+        returned = {field.name: field.type for field in source}
+        return all(same_kind(returned.get(field.name, pa.null()), field.type) for field in target)
     if pa.types.is_map(source) and pa.types.is_map(target):
         return same_kind(source.key_type, target.key_type) and same_kind(
             source.item_type, target.item_type

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import memwal_native
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 
 Flags = npt.NDArray[np.bool_]
 
@@ -49,7 +49,7 @@ class _Keep:
     def _taken(self, column: pa.Array) -> pa.Array:
         return pc.take(column, self._positions, boundscheck=False)
 
-    @once_property
+    @lazy_property
     def _positions(self) -> pa.Array:
         return pa.array(np.flatnonzero(self._flags))
 

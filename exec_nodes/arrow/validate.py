@@ -30,18 +30,18 @@ _BYTES_OF = {
 _SHOWN = 40
 
 
-def sound(column: Column, name: str) -> Column:
+def validated(column: Column, name: str) -> Column:
     """`column` itself, or a copy if NULLs hide bytes that are no text: Lance would not write it.
 
     Only what a slice shows is looked at. Raises InvalidCallError naming the column and the row of
     a value that its type does not have.
     """
     if isinstance(column, pa.Array):
-        return _sound(column, name, 0)
+        return _validated(column, name, 0)
     given = column.chunks
     chunks, rows = [], 0
     for chunk in given:
-        chunks.append(_sound(chunk, name, rows))
+        chunks.append(_validated(chunk, name, rows))
         rows += len(chunk)
     same = all(old is new for old, new in zip(given, chunks, strict=True))
     return column if same else pa.chunked_array(chunks, column.type)
@@ -59,7 +59,7 @@ def first_row(array: pa.Array, passes: Callable[[pa.Array], bool]) -> int | None
     return None if passes(array.slice(low, 1)) else low
 
 
-def _sound(array: pa.Array, name: str, start: int) -> pa.Array:
+def _validated(array: pa.Array, name: str, start: int) -> pa.Array:
     if _passes(array, _check_text):
         return array
     if not _passes(array, _check_bytes):

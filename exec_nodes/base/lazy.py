@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 T = TypeVar("T")
 
 
-class once_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
+class lazy_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
     """As `functools.cached_property`, and computed once whichever threads read it.
 
     In Python 3.11 all instances of a class share the lock of that one: a query would wait for what
@@ -33,12 +33,12 @@ class once_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
     def __get__(self, instance: object | None, owner: type) -> Self | T:
         if instance is None:
             return self
-        name, held = self._name, instance.__dict__
+        name, state = self._name, instance.__dict__
         lock = f"{name}, under way"
-        with held.setdefault(lock, RLock()):
-            if name not in held:
-                held[name] = self._make(instance)
+        with state.setdefault(lock, RLock()):
+            if name not in state:
+                state[name] = self._make(instance)
         # Whoever comes now finds the value, whoever waits has the lock; and locks can't be pickled.
-        held.pop(lock, None)
-        found: T = held[name]
+        state.pop(lock, None)
+        found: T = state[name]
         return found

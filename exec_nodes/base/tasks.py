@@ -15,10 +15,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def at_once(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+def map_concurrently(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """The results of `call` for all items, in their order; raises the first error.
 
-    All callers of a process share the threads, so `call` must not use `at_once` itself.
+    All callers of a process share the threads, so `call` must not use `map_concurrently` itself.
     """
     items = list(items)
     if len(items) < 2:
@@ -50,5 +50,5 @@ def _pool(pid: int) -> ThreadPoolExecutor:
 
 @lru_cache(maxsize=1)
 def _background(pid: int) -> ThreadPoolExecutor:
-    # Few, as readers are waiting for the same processors; and others, as it may use `at_once`.
+    # Few, as readers wait for the same processors; not those above, which its calls may use.
     return ThreadPoolExecutor(_BACKGROUND_THREADS, f"memwal-background-{pid}")

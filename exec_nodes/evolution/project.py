@@ -16,7 +16,7 @@ import pyarrow as pa
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.base.columns import TOMBSTONE
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
@@ -49,7 +49,7 @@ class ByFieldId:
         matched = match(list(stored), list(wanted))
         self.names_agree = matched.names_agree
         names = [None if place is None else stored.names[place] for place in matched.places]
-        self.held: Mapping[str, str | None] = dict(zip(wanted.names, names, strict=True))
+        self.stored_names: Mapping[str, str | None] = dict(zip(wanted.names, names, strict=True))
         self._wanted = wanted
         self._inside = dict(zip(wanted.names, matched.inside, strict=True))
 
@@ -70,7 +70,7 @@ def same_columns(one: pa.Schema, other: pa.Schema) -> bool:
     return bool(one.equals(other)) and ByFieldId(one, other).names_agree
 
 
-class NamesOfNow:
+class CurrentSchema:
     """Opens generations under the names that one version of the base table has.
 
     Attributes:
@@ -81,12 +81,12 @@ class NamesOfNow:
         self.schema = schema
         self._agreeing: Any = None
 
-    @once_property
+    @lazy_property
     def tag(self) -> int:
         """Tells apart what schemas as such do not: the ids in their metadata."""
         return hash(self.schema.serialize().to_pybytes())
 
-    def given_to(self, dataset: Any) -> Any:
+    def project(self, dataset: Any) -> Any:
         """The Lance table `dataset` with the columns and fields of now.
 
         That is the dataset itself, unless names and ids disagree; then its rows are held in memory,
@@ -99,24 +99,28 @@ class NamesOfNow:
         if by_id.names_agree:
             self._agreeing = own
             return dataset
-        held = {name: stored for name, stored in by_id.held.items() if stored is not None}
-        rows = dataset.to_table(columns=list(held.values()))
-        columns = [by_id.column(name, rows[stored]) for name, stored in held.items()]
-        table = pa.Table.from_arrays(columns, list(held))
+        stored_names = {
+            name: stored for name, stored in by_id.stored_names.items() if stored is not None
+        }
+        rows = dataset.to_table(columns=list(stored_names.values()))
+        columns = [by_id.column(name, rows[stored]) for name, stored in stored_names.items()]
+        table = pa.Table.from_arrays(columns, list(stored_names))
         renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)
         return lance.write_dataset(renamed, "memory://", data_storage_version="stable")
 
 
-def batch_under_names_of(batch: pa.RecordBatch, by_id: ByFieldId) -> pa.RecordBatch:
+def project_batch(batch: pa.RecordBatch, by_id: ByFieldId) -> pa.RecordBatch:
     """A stored batch under the names of now, as WAL entries have them; `by_id` is of its schema.
 
     Columns that it lacks, or that the table has no more, are left for the reader to deal with.
     """
     if by_id.names_agree:
         return batch
-    held = {name: stored for name, stored in by_id.held.items() if stored is not None}
-    columns = [by_id.column(name, batch.column(stored)) for name, stored in held.items()]
-    return pa.RecordBatch.from_arrays(columns, list(held))
+    stored_names = {
+        name: stored for name, stored in by_id.stored_names.items() if stored is not None
+    }
+    columns = [by_id.column(name, batch.column(stored)) for name, stored in stored_names.items()]
+    return pa.RecordBatch.from_arrays(columns, list(stored_names))
 
 
 def _numbered(field: pa.Field, own: Any) -> pa.Field:

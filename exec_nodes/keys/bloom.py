@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from exec_nodes.base.errors import CorruptFileError
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hashing import Hashes
 
 BLOCK_BYTES = 32
@@ -92,7 +92,7 @@ class BloomFilter:
                 return False
         return True
 
-    @once_property
+    @lazy_property
     def _words(self) -> npt.NDArray[np.uint32]:
         return np.frombuffer(self.data, "<u4")
 

@@ -58,9 +58,9 @@ class KeyCodes:
         """The rows of another column whose key is among these, ascending, and their codes."""
         if self._first is None:
             found = pc.fill_null(pc.index_in(column, value_set=self._distinct), -1)
-            held = found.to_numpy(zero_copy_only=False) if len(found) else np.empty(0, np.int32)
-            places = np.flatnonzero(held >= 0)
-            return places.astype(np.int32), held[places].astype(np.int64)
+            at = found.to_numpy(zero_copy_only=False) if len(found) else np.empty(0, np.int32)
+            places = np.flatnonzero(at >= 0)
+            return places.astype(np.int32), at[places].astype(np.int64)
         values = _integers(one_array(column))
         if values is None:
             raise TypeError(f"keys of type {column.type} can't be found among integers")

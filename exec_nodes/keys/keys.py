@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.casts import exact_cast, exact_values
 from exec_nodes.arrow.given_rows import given_rows, read_once
 from exec_nodes.base.errors import InvalidCallError
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hashing import (
     Hashes,
     hash_columns,
@@ -135,27 +135,27 @@ class KeyBatch:
         """The key columns' types in key order."""
         return [column.type for column in self.table.columns]
 
-    @once_property
+    @lazy_property
     def values(self) -> list[Hashable]:
         """The key value of every key."""
         return key_values(self.table.columns)
 
-    @once_property
+    @lazy_property
     def column(self) -> KeyColumn:
         """The keys as one column, see `key_column`."""
         return key_column(self.table.columns)
 
-    @once_property
+    @lazy_property
     def hashes(self) -> Hashes:
         """The hash of every key as native's readers compute it."""
         return hash_columns(self.table.columns)
 
-    @once_property
+    @lazy_property
     def native_writer_hashes(self) -> Hashes:
         """The hash of every key as native's writer puts it into a bloom filter."""
         return hash_columns_as_native_writer(self.table.columns)
 
-    @once_property
+    @lazy_property
     def few_hashes(self) -> list[tuple[int, int]]:
         """`hashes` and `native_writer_hashes` side by side, computed without numpy's overhead."""
         kinds = self.types
@@ -167,7 +167,7 @@ class KeyBatch:
             return list(zip(full, full, strict=True))
         return [(h, hash_value(row, blank)) for h, row in zip(full, rows, strict=True)]
 
-    @once_property
+    @lazy_property
     def positions(self) -> dict[Hashable, int]:
         """The (last) position of every key."""
         return dict(zip(self.values, range(len(self)), strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import KeyBatch, as_key_table
 
 _INTEGER_BOUNDS = {
@@ -40,7 +40,7 @@ class OneKey(KeyBatch):
         """The key columns' types in key order."""
         return [self._schema.field(name).type for name in self._primary_key]
 
-    @once_property
+    @lazy_property
     def table(self) -> pa.Table:
         """The key columns in their exact types."""
         return as_key_table(self.values, self._schema, self._primary_key)
@@ -55,12 +55,12 @@ def one_key(value: Any, schema: pa.Schema, primary_key: Sequence[str]) -> OneKey
     if len(parts) != len(primary_key):
         return None
     for part, name in zip(parts, primary_key, strict=True):
-        if not _is_held(part, schema.field(name).type):
+        if not _is_of_type(part, schema.field(name).type):
             return None
     return OneKey(value if len(primary_key) > 1 else parts[0], schema, primary_key)
 
 
-def _is_held(part: Any, kind: pa.DataType) -> bool:
+def _is_of_type(part: Any, kind: pa.DataType) -> bool:
     if type(part) is int:
         low, high = _INTEGER_BOUNDS.get(kind, (1, 0))
         return bool(low <= part <= high)

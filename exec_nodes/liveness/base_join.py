@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 import memwal_native
 from exec_nodes.base.columns import ROW_ADDRESS, Filter, RowAddresses
-from exec_nodes.base.tasks import at_once
+from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.keys.codes import KeyCodes, Rows, concat
 from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column, one_array
 from exec_nodes.keys.sql import key_condition
@@ -32,14 +32,14 @@ Owners = npt.NDArray[np.uint8]
 class Superseded:
     """The rows of a base table that newer sources supersede, and by which of them."""
 
-    def __init__(self, addresses: RowAddresses, held: Sequence[Owners]) -> None:
+    def __init__(self, addresses: RowAddresses, owners_of: Sequence[Owners]) -> None:
         self._addresses = addresses
-        self._held = held
+        self._owners_of = owners_of
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return int(self._addresses.nbytes + sum(held.nbytes for held in self._held))
+        return int(self._addresses.nbytes + sum(owners_of.nbytes for owners_of in self._owners_of))
 
     def union(self) -> RowAddresses:
         """The superseded rows, sorted."""
@@ -48,9 +48,9 @@ class Superseded:
 
     def of(self, place: int) -> RowAddresses:
         """The rows that the newer source at `place` supersedes, in no particular order."""
-        held = self._held[place // _OWNERS] & _bit(place)
+        owners_of = self._owners_of[place // _OWNERS] & _bit(place)
         # Taking by index is three times as fast as by a mask.
-        return self._addresses.take(np.flatnonzero(held))
+        return self._addresses.take(np.flatnonzero(owners_of))
 
 
 class BaseMatch:
@@ -79,7 +79,7 @@ class BaseMatch:
             start += len(codes)
             memwal_native.mark(codes, self._owners[place // _OWNERS], _bit(place))
         self._addresses: list[RowAddresses] = []
-        self._held: list[list[Owners]] = []
+        self._owners_of: list[list[Owners]] = []
         self._lock = Lock()
 
     @property
@@ -99,20 +99,20 @@ class BaseMatch:
         """
         rows, codes = self.numbers.find(keys)
         found = addresses[rows]
-        held = [owners[codes] for owners in self._owners]
+        owners_of = [owners[codes] for owners in self._owners]
         with self._lock:
             self._addresses.append(found)
-            self._held.append(held)
+            self._owners_of.append(owners_of)
         return rows
 
     def result(self) -> Superseded:
         """What was found in all pieces."""
         addresses = np.concatenate([np.empty(0, np.uint64), *self._addresses])
-        held = [
-            np.concatenate([np.empty(0, np.uint8), *(piece[table] for piece in self._held)])
+        owners_of = [
+            np.concatenate([np.empty(0, np.uint8), *(piece[table] for piece in self._owners_of)])
             for table in range(len(self._owners))
         ]
-        return Superseded(addresses, held)
+        return Superseded(addresses, owners_of)
 
     def read(self, base: Source) -> None:
         """Add the rows of `base`, in large pieces."""
@@ -144,7 +144,7 @@ def keys_of(sources: Sequence[Source]) -> list[SourceKeys]:
     """Each source's keys; those that must be read are read at once."""
     at_hand = [source.keys_at_hand for source in sources]
     unread = [source for source, known in zip(sources, at_hand, strict=True) if not known]
-    read = iter(at_once(lambda source: source.keys(), unread))
+    read = iter(map_concurrently(lambda source: source.keys(), unread))
     pairs = zip(sources, at_hand, strict=True)
     return [source.keys() if known else next(read) for source, known in pairs]
 

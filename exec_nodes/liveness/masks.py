@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -70,7 +70,7 @@ class Masks:
         """Sorted addresses of all stale rows of a source; may read and match keys."""
         return self.stale.compute()[ordinal]
 
-    @once_property
+    @lazy_property
     def _masks(self) -> list[_Mask]:
         self.stale.open()
         if self.matched:

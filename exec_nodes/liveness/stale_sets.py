@@ -18,8 +18,8 @@ import numpy as np
 from exec_nodes.arrow.filter_rows import Flags
 from exec_nodes.arrow.row_masks import other_rows
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.base.lazy import once_property
-from exec_nodes.base.tasks import at_once, in_background
+from exec_nodes.base.lazy import lazy_property
+from exec_nodes.base.tasks import in_background, map_concurrently
 from exec_nodes.keys.codes import KeyCodes, Rows, code_set, concat, superseded
 from exec_nodes.keys.keys import KeyColumn
 from exec_nodes.liveness.base_join import BaseMatch, keys_of, tail_of
@@ -168,7 +168,7 @@ class _Pair:
         self.rows = rows
         self._find = find
 
-    @once_property
+    @lazy_property
     def addresses(self) -> RowAddresses:
         """Found when first asked for: most are superseded by a larger set before that."""
         return self._find()
@@ -219,10 +219,10 @@ class PlanStale:
         """Open all sources, several at once: on an object store each takes some round trips."""
         closed = [source for source in self.sources if not source.ready]
         if closed:
-            at_once(lambda source: source.open(self.columns), closed)
+            map_concurrently(lambda source: source.open(self.columns), closed)
         unread = [source for source in self.masks if not source.ready]
         if unread:
-            at_once(lambda source: source.open(), unread)
+            map_concurrently(lambda source: source.open(), unread)
 
     def learner(self) -> BaseMatch | None:
         """What finds the stale rows of the base while they are scanned, if they are not known.

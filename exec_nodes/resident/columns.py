@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.row_masks import among
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.fragments import (
@@ -62,9 +62,9 @@ class FragmentColumns:
         self._dataset = dataset
         self._store = store
         self._file = read
-        self._told: dict[int, tuple[Hashable, Hashable]] = {}
+        self._identities: dict[int, tuple[Hashable, Hashable]] = {}
 
-    @once_property
+    @lazy_property
     def fragments(self) -> Mapping[int, Any]:
         """The version's fragments by their number."""
         return {one.fragment_id: one for one in self._dataset.get_fragments()}
@@ -137,17 +137,17 @@ class FragmentColumns:
         full = schema.append(ROW_ADDRESS_FIELD)
         found = whole_fragments(self._dataset, schema.names, fragments, batch_rows(schema))
         for fragment, run in groupby(found, key=lambda pair: pair[0]):
-            held: list[pa.RecordBatch] = []
+            batches: list[pa.RecordBatch] = []
             for _, batch in run:
                 rows = conform(batch, full)
                 yield rows
                 room -= rows.nbytes
                 if room < 0:
-                    held.clear()
+                    batches.clear()
                 else:
-                    held.append(rows)
-            if held:
-                table = pa.Table.from_batches(held)
+                    batches.append(rows)
+            if batches:
+                table = pa.Table.from_batches(batches)
                 addresses = one_array(table[ROW_ADDRESS]).to_numpy()
                 self._keep_addresses(fragment, addresses)
                 for field in schema:
@@ -235,18 +235,18 @@ class FragmentColumns:
         return Key("column", (self._place,), (self.ids[field.name], field.type))
 
     def _identity(self, fragment: Any) -> Hashable:
-        return self._tell(fragment)[0]
+        return self._identified(fragment)[0]
 
     def _deletions(self, fragment: Any) -> Hashable:
-        return self._tell(fragment)[1]
+        return self._identified(fragment)[1]
 
-    def _tell(self, fragment: Any) -> tuple[Hashable, Hashable]:
+    def _identified(self, fragment: Any) -> tuple[Hashable, Hashable]:
         """What tells a fragment, and its rows of this version; Lance makes it anew each time."""
-        told = self._told.get(fragment.fragment_id)
-        if told is None:
-            told = fragment_identity(self._place, fragment), fragment.deletion_file()
-            self._told[fragment.fragment_id] = told
-        return told
+        identity = self._identities.get(fragment.fragment_id)
+        if identity is None:
+            identity = fragment_identity(self._place, fragment), fragment.deletion_file()
+            self._identities[fragment.fragment_id] = identity
+        return identity
 
 
 def _of_version(column: Key, deletions: Hashable) -> Key:
@@ -254,9 +254,9 @@ def _of_version(column: Key, deletions: Hashable) -> Key:
     return column._replace(detail=(*cast(tuple[Hashable, ...], column.detail), deletions))
 
 
-def _places(held: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:
+def _places(batches: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:
     """Where each of `addresses` is among those `held`, which are sorted; None unless all are."""
-    places = held.searchsorted(addresses)
-    if (places == len(held)).any() or (held[places] != addresses).any():
+    places = batches.searchsorted(addresses)
+    if (places == len(batches)).any() or (batches[places] != addresses).any():
         return None
     return places

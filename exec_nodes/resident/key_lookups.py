@@ -51,16 +51,16 @@ class KeyLookups:
         little as possible around Lance's own lookup; None if that can't tell."""
         if len(key.names) > 1:
             return None
-        held = self._held(key)
-        if held is not None:
-            found = (self._rows.at(at, schema) for at in held.addresses(key.values[0]))
+        resident = self._resident(key)
+        if resident is not None:
+            found = (self._rows.at(at, schema) for at in resident.addresses(key.values[0]))
             row = next((row for row in found if row is not None), None)
-            if row is not None or not held.unread:
+            if row is not None or not resident.unread:
                 return _NO_ROWS if row is None else row
         condition = key_condition(key)
         if condition is None:
             return None
-        fragments = None if held is None else held.unread
+        fragments = None if resident is None else resident.unread
         scanner = self._dataset.scanner(columns=schema.names, filter=condition, fragments=fragments)
         rows = scanner.to_table()
         return rows if rows.num_rows <= 1 else None
@@ -71,7 +71,7 @@ class KeyLookups:
         if known is not None and self._store.get(self._own) is None:
             self._read(column, known)
 
-    def _held(self, key: KeyBatch) -> KeyRows | None:
+    def _resident(self, key: KeyBatch) -> KeyRows | None:
         """The keys in memory, all of them or those of another version; None if there are none."""
         # Asked for each time: else the cache would let go of it first, and the next version would
         # have nothing to start from.
@@ -86,10 +86,10 @@ class KeyLookups:
         if known is None and not self._store.pays(self._shared, ROWS_PER_LOOKUP, self._rows.count):
             return None
         self._asked = True
-        if known is not None and known.serve(self._dataset, key.names[0]):
+        if known is not None and known.covers(self._dataset, key.names[0]):
             rows = KeyRows(self._dataset, known)
             unread = sum(fragment.physical_rows for fragment in rows.unread)
-            if unread <= _READ_AT_ONCE and not known.is_worn(self._dataset):
+            if unread <= _READ_AT_ONCE and not known.needs_rebuild(self._dataset):
                 return self._read(key.names[0], known)
             self._meanwhile = rows
         in_background(partial(self._read, key.names[0], known))

@@ -39,7 +39,7 @@ class KnownKeys:
         told: what tells the column and a fragment's values, by the fragment's number.
     """
 
-    told: Mapping[int, Hashable]
+    identities: Mapping[int, Hashable]
     runs: Sequence[KeyRun]
 
     def __len__(self) -> int:
@@ -50,12 +50,12 @@ class KnownKeys:
         """Bytes held."""
         return sum(int(run.keys.nbytes + run.addresses.nbytes) for run in self.runs)
 
-    def serve(self, dataset: Any, column: str) -> bool:
+    def covers(self, dataset: Any, column: str) -> bool:
         """Whether the fragments that a version has are these and new ones."""
-        told = _told(dataset, column)
-        return all(self.told.get(number, own) == own for number, own in told.items())
+        identities = _identities(dataset, column)
+        return all(self.identities.get(number, own) == own for number, own in identities.items())
 
-    def is_worn(self, dataset: Any) -> bool:
+    def needs_rebuild(self, dataset: Any) -> bool:
         """Whether it is time to read all keys of a version anew."""
         rows = sum(fragment.physical_rows for fragment in dataset.get_fragments())
         return len(self.runs) > _MOST_RUNS or len(self) > 2 * rows
@@ -65,12 +65,12 @@ def read_keys(dataset: Any, column: str, known: KnownKeys | None = None) -> Know
     """The keys of `column`, for whose type `is_integral` holds; what is `known` of another version
     is not read again, as far as it serves this one: after a merge, the rows that it wrote are
     read. Keys of deleted rows lead to no row."""
-    told = _told(dataset, column)
-    if known is None or not known.serve(dataset, column) or known.is_worn(dataset):
-        return KnownKeys(told, [_read(dataset, column, None)])
-    unread = [one for one in dataset.get_fragments() if one.fragment_id not in known.told]
+    identities = _identities(dataset, column)
+    if known is None or not known.covers(dataset, column) or known.needs_rebuild(dataset):
+        return KnownKeys(identities, [_read(dataset, column, None)])
+    unread = [one for one in dataset.get_fragments() if one.fragment_id not in known.identities]
     runs = [*known.runs, _read(dataset, column, unread)] if unread else known.runs
-    return KnownKeys({**known.told, **told}, runs)
+    return KnownKeys({**known.identities, **identities}, runs)
 
 
 class KeyRows:
@@ -85,7 +85,7 @@ class KeyRows:
         """`known` must serve `dataset`."""
         self.known = known
         fragments = dataset.get_fragments()
-        self.unread = [one for one in fragments if one.fragment_id not in known.told]
+        self.unread = [one for one in fragments if one.fragment_id not in known.identities]
 
     def addresses(self, key: Any) -> Iterator[int]:
         """Where rows of a key are or were, the last one first; other versions may have them."""
@@ -103,7 +103,7 @@ def is_integral(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 
-def _told(dataset: Any, column: str) -> dict[int, Hashable]:
+def _identities(dataset: Any, column: str) -> dict[int, Hashable]:
     (field,) = (one.id() for one in dataset.lance_schema.fields() if one.name() == column)
     fragments = dataset.get_fragments()
     return {one.fragment_id: (field, fragment_identity(dataset.uri, one)) for one in fragments}

@@ -22,8 +22,8 @@ from exec_nodes.base.columns import (
     Filter,
     RowAddresses,
 )
-from exec_nodes.base.lazy import once_property
-from exec_nodes.evolution.project import NamesOfNow
+from exec_nodes.base.lazy import lazy_property
+from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
@@ -133,7 +133,7 @@ class LanceSource:
         session: Any = None,
         bloom: Callable[[], bytes] | None = None,
         bloom_checksum: int | None = None,
-        names: NamesOfNow | None = None,
+        names: CurrentSchema | None = None,
         rows: int | None = None,
     ) -> LanceSource:
         """A flushed generation, opened when it is first read.
@@ -147,7 +147,7 @@ class LanceSource:
 
         def open_dataset() -> Any:
             dataset = open_generation(uri, name, rows, storage_options, session)
-            return dataset if names is None else names.given_to(dataset)
+            return dataset if names is None else names.project(dataset)
 
         return cls(
             identity=("generation", uri, None if names is None else names.tag),
@@ -209,19 +209,19 @@ class LanceSource:
         """Whether the dataset is open."""
         return self._dataset is not None
 
-    @once_property
+    @lazy_property
     def _index_names(self) -> frozenset[str]:
         with lance_errors(self.name, self.place):
             return frozenset(index.name for index in self.dataset.describe_indices())
 
-    @once_property
+    @lazy_property
     def index_segments(self) -> frozenset[str]:
         """Ids of the indexes' segments: other than rows, they are replaced from time to time."""
         with lance_errors(self.name, self.place):
             indexes = self.dataset.describe_indices()
         return frozenset(segment.uuid for index in indexes for segment in index.segments)
 
-    @once_property
+    @lazy_property
     def whole_fragments(self) -> Mapping[Hashable, Any]:
         """The fragments that are read, in ascending row address, by what caches know them by in
         every version of the table."""
@@ -248,14 +248,14 @@ class LanceSource:
             with lance_errors(self.name, self.place):
                 self._decoded(names)
 
-    @once_property
+    @lazy_property
     def rows(self) -> int:
         """Rows held, without those in Lance's deletion vectors."""
         if self._fragments is not None:
             return sum(fragment.metadata.num_rows for group in self._groups for fragment in group)
         return int(self.dataset.count_rows())
 
-    @once_property
+    @lazy_property
     def parts(self) -> int:
         """As many groups of fragments as there are processors, at most."""
         return max(1, len(self._groups))
@@ -343,8 +343,8 @@ class LanceSource:
             return self._whole.rows_at(addresses, columns)
         with lance_errors(self.name, self.place):
             if self._is_small(columns):
-                table, held = self._decoded(columns)
-                return table.take(pa.array(held.searchsorted(addresses)))
+                table, stored = self._decoded(columns)
+                return table.take(pa.array(stored.searchsorted(addresses)))
             schema = self._schema_of(columns)
             found = self._warm.take(addresses, schema)
             if found is None:
@@ -389,28 +389,28 @@ class LanceSource:
         ids = self._resident.compute(key, lambda: RowIds(self.dataset), lambda found: found.nbytes)
         return ids.of(addresses)
 
-    @once_property
+    @lazy_property
     def _lookups(self) -> KeyLookups:
         rows = SingleRows(self.dataset, self._kept, self._warm, self.rows)
         return KeyLookups(self.identity, self._resident, self.dataset, rows)
 
-    @once_property
+    @lazy_property
     def _kept(self) -> FragmentColumns:
         return FragmentColumns(self.place, self.dataset, self._resident, self._read_file)
 
-    @once_property
+    @lazy_property
     def _scanned(self) -> ScannedColumns:
         return ScannedColumns(self._kept)
 
-    @once_property
+    @lazy_property
     def _warm(self) -> WarmColumns:
         return WarmColumns(self._kept)
 
-    @once_property
+    @lazy_property
     def _tombstone(self) -> tuple[str, ...]:
         return () if self.generation == BASE_GENERATION else (TOMBSTONE,)
 
-    @once_property
+    @lazy_property
     def _groups(self) -> list[list[Any]]:
         with lance_errors(self.name, self.place):
             return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
@@ -426,7 +426,7 @@ class LanceSource:
     def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
         return self._columns.of(self._schema_of(names))
 
-    @once_property
+    @lazy_property
     def _columns(self) -> DecodedColumns:
         return DecodedColumns(self.identity, self._resident, partial(read_table, self.dataset))
 

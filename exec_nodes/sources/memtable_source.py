@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.columns import KEY_POSITION_FIELD, TOMBSTONE, Filter, RowAddresses
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.memory_scan import scan_table
@@ -61,7 +61,7 @@ class MemTableSource:
         """As plans print it."""
         return f"region_{self.region}[gen={self.generation}]"
 
-    @once_property
+    @lazy_property
     def nbytes(self) -> int:
         """Bytes of the rows, those appended since this snapshot included."""
         return sum(batch.nbytes for batch in self._batches)
@@ -101,9 +101,9 @@ class MemTableSource:
         """See `Source.take`."""
         values = list(keys.positions)
         found = self._index.last_of(values, self.rows)
-        held = np.flatnonzero(found >= 0)
-        places = np.fromiter(keys.positions.values(), np.int64, len(values))[held]
-        rows = self._table.select([*columns, TOMBSTONE]).take(pa.array(found[held]))
+        present = np.flatnonzero(found >= 0)
+        places = np.fromiter(keys.positions.values(), np.int64, len(values))[present]
+        rows = self._table.select([*columns, TOMBSTONE]).take(pa.array(found[present]))
         return rows.append_column(KEY_POSITION_FIELD, pa.array(places))
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
@@ -131,19 +131,19 @@ class MemTableSource:
         """Whether `text` has nothing to do any more."""
         return self._texts.rows(column, analyzer) >= self.rows
 
-    @once_property
+    @lazy_property
     def _ends(self) -> npt.NDArray[np.int64]:
         return np.cumsum([batch.num_rows for batch in self._batches], dtype=np.int64)
 
-    @once_property
+    @lazy_property
     def _table(self) -> pa.Table:
         return pa.Table.from_batches(self._batches, self._schema).slice(0, self.rows)
 
-    @once_property
+    @lazy_property
     def _addresses(self) -> RowAddresses:
         return np.arange(self.rows, dtype=np.uint64)
 
-    @once_property
+    @lazy_property
     def _keys(self) -> SourceKeys:
         deleted = self._table[TOMBSTONE].to_numpy()
         keys = self._table.select(self.primary_key)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.columns import ROW_ADDRESS, Filter, RowAddresses
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.codes import KeyCodes, code_set, superseded
 from exec_nodes.keys.keys import KeyBatch, KeyColumn, key_column
 
@@ -42,12 +42,12 @@ class SourceKeys:
         self.deleted = deleted
         self._superseded = superseded
 
-    @once_property
+    @lazy_property
     def column(self) -> KeyColumn:
         """The keys as one column, see `keys.key_column`."""
         return key_column(self.table.columns)
 
-    @once_property
+    @lazy_property
     def hidden(self) -> RowAddresses:
         """Sorted unique addresses of what is no row of the table whatever is newer.
 

@@ -19,9 +19,9 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from exec_nodes.vectors.column import Flags, VectorColumn
-from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.metrics import Metric
-from exec_nodes.vectors.settled_codes import BYTES_PER_SEARCH, SettledCodes, coded_bytes
+from exec_nodes.vectors.quantized import BYTES_PER_SEARCH, QuantizedVectors, coded_bytes
+from exec_nodes.vectors.vector_run import VectorRun
 from memwal_native import VectorCodes
 
 # What a merge wrote, up to so many bytes, is read by the search that finds it missing.
@@ -36,9 +36,9 @@ _ENTRY_BYTES = 200
 T = TypeVar("T")
 
 
-def held_vectors(
+def resident_vectors(
     source: Source, column: str, row_bytes: int, metric: Metric, *, eager: Callable[[], bool]
-) -> Sequence[HeldVectors] | None:
+) -> Sequence[VectorRun] | None:
     """All vectors of a source, `row_bytes` each, if they are in memory or worth being kept there.
 
     A MemTable's always are. Those of a Lance table are read at the first call if `eager` says so;
@@ -48,7 +48,7 @@ def held_vectors(
     """
     if isinstance(source, MemTableSource):
         codes = partial(_growing_codes, source.identity, column)
-        return [HeldVectors(VectorColumn.decoded(*source.column(column), codes))]
+        return [VectorRun(VectorColumn.decoded(*source.column(column), codes))]
     if not isinstance(source, LanceSource):
         return None
     if source.field_id(column) is None:
@@ -82,7 +82,7 @@ def extend(source: LanceSource, columns: Iterable[str]) -> None:
                 run.vectors.codes(metric)
 
 
-def all_held(source: LanceSource, column: str) -> bool:
+def is_resident(source: LanceSource, column: str) -> bool:
     """Whether all vectors of a Lance table are in memory."""
     return source.field_id(column) is not None and not _Runs(source, column).known()[1]
 
@@ -95,7 +95,7 @@ class _Runs:
         self._source = source
         self._column = column
 
-    def known(self) -> tuple[Sequence[HeldVectors], Mapping[Hashable, Any]]:
+    def known(self) -> tuple[Sequence[VectorRun], Mapping[Hashable, Any]]:
         """Those that have rows of the source's version, and its fragments that none of them has."""
         unread = dict(self._source.whole_fragments)
         serving = []
@@ -107,12 +107,12 @@ class _Runs:
                 unread.pop(identity, None)
         return serving, unread
 
-    def are_many(self, known: Sequence[HeldVectors]) -> bool:
+    def are_many(self, known: Sequence[VectorRun]) -> bool:
         """Whether searching them one by one, or what was deleted since, costs too much."""
-        held = sum(len(run.vectors) for run in known)
-        return len(known) > _MOST_RUNS or held > _MOST_SHARE * self._source.rows
+        rows = sum(len(run.vectors) for run in known)
+        return len(known) > _MOST_RUNS or rows > _MOST_SHARE * self._source.rows
 
-    def read(self) -> Sequence[HeldVectors]:
+    def read(self) -> Sequence[VectorRun]:
         """All of them, after what is missing was read."""
         with STORE.locked(self.key):
             known, unread = self.known()
@@ -130,11 +130,11 @@ class _Runs:
                 self._with((), self._source.whole_fragments)
 
     def _with(
-        self, known: Sequence[HeldVectors], unread: Mapping[Hashable, Any]
-    ) -> Sequence[HeldVectors]:
+        self, known: Sequence[VectorRun], unread: Mapping[Hashable, Any]
+    ) -> Sequence[VectorRun]:
         found, addresses = self._source.whole_column(self._column, unread.values())
-        vectors = VectorColumn.decoded(found, addresses, SettledCodes())
-        runs = [*known, HeldVectors(vectors, frozenset(unread))]
+        vectors = VectorColumn.decoded(found, addresses, QuantizedVectors())
+        runs = [*known, VectorRun(vectors, frozenset(unread))]
         nbytes = sum(run.vectors.nbytes + coded_bytes(run.vectors) for run in runs)
         if known and nbytes > STORE.largest:
             return self._with((), self._source.whole_fragments)
@@ -142,28 +142,28 @@ class _Runs:
         return runs
 
 
-def present(source: LanceSource, held: HeldVectors) -> Flags | None:
+def present(source: LanceSource, run: VectorRun) -> Flags | None:
     """`held.present`, kept."""
 
     def make() -> tuple[Flags | None]:
-        return (held.present(source),)
+        return (run.present(source),)
 
-    key = Key("vector flags", (source.identity,), ("present", held))
+    key = Key("vector flags", (source.identity,), ("present", run))
     return STORE.compute(key, make, _flag_bytes)[0]
 
 
-def live_flags(source: Source, held: HeldVectors, mask: RowAddresses) -> Flags | None:
+def live_flags(source: Source, run: VectorRun, mask: RowAddresses) -> Flags | None:
     """By position, whether `source` has the row and `mask`, sorted, has not; None if all count."""
     if not isinstance(source, LanceSource):
-        return live_rows(held.vectors.addresses, mask)
+        return live_rows(run.vectors.addresses, mask)
 
     def make() -> tuple[Flags | None]:
-        here, unmasked = present(source, held), live_rows(held.vectors.addresses, mask)
+        here, unmasked = present(source, run), live_rows(run.vectors.addresses, mask)
         if here is None or here.all():
             return (unmasked,)
         return (here if unmasked is None else here & unmasked,)
 
-    return derived(source, ("live", held), mask, make, _flag_bytes)[0]
+    return derived(source, ("live", run), mask, make, _flag_bytes)[0]
 
 
 def derived(
@@ -193,13 +193,13 @@ def _pays(key: Key, work: str, size: int) -> bool:
 
 
 def _growing_codes(
-    identity: Hashable, column: str, held: VectorColumn, metric: Metric
+    identity: Hashable, column: str, vectors: VectorColumn, metric: Metric
 ) -> VectorCodes:
     """Those of a MemTable's vectors, of which only the rows since the last search are coded."""
     key = Key("vector codes", (identity,), (column, metric))
     known: VectorCodes | None = STORE.get(key)
-    if known is None or len(known) < len(held):
+    if known is None or len(known) < len(vectors):
         with STORE.locked(key):
-            known = held.coded(STORE.get(key), metric)
+            known = vectors.coded(STORE.get(key), metric)
             STORE.put(key, known, known.nbytes)
     return known

@@ -12,16 +12,16 @@ from exec_nodes.arrow.row_masks import among, live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, Filter, RowAddresses
 from exec_nodes.base.counting import count
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
-from exec_nodes.vectors.held_vectors import HeldVectors
 from exec_nodes.vectors.index_search import IndexSearch, few_rows
 from exec_nodes.vectors.nearest import measured, nearest
 from exec_nodes.vectors.query import NearestQuery
-from exec_nodes.vectors.resident import held_vectors, live_flags
+from exec_nodes.vectors.resident import live_flags, resident_vectors
+from exec_nodes.vectors.vector_run import VectorRun
 
 # By how much more candidates are asked for when too few met a filter that Lance can't take.
 _GROWTH = 8
@@ -45,22 +45,22 @@ class SourceSearch:
         query, source = self.query, self.source
         if not source.rows:
             return Candidates.of([])
-        held = held_vectors(
+        runs = resident_vectors(
             source, query.column, query.row_bytes, query.metric, eager=self._unindexed
         )
-        if held is not None:
+        if runs is not None:
             count(searched_in_memory=1)
-            return self._in_memory(held, most, mask)
+            return self._in_memory(runs, most, mask)
         if isinstance(source, LanceSource) and self._usable_index is not None:
             count(searched_by_index=1)
             return self._by_index(source, self._usable_index, most, mask)
         count(searched_by_reading=1)
         return self._read_all(most, mask)
 
-    def _in_memory(self, held: Sequence[HeldVectors], most: int, mask: RowAddresses) -> Candidates:
+    def _in_memory(self, runs: Sequence[VectorRun], most: int, mask: RowAddresses) -> Candidates:
         query, source, found = self.query, self.source, []
         rows = _minus(source.matching(self.filters), mask) if self.filters else None
-        for one in held:
+        for one in runs:
             vectors = one.vectors
             if rows is None:
                 counts = live_flags(source, one, mask)
@@ -161,7 +161,7 @@ class SourceSearch:
     def _unindexed(self) -> bool:
         return self._usable_index is None
 
-    @once_property
+    @lazy_property
     def _usable_index(self) -> IndexInfo | None:
         index, source = self.index, self.source
         if index is None or self.query.bounds.lower is not None:

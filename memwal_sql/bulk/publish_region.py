@@ -32,7 +32,7 @@ from memwal_sql.storage.region.manifest import (
     RegionStatus,
 )
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.claim import Lease, claim, fenced
+from memwal_sql.write.claim import RegionClaim, claim, fenced
 from memwal_sql.write.flusher import commit_flush
 from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.values import RegionValue
@@ -97,7 +97,7 @@ class RegionPublisher:
         self._limits = limits
         self._check = check
         self._values = values
-        self._lease: Lease | None = None
+        self._lease: RegionClaim | None = None
         self._manifest: RegionManifest | None = None
         self._wal: WalWriter | None = None
         self._tail: list[ReplayedMemTable] = []
@@ -133,11 +133,11 @@ class RegionPublisher:
 
         Raises FencedError where somebody has written since.
         """
-        self._publish_generations(self._held(), batch, None)
+        self._publish_generations(self._own_lease(), batch, None)
 
     def seal(self) -> None:
         """Let nobody claim the region any more. Raises FencedError where somebody has."""
-        lease, latest = self._held(), self._manifests.latest(self._manifest)
+        lease, latest = self._own_lease(), self._manifests.latest(self._manifest)
         while latest.status is not RegionStatus.SEALED:
             if latest.writer_epoch != lease.epoch:
                 raise fenced(self.region_id, lease.epoch, latest.writer_epoch)
@@ -147,12 +147,12 @@ class RegionPublisher:
                 latest = conflict.latest
         self._manifest = latest
 
-    def _held(self) -> Lease:
+    def _own_lease(self) -> RegionClaim:
         if self._lease is None:
             raise ReopenError(f"region {self.region_id} is not claimed")
         return self._lease
 
-    def _claimed(self) -> tuple[Lease, RegionManifest, WalWriter]:
+    def _claimed(self) -> tuple[RegionClaim, RegionManifest, WalWriter]:
         lease, manifest, wal = self._lease, self._manifest, self._wal
         if lease is not None and manifest is not None and wal is not None:
             manifest = self._manifests.newer(manifest) or manifest
@@ -170,7 +170,9 @@ class RegionPublisher:
         known = [one.published.get(query_id, -1) for one in self._tail]
         return max([manifest.published.get(query_id, -1), *known])
 
-    def _append(self, lease: Lease, wal: WalWriter, rows: pa.Table, mark: BatchMark | None) -> None:
+    def _append(
+        self, lease: RegionClaim, wal: WalWriter, rows: pa.Table, mark: BatchMark | None
+    ) -> None:
         in_wal = self._tail[-1].memtable.rows if self._tail else 0
         full = in_wal + rows.num_rows > self._limits.rows
         if len(self._tail) > 1 or full:
@@ -187,7 +189,7 @@ class RegionPublisher:
             active.published[mark.query_id] = mark.batch_id
 
     def _publish_generations(
-        self, lease: Lease, batch: RegionBatch, mark: BatchMark | None
+        self, lease: RegionClaim, batch: RegionBatch, mark: BatchMark | None
     ) -> None:
         self._flush_tail(lease, self._tail)
         number = self._latest().current_generation
@@ -204,7 +206,7 @@ class RegionPublisher:
                 self._manifests, self._latest(), lease, flushed, published=published
             )
 
-    def _flush_tail(self, lease: Lease, tail: Sequence[ReplayedMemTable]) -> None:
+    def _flush_tail(self, lease: RegionClaim, tail: Sequence[ReplayedMemTable]) -> None:
         for one in tuple(tail):
             written = self._write(
                 self.region_id, one.memtable.generation, one.memtable.newest_rows()

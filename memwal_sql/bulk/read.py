@@ -15,7 +15,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 from exec_nodes.arrow.arrays import Mask
-from exec_nodes.evolution.project import ByFieldId, batch_under_names_of, numbered
+from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from memwal_sql.bulk.keys import PieceKeys, winners
 from memwal_sql.bulk.publish_region import RegionBatch
@@ -131,7 +131,7 @@ class StagedReader:
 
     def _renamed(self, rows: pa.Table, stored: pa.Schema) -> list[pa.RecordBatch]:
         by_id = ByFieldId(stored, self._stored)
-        return [batch_under_names_of(batch, by_id) for batch in rows.to_batches()]
+        return [project_batch(batch, by_id) for batch in rows.to_batches()]
 
     def _check(self, piece: StagedPiece) -> None:
         """That it can be read here is known before anything is published."""

@@ -288,10 +288,10 @@ class _Rows:
         """Which of the keys the region has, as rows or as deletes; over the base table, all."""
         if self._below:
             return np.ones(keys.num_rows, np.bool_)
-        held = np.zeros(keys.num_rows, np.bool_)
+        present = np.zeros(keys.num_rows, np.bool_)
         if self.keys.num_rows and keys.num_rows:
-            held[self._codes.find(key_column(keys.columns))[0]] = True
-        return held
+            present[self._codes.find(key_column(keys.columns))[0]] = True
+        return present
 
     def of(self, keys: pa.Table) -> pa.Table:
         """The newest row of each of these keys, which are distinct, in their order; `_deleted` is

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.casts import same_kind
-from exec_nodes.arrow.validate import sound
+from exec_nodes.arrow.validate import validated
 from exec_nodes.keys.codes import repeated_later
 from exec_nodes.keys.keys import key_column
 from memwal_sql.errors import InvalidCallError
@@ -104,7 +104,7 @@ class RowReader:
             rows = self._mixed(table, form.delete_column)
         if form.order_by is None:
             return rows
-        order = sound(table[form.order_by], form.order_by)
+        order = validated(table[form.order_by], form.order_by)
         if order.null_count:
             raise InvalidCallError(
                 f"orderBy={form.order_by!r}: {order.null_count} rows have a null in it, which "

@@ -80,7 +80,7 @@ def create_index(
         build = dataset.create_scalar_index
     _built(context.uri, build, column, kind, name=chosen, replace=replace, **arguments)
     if kind not in SCALAR_KINDS:
-        _maintain(context, f"create_index {chosen}", lambda held: _with(held, chosen))
+        _maintain(context, f"create_index {chosen}", lambda maintained: _with(maintained, chosen))
     _log.info("indexed %s: made index %r, %s on %r", context.uri, chosen, kind, column)
 
 
@@ -95,7 +95,9 @@ def drop_index(context: TableContext, name: str) -> None:
     columns = list(found[name].field_names)
     if len(columns) == 1 and columns[0] in key:
         raise InvalidCallError(f"{name!r} is the index of the primary key column {columns[0]!r}")
-    _maintain(context, f"drop_index {name}", lambda held: (n for n in held if n != name))
+    _maintain(
+        context, f"drop_index {name}", lambda maintained: (n for n in maintained if n != name)
+    )
     dataset = latest_dataset(context)
     _built(context.uri, dataset.drop_index, name)
     _log.info("dropped index %r of %s", name, context.uri)
@@ -146,8 +148,8 @@ def _built(uri: str, call: Any, *arguments: Any, **named: Any) -> None:
         raise kind(f"Lance failed, and the table's indexes are as they were: {error}") from error
 
 
-def _with(held: Iterable[str], name: str) -> tuple[str, ...]:
-    return (*(one for one in held if one != name), name)
+def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:
+    return (*(one for one in maintained if one != name), name)
 
 
 def _maintain(

@@ -186,8 +186,8 @@ def _restored(dataset: Any, now: MergeProgress, erased: MergeProgress) -> bool:
     marks = {region: erased[region] for region in regions} | guards
     if marks and not mark_only(dataset, marks):
         return False
-    held = dict(now) | marks
-    tokens = {s: g for s, g in erased.items() if s not in known and g > held.get(s, 0)}
+    marked = dict(now) | marks
+    tokens = {s: g for s, g in erased.items() if s not in known and g > marked.get(s, 0)}
     return not tokens or mark_only(dataset, tokens)
 
 

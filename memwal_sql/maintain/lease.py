@@ -73,7 +73,7 @@ class Lease:
         """Take the lease with the record after `after`; whether nobody was faster."""
         version = 1 if after is None else after.version + 1
         self._unfinished = () if after is None else _notes(self._records, after)
-        if self._records.put(version, self._record(held=True)) is not None:
+        if self._records.put(version, self._record(taken=True)) is not None:
             return False
         if self._records.versions()[-1] != version:
             # The number was free because it had been deleted: others are far ahead.
@@ -85,7 +85,7 @@ class Lease:
 
     def renew(self) -> None:
         """Prove that the lease is still held. Raises MaintenanceLostError when it is not."""
-        self._put(held=True)
+        self._put(taken=True)
 
     def rewrites(self, *unfinished: Unfinished) -> None:
         """Prove the same, and note what is about to be committed, or may still be.
@@ -95,22 +95,22 @@ class Lease:
         more.
         """
         self._unfinished = unfinished
-        self._put(held=True)
+        self._put(taken=True)
 
     def give_back(self) -> None:
         """Let others take the lease at once; harmless when it was lost."""
         with suppress(MemWalError):
-            self._put(held=False)
+            self._put(taken=False)
 
-    def _record(self, *, held: bool) -> dict[str, Any]:
+    def _record(self, *, taken: bool) -> dict[str, Any]:
         notes = [
             {"read_version": one.read_version, "index_uuid": str(one.index_uuid)}
             for one in self._unfinished
         ]
-        return {**self._content, "held": held, "unfinished": notes}
+        return {**self._content, "held": taken, "unfinished": notes}
 
-    def _put(self, *, held: bool) -> None:
-        found = self._records.put(self._version + 1, self._record(held=held))
+    def _put(self, *, taken: bool) -> None:
+        found = self._records.put(self._version + 1, self._record(taken=taken))
         if found is not None:
             raise MaintenanceLostError(
                 f"the maintenance job {self._content['job']} was too slow, and "
@@ -164,11 +164,11 @@ def _wait_and_take(
         version = 0 if latest is None else latest.version
         if version != seen:
             seen, since, pause = version, clock(), _FIRST_PAUSE_SECONDS
-        held = latest is not None and bool(latest.content.get("held"))
-        dead = held and latest is not None and _is_dead(latest)
-        if not held or dead or clock() - since > PATIENCE_SECONDS:
+        taken = latest is not None and bool(latest.content.get("held"))
+        dead = taken and latest is not None and _is_dead(latest)
+        if not taken or dead or clock() - since > PATIENCE_SECONDS:
             if lease.take(latest):
-                if held:
+                if taken:
                     why = "died" if dead else "is silent"
                     _log.debug("lease %s: taken over, as its holder %s", records.name, why)
                 return

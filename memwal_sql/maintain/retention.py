@@ -38,12 +38,14 @@ class Holds:
         return Holds(self.generations | other.generations, wal)
 
 
-def held_by_versions(store: ObjectStore, versions: Iterable[BaseVersion], scope: Scope) -> Holds:
+def retained_by_versions(
+    store: ObjectStore, versions: Iterable[BaseVersion], scope: Scope
+) -> Holds:
     """What the recorded region states of base versions need (protocol rule 18).
 
     Of a version without a record only the base table is read, so it holds nothing.
     """
-    held: set[GenerationName] = set()
+    generations: set[GenerationName] = set()
     present = set[Key]()
     for version in versions:
         details = version.details
@@ -57,7 +59,7 @@ def held_by_versions(store: ObjectStore, versions: Iterable[BaseVersion], scope:
             partial(_recorded, store, details),
             lambda found: _BYTES * (1 + len(found)),
         )
-        held.update(
+        generations.update(
             (region_id, name)
             for region_id, name, generation in recorded
             if generation > details.merged_generations.get(region_id, 0)
@@ -65,7 +67,7 @@ def held_by_versions(store: ObjectStore, versions: Iterable[BaseVersion], scope:
     scope.store.evict_where(
         "recorded generations", lambda key: scope.is_own(key) and key not in present
     )
-    return Holds(frozenset(held))
+    return Holds(frozenset(generations))
 
 
 def _recorded(store: ObjectStore, details: IndexDetails) -> tuple[tuple[UUID, str, int], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exec_nodes.base.tasks import at_once
+from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.resident.store import Key
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.manifest import read_fragment_ids
@@ -20,7 +20,7 @@ _MARK_BYTES = 150
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A version's merge progress, and whether it left the rows of the one before as they were (see
-    `FoundDetails.leaves_rows_of`)."""
+    `FoundDetails.preserves_rows_of`)."""
 
     progress: MergeProgress
     leaves_rows: bool
@@ -41,13 +41,13 @@ class Commits:
             return known, 0
         first = max(lowest, version - _TOGETHER)
         versions = range(first, version + 1)
-        found = dict(zip(versions, at_once(self._read, versions), strict=True))
+        found = dict(zip(versions, map_concurrently(self._read, versions), strict=True))
         for one in versions[1:]:
-            self._keep(one, found[one], found[one].leaves_rows_of(found[one - 1]))
+            self._keep(one, found[one], found[one].preserves_rows_of(found[one - 1]))
         made = found[version]
         if version == first:
             return Commit(made.details.merged_generations, False), 1
-        leaves = made.leaves_rows_of(found[version - 1])
+        leaves = made.preserves_rows_of(found[version - 1])
         return Commit(made.details.merged_generations, leaves), len(versions)
 
     def fragments(self, version: int) -> frozenset[int]:

@@ -110,8 +110,8 @@ class _Since:
         if index is None:
             return
         fragments = _fragments(base.dataset)
-        held = {one for segment in index.segments for one in segment.fragment_ids}
-        self.covered = fragments & held
+        indexed = {one for segment in index.segments for one in segment.fragment_ids}
+        self.covered = fragments & indexed
         self._built = max(segment.dataset_version_at_last_update for segment in index.segments)
         self._done = fragments == self.covered
 

@@ -100,7 +100,7 @@ def _flushed_row(
     uri = generation_uri(lance_uri(context.uri), manifest.region_id, one.path)
     with lance_errors(name, uri):
         dataset = open_generation(uri, name, one.rows, context.storage_options)
-        dataset = base.names.given_to(dataset)
+        dataset = base.names.project(dataset)
         return dataset.scanner(columns=list(base.info.primary_key), limit=1).to_table()
 
 

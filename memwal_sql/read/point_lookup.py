@@ -27,14 +27,14 @@ class PointReader:
 
     def get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """The live rows of distinct `keys`, in their order; `base` is what queries of now read."""
-        base = self._collector.sound(base)
+        base = self._collector.not_below_watermarks(base)
         for _ in range(ATTEMPTS):
             try:
                 return self._get(base, keys, columns)
             except (StaleBaseError, SourceGoneError, NotFoundError) as error:
                 changed = error
-                base = self._collector.sound(self._collector.catch_up())
-        self._collector.check_floors(base)
+                base = self._collector.not_below_watermarks(self._collector.catch_up())
+        self._collector.check_watermarks(base)
         raise gap_error(changed)
 
     def _get(self, base: BaseTable, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:

@@ -44,7 +44,7 @@ class _Served:
     since: float | None = None
 
 
-class ServedBase:
+class ServedVersion:
     """Follows the newest version of one table. Safe to use from several threads."""
 
     def __init__(
@@ -111,7 +111,7 @@ class ServedBase:
                 return None
             while self._tracker.is_there(version + 1):
                 newer = read_details_at(self._context.store, version + 1)
-                if newer is None or not newer.shows_rows_of(found):
+                if newer is None or not newer.has_same_rows_as(found):
                     return None
                 version, found = version + 1, newer
         except MemWalError:

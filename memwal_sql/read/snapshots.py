@@ -20,14 +20,14 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.recorded_view import RecordedView
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error, values_in_order
-from memwal_sql.read.served_version import ServedBase
+from memwal_sql.read.served_version import ServedVersion
 from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
 from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
-from memwal_sql.storage.records.gc_watermarks import check_floors
+from memwal_sql.storage.records.gc_watermarks import check_watermarks
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
@@ -42,7 +42,7 @@ CONSISTENCIES = ("eventual", "manifest", "strong")
 ATTEMPTS = 8
 _PARALLEL_REQUESTS = 32
 # Readers move on from one version to the next, and back to the one that is served.
-_KNOWN_SOUND = 4
+_MOST_CHECKED = 4
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -62,7 +62,7 @@ class SnapshotCollector:
         tracker: BaseTracker,
         *,
         pinned: bool,
-        held: PinnedSnapshot | None = None,
+        checkpoint: PinnedSnapshot | None = None,
     ) -> None:
         """
         Args:
@@ -72,15 +72,15 @@ class SnapshotCollector:
         self._context = context
         self._tracker = tracker
         self._pinned = pinned
-        self._held = held
-        self._served = ServedBase(context, tracker, self._warm_up)
-        self._held_regions: tuple[RegionSources, ...] | None = None
+        self._checkpoint = checkpoint
+        self._served = ServedVersion(context, tracker, self._warm_up)
+        self._checkpoint_regions: tuple[RegionSources, ...] | None = None
         self._regions: dict[UUID, RegionReader] = {}
         self._by_values: dict[ValuesKey, RegionReader] = {}
         self._twins: dict[ValuesKey, list[RegionReader]] = {}
         self._without_values: tuple[RegionReader, ...] = ()
         self._view: tuple[BaseTable, RecordedView] | None = None
-        self._sound: deque[tuple[str, MergeProgress]] = deque(maxlen=_KNOWN_SOUND)
+        self._checked: deque[tuple[str, MergeProgress]] = deque(maxlen=_MOST_CHECKED)
         self._lock = Lock()
 
     def collect(
@@ -124,8 +124,8 @@ class SnapshotCollector:
     @property
     def reads_base_alone(self) -> bool:
         """Whether the version read has no record of the regions' states."""
-        unheld = self._held is None
-        return unheld and recorded_regions(self._context, self._tracker.current) is None
+        no_checkpoint = self._checkpoint is None
+        return no_checkpoint and recorded_regions(self._context, self._tracker.current) is None
 
     def pin(self, consistency: str, filters: Sequence[Predicate] = ()) -> PinnedSnapshot:
         """What `collect` would read, by name, so that other processes can read the same.
@@ -138,7 +138,7 @@ class SnapshotCollector:
     def _over_base(self, begin: Callable[[], BaseTable], take: Callable[[BaseTable], T]) -> T:
         """Call `take` with a base version, and with newer ones where the regions are past it, or
         gone: another table may be there now, which `catch_up` says."""
-        base = self.sound(begin())
+        base = self.not_below_watermarks(begin())
         for _ in range(ATTEMPTS):
             try:
                 return take(base)
@@ -152,37 +152,37 @@ class SnapshotCollector:
                     base.version,
                     type(error).__name__,
                 )
-                base = self.sound(self.catch_up())
-        self.check_floors(base)
+                base = self.not_below_watermarks(self.catch_up())
+        self.check_watermarks(base)
         raise gap_error(gap)
 
-    def check_floors(self, base: BaseTable) -> None:
+    def check_watermarks(self, base: BaseTable) -> None:
         """Raise TableReplacedError when a gap comes from a restore to below what was collected."""
         if not self._pinned:
-            check_floors(self._context.store, base.details.merged_generations)
+            check_watermarks(self._context.store, base.details.merged_generations)
 
-    def sound(self, base: BaseTable) -> BaseTable:
+    def not_below_watermarks(self, base: BaseTable) -> BaseTable:
         """`base`, or a newer version in its place, whose merge progress is not below what was
         collected: as rows are lost there, whatever is read of it (protocol rule 22). That is asked
         once a version, and only where progress has not grown from the one before.
 
         Raises TableReplacedError.
         """
-        if self._pinned or any(etag == base.etag for etag, _ in self._sound):
+        if self._pinned or any(etag == base.etag for etag, _ in self._checked):
             return base
         for _ in range(ATTEMPTS):
             progress = base.details.merged_generations
-            if self._sound and _has_grown(self._sound[-1][1], progress):
+            if self._checked and _has_grown(self._checked[-1][1], progress):
                 break
             try:
-                check_floors(self._context.store, progress)
+                check_watermarks(self._context.store, progress)
                 break
             except TableReplacedError:
                 newest = self._tracker.latest()
                 if newest is base:
                     raise
                 base = newest  # merged and collected meanwhile
-        self._sound.append((base.etag, progress))
+        self._checked.append((base.etag, progress))
         return base
 
     def region_of(
@@ -347,8 +347,8 @@ class SnapshotCollector:
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
-        if self._held is not None:
-            return self._of_checkpoint(self._held, base, filters)
+        if self._checkpoint is not None:
+            return self._of_checkpoint(self._checkpoint, base, filters)
         manifests = recorded_regions(self._context, base)
         if manifests is None:  # never recorded, or lost to a merge (protocol rule 23)
             if self._pinned:
@@ -370,20 +370,20 @@ class SnapshotCollector:
         return Snapshot(base.info, base.source, regions, len(view.readers) - len(kept))
 
     def _of_checkpoint(
-        self, held: PinnedSnapshot, base: BaseTable, filters: Sequence[Predicate]
+        self, checkpoint: PinnedSnapshot, base: BaseTable, filters: Sequence[Predicate]
     ) -> Snapshot:
         with self._lock:
-            if self._held_regions is None:
-                self._held_regions = PinnedTable(self._context).snapshot(held).regions
-            regions = self._held_regions
+            if self._checkpoint_regions is None:
+                self._checkpoint_regions = PinnedTable(self._context).snapshot(checkpoint).regions
+            regions = self._checkpoint_regions
         kept = prune(filters, regions, base.info.region_specs, base.info.schema)
         return Snapshot(base.info, base.source, kept, len(regions) - len(kept))
 
     def _pin(
         self, base: BaseTable, consistency: str, filters: Sequence[Predicate]
     ) -> PinnedSnapshot:
-        if self._held is not None:
-            return self._held
+        if self._checkpoint is not None:
+            return self._checkpoint
         recorded = None
         if self._pinned or consistency == "eventual":
             recorded = recorded_regions(self._context, base)

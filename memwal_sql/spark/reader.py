@@ -180,7 +180,7 @@ def deal(parts: Mapping[Part, int], shares: int) -> list[list[Part]]:
     """The parts, with their sizes, in at most `shares` shares of about the same size."""
     dealt: list[tuple[int, int, list[Part]]] = [(0, number, []) for number in range(shares)]
     for part, size in sorted(parts.items(), key=lambda one: -one[1]):
-        held, number, share = heapq.heappop(dealt)
+        size_so_far, number, share = heapq.heappop(dealt)
         share.append(part)
-        heapq.heappush(dealt, (held + size, number, share))
+        heapq.heappush(dealt, (size_so_far + size, number, share))
     return [share for _, _, share in sorted(dealt) if share]

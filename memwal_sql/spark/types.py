@@ -38,7 +38,7 @@ _WIDER = {
     pa.date64(): pa.timestamp("us"),
 }
 # Arrow or Lance has no such type, or one that would come back as another.
-_NOT_HELD = (
+_UNSTORED = (
     CalendarIntervalType,
     GeographyType,
     GeometryType,
@@ -71,7 +71,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     that have none."""
     fields, bad = [], {}
     for one in schema.fields:
-        unknown = [part for part in _parts(one.dataType) if _not_held(part)]
+        unknown = [part for part in _parts(one.dataType) if _is_unstored(part)]
         if unknown:
             bad[one.name] = unknown[0].simpleString()
             continue
@@ -89,9 +89,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _not_held(kind: DataType) -> bool:
+def _is_unstored(kind: DataType) -> bool:
     collated = isinstance(kind, StringType) and not kind.isUTF8BinaryCollation()
-    return collated or isinstance(kind, _NOT_HELD)
+    return collated or isinstance(kind, _UNSTORED)
 
 
 def _parts(kind: DataType) -> Iterator[DataType]:

@@ -11,7 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from exec_nodes.evolution.project import NamesOfNow
+from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, SourceGoneError, TableReplacedError
@@ -42,7 +42,7 @@ class BaseTable:
     info: TableInfo
     source: LanceSource = field(repr=False)
     indexes: BaseIndexes = field(repr=False)
-    names: NamesOfNow = field(repr=False)
+    names: CurrentSchema = field(repr=False)
 
     @property
     def stored(self) -> pa.Schema:
@@ -128,7 +128,7 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.scope, context.storage_options
     )
-    names = NamesOfNow(entry_schema(schema, dataset.lance_schema))
+    names = CurrentSchema(entry_schema(schema, dataset.lance_schema))
     return BaseTable(dataset.version, dataset, found, info, source, indexes, names)
 
 

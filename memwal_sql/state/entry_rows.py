@@ -44,12 +44,12 @@ def entry_rows(
 def _check_columns(
     batch: pa.RecordBatch, schema: pa.Schema, primary_key: Sequence[str], path: str
 ) -> None:
-    held = dict(zip(batch.schema.names, batch.columns, strict=True))
-    lacking = [name for name in primary_key if name not in held]
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    lacking = [name for name in primary_key if name not in columns]
     if lacking:
         raise _not_ours(path, f"it lacks the key columns {lacking}")
     for field in schema:
-        column = held.get(field.name)
+        column = columns.get(field.name)
         if column is None:
             if batch.num_rows * _width(field.type) > _MOST_BYTES:
                 raise _not_ours(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from exec_nodes.base.tasks import at_once
+from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.errors import CorruptFileError, TornEntryError
 from memwal_sql.state.batch_marks import decode_mark
 from memwal_sql.state.entry_rows import entry_rows
@@ -139,4 +139,4 @@ def read_ahead(
     step = _READ_AHEAD if wal.remote else 1
     for start in count(first, step) if end is None else range(first, end, step):
         positions = range(start, start + step if end is None else min(end, start + step))
-        yield from zip(positions, at_once(read, positions), strict=True)
+        yield from zip(positions, map_concurrently(read, positions), strict=True)

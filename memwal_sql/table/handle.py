@@ -40,8 +40,10 @@ class TableHandle:
         if pinned and checkpoint is None:
             check_whole(context, self._tracker.current)
         specs = self._tracker.current.info.region_specs
-        held = None if checkpoint is None else checkpoint.snapshot(specs)
-        self._collector = SnapshotCollector(context, self._tracker, pinned=pinned, held=held)
+        snapshot = None if checkpoint is None else checkpoint.snapshot(specs)
+        self._collector = SnapshotCollector(
+            context, self._tracker, pinned=pinned, checkpoint=snapshot
+        )
         self._points = PointReader(self._collector)
         self._insert_writer: OpenTable | None = None
         self._insert_lock = Lock()

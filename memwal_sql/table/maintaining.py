@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from exec_nodes.base.tasks import at_once
+from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.arguments import names_given
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import create_index, drop_index
@@ -44,7 +44,7 @@ class MaintainedTable(TableHandle):
         a generation are missing or damaged; everything is still read as it was then.
         """
         self._check_writable("merge")
-        self._collector.sound(self._tracker.latest())
+        self._collector.not_below_watermarks(self._tracker.latest())
         found = self._collector.regions_to_merge()
         if regions is not None:
             regions = names_given("regions", regions)
@@ -136,7 +136,7 @@ class MaintainedTable(TableHandle):
         base = self._tracker.latest()
         regions = self._collector.regions(base)
         store = self._context.store
-        manifests = at_once(
+        manifests = map_concurrently(
             lambda region: region.with_values(note_last_seen(store, region.refresh())), regions
         )
         return record_regions(self._context, manifests, base.info.region_specs)

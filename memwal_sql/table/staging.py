@@ -52,7 +52,7 @@ class SharedTable(MaintainedTable):
     def publisher(self) -> Publisher:
         """Publishes what the tasks of a distributed write have staged."""
         self._check_writable("write")
-        self._collector.check_floors(self._tracker.latest())
+        self._collector.check_watermarks(self._tracker.latest())
         return Publisher(
             context=self._context,
             base=self._tracker.latest,

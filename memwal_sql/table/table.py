@@ -73,7 +73,7 @@ class Table(ScannedTable, SearchedTable, SharedTable, ShownTable):
         self._check_present("follow changes")
         return changes(
             self._context,
-            self._collector.sound(self._tracker.latest()),
+            self._collector.not_below_watermarks(self._tracker.latest()),
             self._collector,
             region=region,
             after=after,
@@ -84,7 +84,7 @@ class Table(ScannedTable, SearchedTable, SharedTable, ShownTable):
     def change_offsets(self) -> dict[str, list[int]]:
         """The place after everything written so far, `[position, generation]` by region id."""
         self._check_present("follow changes")
-        base = self._collector.sound(self._tracker.latest())
+        base = self._collector.not_below_watermarks(self._tracker.latest())
         return change_offsets(self._context, base, self._collector)
 
     def __enter__(self) -> Table:

@@ -96,7 +96,7 @@ class WrittenTable(TableHandle):
 
     def _writer_for_insert(self, columns: pa.Schema) -> OpenTable:
         with self._insert_lock:
-            base = self._collector.sound(self._tracker.verified())
+            base = self._collector.not_below_watermarks(self._tracker.verified())
             if not base.info.schema.equals(columns):
                 raise ReopenError(
                     f"the columns of {self.uri} have changed since the session registered it: "
@@ -126,7 +126,7 @@ class WrittenTable(TableHandle):
         of_insert: bool = False,
     ) -> TableWriter:
         self._context.check_writes()
-        self._collector.check_floors(base)
+        self._collector.check_watermarks(base)
         return TableWriter(
             context=self._context,
             info=base.info,
@@ -143,5 +143,5 @@ class WrittenTable(TableHandle):
     ) -> RegionManifest | None:
         # The base may have been restored to a version too old since the writer was opened.
         if (latest := self._tracker.latest()).etag != etag:
-            self._collector.check_floors(latest)
+            self._collector.check_watermarks(latest)
         return self._collector.manifest_of(latest, spec_id, values)

@@ -38,7 +38,7 @@ _COMMIT_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class RegionClaim:
     """The right to write a region, until somebody commits a higher epoch.
 
     `manifest` is the region's manifest as of the claim.
@@ -53,7 +53,7 @@ class Lease:
 class Claim:
     """What a claim found: MemTables ascending by generation, and the next free WAL position."""
 
-    lease: Lease
+    lease: RegionClaim
     memtables: tuple[ReplayedMemTable, ...]
     next_position: int
 
@@ -96,7 +96,7 @@ def claim(
     if torn := replayed.torn(manifest.wal_entry_position_last_seen):
         fence = _put_fence(wal, own.region_id, epoch, fence + 1, torn)
     _check_nothing_above(wal, fence, epoch)
-    lease = Lease(own.region_id, epoch, manifest)
+    lease = RegionClaim(own.region_id, epoch, manifest)
     rows = sum(one.memtable.rows for one in replayed.memtables)
     _log.info("claimed region %s: epoch %d, %d rows replayed", own.region_id, epoch, rows)
     return Claim(lease, tuple(replayed.memtables), fence + 1)

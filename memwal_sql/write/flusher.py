@@ -36,7 +36,7 @@ from memwal_sql.storage.region.manifest import (
     RegionManifest,
     RegionManifests,
 )
-from memwal_sql.write.claim import Lease, fenced
+from memwal_sql.write.claim import RegionClaim, fenced
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class RegionFlusher:
     def __init__(
         self,
         *,
-        lease: Lease,
+        lease: RegionClaim,
         manifests: RegionManifests,
         write: WriteGeneration,
         executor: Executor,
@@ -186,7 +186,7 @@ class RegionFlusher:
 def commit_flush(
     manifests: RegionManifests,
     known: RegionManifest,
-    lease: Lease,
+    lease: RegionClaim,
     flushed: Sequence[FlushedGeneration],
     *,
     last_position: int = 0,

@@ -27,7 +27,7 @@ from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import Lease, fenced
+from memwal_sql.write.claim import RegionClaim, fenced
 from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generations import OpenGeneration, OpenGenerations, pieces
@@ -43,7 +43,7 @@ class RegionWriter:
     def __init__(
         self,
         *,
-        lease: Lease,
+        lease: RegionClaim,
         replayed: tuple[ReplayedMemTable, ...],
         make_memtable: MakeMemTable,
         wal: WalWriter,

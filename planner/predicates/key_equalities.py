@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from planner.predicates.expr import And, Predicate
 from planner.predicates.literals import python_values
-from planner.predicates.tuple_domain import Box, boxes
+from planner.predicates.tuple_domain import TupleDomain, tuple_domains
 
 _MAX_KEYS = 1_000_000
 
@@ -27,10 +27,10 @@ def key_equalities(
     """
     if not filters:
         return None
-    found = boxes(And(tuple(filters)), schema, primary_key)
+    found = tuple_domains(And(tuple(filters)), schema, primary_key)
     keys: dict[tuple[object, ...], None] = {}
-    for box in found:
-        values = [_values(box, name, schema) for name in primary_key]
+    for domains in found:
+        values = [_values(domains, name, schema) for name in primary_key]
         columns = [v for v in values if v is not None]
         if len(columns) < len(values) or math.prod(map(len, columns)) > _MAX_KEYS:
             return None
@@ -38,8 +38,8 @@ def key_equalities(
     return list(keys) or None
 
 
-def _values(box: Box, column: str, schema: pa.Schema) -> list[object] | None:
-    domain = box.get(column)
+def _values(domains: TupleDomain, column: str, schema: pa.Schema) -> list[object] | None:
+    domain = domains.get(column)
     if domain is None or not domain.is_finite:
         return None
     kind = schema.field(column).type

@@ -1,7 +1,7 @@
-"""Boxes: where the rows are that a predicate may keep.
+"""Tuple domains: where the rows are that a predicate may keep.
 
-A box gives a domain for some columns (any value for the others); a row that makes the predicate
-true is in at least one of its boxes. Made for pruning and for finding the keys of a lookup.
+A tuple domain gives a domain for some columns (any value for the others); a row that makes the predicate
+true is in at least one of its tuple_domains. Made for pruning and for finding the keys of a lookup.
 """
 
 from __future__ import annotations
@@ -41,41 +41,43 @@ from planner.predicates.expr import (
 )
 from planner.predicates.literals import InexactError, compared, points_of
 
-Box: TypeAlias = Mapping[str, Domain]
+TupleDomain: TypeAlias = Mapping[str, Domain]
 
-# More boxes than this are made coarser: pruning gets worse, never wrong.
-_MAX_BOXES = 256
+# More tuple_domains than this are made coarser: pruning gets worse, never wrong.
+_MOST_TUPLE_DOMAINS = 256
 
-_EVERYWHERE: tuple[Box, ...] = ({},)
+_EVERYWHERE: tuple[TupleDomain, ...] = ({},)
 
 
-def boxes(predicate: Predicate, schema: pa.Schema, columns: Collection[str]) -> tuple[Box, ...]:
-    """Boxes over `columns` that hold every row for which `predicate` is true.
+def tuple_domains(
+    predicate: Predicate, schema: pa.Schema, columns: Collection[str]
+) -> tuple[TupleDomain, ...]:
+    """Tuple domains over `columns` that hold every row for which `predicate` is true.
 
     None at all: no row can be. Conditions on columns beyond `columns` say nothing.
     """
-    return _boxes(predicate, True, _Scope(schema, frozenset(columns)))
+    return _tuple_domains(predicate, True, _Scope(schema, frozenset(columns)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The columns of a table and those that boxes are wanted over."""
+    """The columns of a table and those that tuple_domains are wanted over."""
 
     schema: pa.Schema
     columns: frozenset[str]
 
 
-def _boxes(predicate: Predicate, want: bool, scope: _Scope) -> tuple[Box, ...]:
-    """Boxes of the rows for which `predicate` is `want`; NULL is neither."""
+def _tuple_domains(predicate: Predicate, want: bool, scope: _Scope) -> tuple[TupleDomain, ...]:
+    """Tuple domains of the rows for which `predicate` is `want`; NULL is neither."""
     match predicate:
         case Not(argument):
-            return _boxes(argument, not want, scope)
+            return _tuple_domains(argument, not want, scope)
         case And(arguments) | Or(arguments):
-            parts = [_boxes(argument, want, scope) for argument in arguments]
+            parts = [_tuple_domains(argument, want, scope) for argument in arguments]
             return _all(parts) if isinstance(predicate, And) == want else _any(parts)
         case Truth(argument, value):
             # What is not TRUE may be FALSE or NULL: nothing is known about NULL.
-            return _boxes(argument, value, scope) if want else _EVERYWHERE
+            return _tuple_domains(argument, value, scope) if want else _EVERYWHERE
         case Constant(value):
             return _EVERYWHERE if value is want else ()
         case Other():
@@ -85,7 +87,7 @@ def _boxes(predicate: Predicate, want: bool, scope: _Scope) -> tuple[Box, ...]:
 
 def _leaf(
     leaf: Compare | Distinct | In | IsNull | Like, want: bool, scope: _Scope
-) -> tuple[Box, ...]:
+) -> tuple[TupleDomain, ...]:
     column = leaf.operand.column
     if column not in scope.columns or scope.schema.get_field_index(column) < 0:
         return _EVERYWHERE
@@ -163,19 +165,19 @@ def starting_with(prefix: str) -> Interval:
     return Interval(prefix, None)
 
 
-def _all(parts: Sequence[tuple[Box, ...]]) -> tuple[Box, ...]:
-    """The boxes of a conjunction, smallest parts first."""
+def _all(parts: Sequence[tuple[TupleDomain, ...]]) -> tuple[TupleDomain, ...]:
+    """The tuple_domains of a conjunction, smallest parts first."""
     result = _EVERYWHERE
     for part in sorted(parts, key=len):
-        if len(result) * len(part) > _MAX_BOXES:
+        if len(result) * len(part) > _MOST_TUPLE_DOMAINS:
             # Leaving a condition out keeps every row.
             continue
-        met = (_meet(a, b) for a in result for b in part)
-        result = tuple(box for box in met if box is not None)
+        met = (_intersect(a, b) for a in result for b in part)
+        result = tuple(domains for domains in met if domains is not None)
     return result
 
 
-def _meet(a: Box, b: Box) -> Box | None:
+def _intersect(a: TupleDomain, b: TupleDomain) -> TupleDomain | None:
     met = dict(a)
     for column, domain in b.items():
         met[column] = domain.meet(met[column]) if column in met else domain
@@ -184,21 +186,21 @@ def _meet(a: Box, b: Box) -> Box | None:
     return met
 
 
-def _any(parts: Sequence[tuple[Box, ...]]) -> tuple[Box, ...]:
-    """The boxes of a disjunction; those over one and the same column become one box."""
+def _any(parts: Sequence[tuple[TupleDomain, ...]]) -> tuple[TupleDomain, ...]:
+    """The tuple_domains of a disjunction; those over one and the same column become one box."""
     single: dict[str, list[Domain]] = {}
-    result: list[Box] = []
+    result: list[TupleDomain] = []
     for part in parts:
-        for box in part:
-            if not box:
+        for domains in part:
+            if not domains:
                 return _EVERYWHERE
-            if len(box) == 1:
-                ((column, domain),) = box.items()
+            if len(domains) == 1:
+                ((column, domain),) = domains.items()
                 single.setdefault(column, []).append(domain)
             else:
-                result.append(box)
+                result.append(domains)
     result += [{column: _join(domains)} for column, domains in single.items()]
-    return tuple(result) if len(result) <= _MAX_BOXES else (_hull(result),)
+    return tuple(result) if len(result) <= _MOST_TUPLE_DOMAINS else (_hull(result),)
 
 
 def _join(domains: Sequence[Domain]) -> Domain:
@@ -209,12 +211,12 @@ def _join(domains: Sequence[Domain]) -> Domain:
     )
 
 
-def _hull(parts: Sequence[Box]) -> Box:
+def _hull(parts: Sequence[TupleDomain]) -> TupleDomain:
     """One box around all."""
     columns = set(parts[0]).intersection(*parts)
-    return {column: _join([box[column] for box in parts]) for column in sorted(columns)}
+    return {column: _join([domains[column] for domains in parts]) for column in sorted(columns)}
 
 
-def domain_in(box: Box, column: str) -> Domain:
+def domain_in(domains: TupleDomain, column: str) -> Domain:
     """What the box says about a column."""
-    return box.get(column, ANYTHING)
+    return domains.get(column, ANYTHING)

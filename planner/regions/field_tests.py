@@ -15,7 +15,7 @@ import pyarrow as pa
 from exec_nodes.base.errors import InvalidCallError
 from planner.predicates.domain import ANYTHING, Domain, Interval, Point
 from planner.predicates.literals import InexactError, point_of, python_values, unit_nanoseconds
-from planner.predicates.tuple_domain import Box, domain_in, starting_with
+from planner.predicates.tuple_domain import TupleDomain, domain_in, starting_with
 from planner.regions.field import RegionField
 from planner.regions.transform import date_part, evaluate_columns, width_of
 from planner.regions.values import as_region_value, region_values, type_of
@@ -28,14 +28,14 @@ _NANOSECONDS = {"hour": 3600 * 10**9, "day": 86_400 * 10**9, "month": 31 * 86_40
 _PERIOD = {"hour": 24, "day": 31, "month": 12}
 
 
-def field_test(field: RegionField, box: Box, schema: pa.Schema) -> Test | None:
-    """The test of `field` for the rows of `box`; None when every value may have such rows."""
+def field_test(field: RegionField, rows: TupleDomain, schema: pa.Schema) -> Test | None:
+    """The test of `field` for the `rows`; None when every value may have such rows."""
     names = field.source_columns
-    if all(name is None or name not in box for name in names):
+    if all(name is None or name not in rows for name in names):
         return None
     if any(name is not None and schema.get_field_index(name) < 0 for name in names):
         return None
-    domains = [ANYTHING if name is None else domain_in(box, name) for name in names]
+    domains = [ANYTHING if name is None else domain_in(rows, name) for name in names]
     kinds = [pa.null() if name is None else schema.field(name).type for name in names]
     if len(names) == 1:
         match field.transform:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from exec_nodes.base.errors import InvalidCallError
 from planner.predicates.expr import And, Predicate
-from planner.predicates.tuple_domain import Box, boxes
+from planner.predicates.tuple_domain import TupleDomain, tuple_domains
 from planner.regions.field_tests import field_test
 from planner.regions.spec import RegionSpec
 
@@ -79,10 +79,10 @@ def region_test(
     What the filters allow is worked out once, so that a region costs a set lookup or so.
     """
     # A column that no field is made from says nothing about where its rows are.
-    found = boxes(And(filters), schema, spec.source_columns)
+    found = tuple_domains(And(filters), schema, spec.source_columns)
     if not found:
         return lambda _: False
-    alternatives = [_box_test(box, spec, schema) for box in found]
+    alternatives = [_domain_test(domains, spec, schema) for domains in found]
     if any(test is None for test in alternatives):
         return None
     tests = [test for test in alternatives if test is not None]
@@ -91,11 +91,11 @@ def region_test(
     return lambda values: any(test(values) for test in tests)
 
 
-def _box_test(box: Box, spec: RegionSpec, schema: pa.Schema) -> RegionTest | None:
+def _domain_test(domains: TupleDomain, spec: RegionSpec, schema: pa.Schema) -> RegionTest | None:
     tests = []
     for field in spec.fields:
         try:
-            test = field_test(field, box, schema)
+            test = field_test(field, domains, schema)
         except InvalidCallError:
             # A field that can't be evaluated says nothing about its regions.
             continue

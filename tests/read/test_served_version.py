@@ -312,7 +312,7 @@ def test_which_commits_leave_what_readers_see(life: Life) -> None:
     def shows(change: Callable[[], object]) -> bool:
         before = details()
         change()
-        return details().shows_rows_of(before)
+        return details().has_same_rows_as(before)
 
     assert shows(life.write_and_merge)  # ends with a commit of the regions' record
     assert not shows(lambda: life.table.create_index("val", "BTREE"))

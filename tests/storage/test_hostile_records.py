@@ -29,7 +29,12 @@ from memwal_sql.storage.decoding import LARGEST, decoding, json_object, number_o
 from memwal_sql.storage.objects.memory import MemoryStore
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
-from memwal_sql.storage.records.gc_watermarks import Floor, check_floors, raise_floors, read_floors
+from memwal_sql.storage.records.gc_watermarks import (
+    Watermark,
+    check_watermarks,
+    raise_watermarks,
+    read_watermarks,
+)
 from memwal_sql.storage.records.table import Records, read_record, write_record
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
@@ -107,7 +112,7 @@ def _passing() -> Iterator[float]:
 def _checkpoints(store: ObjectStore) -> None:
     for one in checkpoint_records.all_checkpoints(store):
         one.is_live(1.0)
-        checkpoint_records.held_by_checkpoints([one], 1.0)
+        checkpoint_records.retained_by_checkpoints([one], 1.0)
         one.snapshot()
 
 
@@ -127,11 +132,11 @@ def _make_lease(store: ObjectStore) -> None:
 RECORDS: dict[str, tuple[Callable[[ObjectStore], object], Callable[[ObjectStore], object]]] = {
     "table": (lambda store: write_record(store, uuid4()), read_record),
     "collected": (
-        lambda store: raise_floors(store, {REGION: Floor(3, 4)}),
+        lambda store: raise_watermarks(store, {REGION: Watermark(3, 4)}),
         lambda store: (
-            read_floors(store),
-            check_floors(store, {REGION: LARGEST}),
-            raise_floors(store, {REGION: Floor(5, 6)}),
+            read_watermarks(store),
+            check_watermarks(store, {REGION: LARGEST}),
+            raise_watermarks(store, {REGION: Watermark(5, 6)}),
         ),
     ),
     "maintenance": (_make_lease, _take_lease),

@@ -53,8 +53,8 @@ class Vocabulary:
         whole = Vocabulary(())
         whole._matrices = dict(self._matrices)
         for length, more in _matrices(tokens).items():
-            held = whole._matrices.get(length)
-            whole._matrices[length] = more if held is None else np.concatenate([held, more])
+            before = whole._matrices.get(length)
+            whole._matrices[length] = more if before is None else np.concatenate([before, more])
         return whole
 
     def near(self, token: str, distance: int, prefix_length: int) -> set[str]:

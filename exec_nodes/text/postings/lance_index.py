@@ -24,7 +24,7 @@ from lance.file import LanceFileReader
 
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import RepairError, UnsupportedError
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Key, ResidentStore
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.fuzzy import Vocabulary
@@ -102,7 +102,7 @@ class LancePartition:
             lambda made: made.nbytes,
         )
 
-    @once_property
+    @lazy_property
     def _lists(self) -> Any:
         return LanceFileReader(self._file("invert"), self._options, list(_LISTS))
 

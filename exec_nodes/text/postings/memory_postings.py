@@ -85,8 +85,8 @@ class GrowingText:
     @property
     def nbytes(self) -> int:
         """Bytes held; an estimate."""
-        held = sum(s.keys.nbytes + s.frequencies.nbytes for s in self._segments)
-        return held + int(self._lengths.nbytes) + 150 * len(self._numbers)
+        postings = sum(s.keys.nbytes + s.frequencies.nbytes for s in self._segments)
+        return postings + int(self._lengths.nbytes) + 150 * len(self._numbers)
 
     def catch_up(self, rows: int, texts: Callable[[int], Iterable[pa.Array]]) -> None:
         """Have at least the first `rows` rows; `texts(n)` gives the texts from row n on."""

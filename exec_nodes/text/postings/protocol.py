@@ -83,5 +83,5 @@ class CorpusStatistics(Protocol):
 
 def shortest(lengths: Lengths) -> int:
     """The least length of a document with any token; 1 if there is none."""
-    held = lengths[lengths > 0]
-    return int(held.min()) if len(held) else 1
+    texts = lengths[lengths > 0]
+    return int(texts.min()) if len(texts) else 1

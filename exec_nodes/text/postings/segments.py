@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.lance_index import LancePartition
@@ -102,19 +102,19 @@ class PartedText:
         """Bytes held, without what the parts hold; an estimate."""
         return (4 if len(self.parts) == 1 else 24) * self.documents
 
-    @once_property
+    @lazy_property
     def slot_addresses(self) -> RowAddresses:
         """The addresses by slot."""
         parts = [part.addresses for part in self.parts]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
-    @once_property
+    @lazy_property
     def slot_lengths(self) -> Lengths:
         """The lengths by slot."""
         parts = [part.lengths for part in self.parts]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
 
-    @once_property
+    @lazy_property
     def order(self) -> npt.NDArray[np.intp] | None:
         """The slot of each document id; None if they are the same."""
         addresses = self.slot_addresses
@@ -122,12 +122,12 @@ class PartedText:
             return None
         return np.argsort(addresses, kind="stable")
 
-    @once_property
+    @lazy_property
     def addresses(self) -> RowAddresses:
         """See `TextIndex.addresses`."""
         return self.slot_addresses if self.order is None else self.slot_addresses[self.order]
 
-    @once_property
+    @lazy_property
     def lengths(self) -> Lengths:
         """See `TextIndex.lengths`."""
         return self.slot_lengths if self.order is None else self.slot_lengths[self.order]
@@ -136,9 +136,9 @@ class PartedText:
         """The slots of those of the sorted addresses that have one."""
         places = self.addresses.searchsorted(addresses)
         inside = places < self.documents
-        held: npt.NDArray[np.intp] = places[inside]
-        held = held[self.addresses[held] == addresses[inside]]
-        return held if self.order is None else self.order[held]
+        slots: npt.NDArray[np.intp] = places[inside]
+        slots = slots[self.addresses[slots] == addresses[inside]]
+        return slots if self.order is None else self.order[slots]
 
     def by_document(self, slots: Live) -> Live:
         """Flags by slot as flags by document id."""
@@ -150,8 +150,8 @@ class PartedText:
         for start, part in zip(self.starts, self.parts, strict=True):
             found = part.postings(token)
             if found is not None:
-                held, often = (np.frombuffer(data, np.int32) for data in found.decode())
-                documents.append(held + np.int32(start))
+                slots, often = (np.frombuffer(data, np.int32) for data in found.decode())
+                documents.append(slots + np.int32(start))
                 frequencies.append(often)
         slots, often = np.concatenate(documents), np.concatenate(frequencies)
         if self._ranks is None:
@@ -176,7 +176,7 @@ class PartedText:
         """See `TextIndex.texts`."""
         return self._read(self.addresses[documents])
 
-    @once_property
+    @lazy_property
     def _ranks(self) -> Documents | None:
         if self.order is None:
             return None

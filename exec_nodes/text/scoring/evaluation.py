@@ -86,10 +86,10 @@ class _Column:
 
     def holding(self, word: Word) -> Rows:
         """The documents that hold any token of a word."""
-        held = [self.postings(token.text)[0] for token in word]
-        if len(held) == 1:
-            return held[0]
-        return np.unique(np.concatenate([np.empty(0, np.int32), *held]))
+        documents = [self.postings(token.text)[0] for token in word]
+        if len(documents) == 1:
+            return documents[0]
+        return np.unique(np.concatenate([np.empty(0, np.int32), *documents]))
 
     def scored(self, word: Word, norms: Norms, within: Rows | None) -> Matches:
         """The live documents that hold any token of a word, each with the sum of their scores."""

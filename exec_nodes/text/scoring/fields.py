@@ -35,8 +35,8 @@ def _frequencies(
     for column, weight in zip(fields.columns, fields.weights, strict=True):
         documents, frequencies = indexes[column].postings(token.text)
         rows = indexes[column].addresses[documents]
-        held = Matches(rows, frequencies.astype(np.float32) * weight)
-        parts.append(held.filter(live[column][documents]))
+        matches = Matches(rows, frequencies.astype(np.float32) * weight)
+        parts.append(matches.filter(live[column][documents]))
     return sum_where(parts, 1, None)
 
 

@@ -125,8 +125,8 @@ class SourceTexts:
         self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
     ) -> tuple[TextView, RowAddresses]:
         """The texts of a fragment, kept whatever rows are deleted since."""
-        told = fragment_identity(source.place, fragment)
-        key = Key("tokenized texts", (source.place, told), (source.field_id(column), analyzer))
+        identity = fragment_identity(source.place, fragment)
+        key = Key("tokenized texts", (source.place, identity), (source.field_id(column), analyzer))
         schema = pa.schema([pa.field(column, pa.string())])
         names = [] if source.field_id(column) is None else schema.names
 

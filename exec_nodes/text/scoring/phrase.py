@@ -28,8 +28,8 @@ def holding_phrase(
     """
     steps = [after - before for before, after in pairwise(places)]
     texts = index.texts(documents).to_pylist()
-    held = [_holds(index.positions(text), words, steps, slop) for text in texts]
-    return np.array(held, np.bool_)
+    matches = [_holds(index.positions(text), words, steps, slop) for text in texts]
+    return np.array(matches, np.bool_)
 
 
 def _holds(

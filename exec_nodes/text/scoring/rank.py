@@ -56,9 +56,9 @@ def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranke
         lists: list[Postings] = []
         weights: list[float] = []
         for word, count in zip(query.words, query.counts, strict=True):
-            held = part.postings(word[0].text) if word else None
-            if held is not None:
-                lists.append(held)
+            postings = part.postings(word[0].text) if word else None
+            if postings is not None:
+                lists.append(postings)
                 weights.append(float(word[0].weight * np.float32(count) * query.boost))
         if len(lists) < required:
             continue

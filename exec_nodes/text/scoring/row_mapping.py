@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.text.postings.protocol import Live
 
@@ -41,29 +41,29 @@ class RowsOf:
         """By row: whether it is in a deletion vector."""
         if not self._has_deletions:
             return np.zeros(len(addresses), np.bool_)
-        held = self._held
-        places = held.searchsorted(addresses)
-        gone: Live = places == len(held)
-        gone[~gone] = held[places[~gone]] != addresses[~gone]
+        addresses_of = self._live
+        places = addresses_of.searchsorted(addresses)
+        gone: Live = places == len(addresses_of)
+        gone[~gone] = addresses_of[places[~gone]] != addresses[~gone]
         return gone
 
     def _by_stable_id(self, row_ids: RowAddresses) -> RowAddresses:
-        ids = self._source.row_ids(self._held)
+        ids = self._source.row_ids(self._live)
         order = np.argsort(ids)
         places = ids[order].searchsorted(row_ids)
         found = places < len(ids)
         found[found] = ids[order][places[found]] == row_ids[found]
         addresses = np.full(len(row_ids), _NOWHERE)
-        addresses[found] = self._held[order][places[found]]
+        addresses[found] = self._live[order][places[found]]
         return addresses
 
-    @once_property
+    @lazy_property
     def _has_deletions(self) -> bool:
         fragments = self._source.dataset.get_fragments()
         return any(fragment.metadata.deletion_file is not None for fragment in fragments)
 
-    @once_property
-    def _held(self) -> RowAddresses:
+    @lazy_property
+    def _live(self) -> RowAddresses:
         return self._source.matching(())
 
 

@@ -32,7 +32,7 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.records.gc_watermarks import Floor, read_floors
+from memwal_sql.storage.records.gc_watermarks import Watermark, read_watermarks
 
 _log = logging.getLogger(__name__)
 
@@ -157,14 +157,14 @@ def _unmerged(pinned: PinnedSnapshot, base: BaseTable) -> PinnedSnapshot:
 
 def _is_whole(context: TableContext, pinned: PinnedSnapshot) -> bool:
     """Whether no collector has come so far that it may not have seen the record in time."""
-    floors = read_floors(context.store)
+    watermarks = read_watermarks(context.store)
     for region in pinned.regions:
-        floor = floors.get(region.manifest.region_id, Floor())
+        watermark = watermarks.get(region.manifest.region_id, Watermark())
         oldest = min((g.generation for g in region.manifest.flushed_generations), default=None)
         flushed = region.manifest.replay_after_wal_entry_position
-        if oldest is not None and oldest <= floor.generation:
+        if oldest is not None and oldest <= watermark.generation:
             return False
-        if flushed < floor.wal and flushed + 1 < region.wal_end:
+        if flushed < watermark.wal and flushed + 1 < region.wal_end:
             return False
     return True
 

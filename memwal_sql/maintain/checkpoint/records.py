@@ -133,7 +133,7 @@ def all_checkpoints(store: ObjectStore) -> list[Checkpoint]:
     return [one for one in found if one is not None]
 
 
-def held_by_checkpoints(checkpoints: Iterable[Checkpoint], now: float) -> Holds:
+def retained_by_checkpoints(checkpoints: Iterable[Checkpoint], now: float) -> Holds:
     """The generations and WAL entries that checkpoints need at a time."""
     generations: set[GenerationName] = set()
     wal: dict[UUID, tuple[tuple[int, int], ...]] = {}

@@ -110,10 +110,10 @@ def _content(
     # What was renamed in the base since is the same where its id is.
     by_id = ByFieldId(numbered(stored, dataset.lance_schema), state.base.stored)
     for wanted in state.base.info.schema:
-        held = by_id.held[wanted.name]
-        if held is None:
+        stored_name = by_id.stored_names[wanted.name]
+        if stored_name is None:
             continue
-        kind = stored.field(held).type
+        kind = stored.field(stored_name).type
         if by_id.column(wanted.name, pa.array([], kind)).type != wanted.type:
             yield Finding(
                 Severity.WARNING,

@@ -12,7 +12,7 @@ from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.paths import base_manifest_path
-from memwal_sql.storage.records.gc_watermarks import read_floors
+from memwal_sql.storage.records.gc_watermarks import read_watermarks
 
 _RESTORE = "restore the base table to a version that has the progress, such as the newest before"
 
@@ -40,19 +40,19 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding]:
                 where,
                 "the region's manifest is an older copy: restore the newest one",
             )
-    yield from contained(partial(_floors, state, where))
+    yield from contained(partial(_watermarks, state, where))
     yield from _unreadable(state)
     yield from _went_back(state, where)
     yield from contained(partial(_indexes, state, where), where)
 
 
-def _floors(state: CheckState, where: str) -> Iterator[Finding]:
-    for region_id, floor in read_floors(state.store).items():
-        if state.merged(region_id) < floor.generation:
+def _watermarks(state: CheckState, where: str) -> Iterator[Finding]:
+    for region_id, watermark in read_watermarks(state.store).items():
+        if state.merged(region_id) < watermark.generation:
             yield Finding(
                 Severity.ERROR,
                 f"the base table holds generations of region {region_id} up to "
-                f"{state.merged(region_id)}, and those up to {floor.generation} were collected",
+                f"{state.merged(region_id)}, and those up to {watermark.generation} were collected",
                 where,
                 _RESTORE,
             )

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import lance
 
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import SourceKeys
@@ -69,7 +69,7 @@ class CheckState:
         self.base = base
         self._keys: dict[str, SourceKeys] = {}
 
-    @once_property
+    @lazy_property
     def survey(self) -> Survey:
         """The files of all regions."""
         return survey_regions(self.store)
@@ -84,7 +84,7 @@ class CheckState:
         """The others, with what is wrong with each."""
         return self._versions[1]
 
-    @once_property
+    @lazy_property
     def _versions(self) -> tuple[tuple[BaseVersion, ...], Mapping[int, MemWalError]]:
         with suppress(MemWalError):
             return base_versions(self.store, self.context.scope), {}
@@ -99,7 +99,7 @@ class CheckState:
                 found += [] if version is None else [version]
         return tuple(found), bad
 
-    @once_property
+    @lazy_property
     def regions(self) -> list[CheckedRegion]:
         """The regions with a readable newest manifest; what is wrong with others is the business
         of the check of manifests."""

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.base.tasks import at_once
+from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import (
     CorruptFileError,
@@ -29,25 +29,29 @@ from memwal_sql.errors import (
     TableReplacedError,
 )
 from memwal_sql.maintain.catch_up import CatchUp
-from memwal_sql.maintain.checkpoint.records import Checkpoint, all_checkpoints, held_by_checkpoints
+from memwal_sql.maintain.checkpoint.records import (
+    Checkpoint,
+    all_checkpoints,
+    retained_by_checkpoints,
+)
 from memwal_sql.maintain.details import latest_dataset, tags_of
 from memwal_sql.maintain.gc.checkpoints import checkpoint_garbage, remove_checkpoints
 from memwal_sql.maintain.gc.listing import RegionFiles, survey_regions
-from memwal_sql.maintain.gc.orphans import loose_garbage
+from memwal_sql.maintain.gc.orphans import orphans
 from memwal_sql.maintain.gc.rules import Garbage, Kind, RegionState, region_garbage
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
-from memwal_sql.maintain.retention import Holds, held_by_versions
+from memwal_sql.maintain.retention import Holds, retained_by_versions
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.records.gc_watermarks import (
-    Floor,
-    Floors,
-    check_floors,
-    raise_floors,
-    read_floors,
+    Watermark,
+    Watermarks,
+    check_watermarks,
+    raise_watermarks,
+    read_watermarks,
 )
 from memwal_sql.storage.region.manifest import (
     ManifestConflictError,
@@ -184,9 +188,9 @@ class _Collector:
         retained = [one for one in versions if one.version not in gone]
         survey = survey_regions(self._store)
         checkpoints = tuple(all_checkpoints(self._store))
-        floors = read_floors(self._store)
-        holds = held_by_versions(self._store, retained, self._context.scope)
-        holds |= self._held(checkpoints)
+        watermarks = read_watermarks(self._store)
+        holds = retained_by_versions(self._store, retained, self._context.scope)
+        holds |= self._retained(checkpoints)
         through = self._through(versions)
 
         def decide(files: RegionFiles) -> tuple[RegionManifest, list[Garbage]] | None:
@@ -194,7 +198,7 @@ class _Collector:
             if manifest is None:
                 return None  # its creator has not come to the manifest yet
             region_id = files.region_id
-            known = floors.get(region_id, Floor()).wal
+            known = watermarks.get(region_id, Watermark()).wal
             state = RegionState(files, manifest, through(region_id), known, self._now - self._grace)
             is_fence = partial(_is_fence, Wal(self._store, region_id))
             return manifest, list(region_garbage(state, holds, is_fence))
@@ -202,7 +206,7 @@ class _Collector:
         files = [survey.regions[region_id] for region_id in sorted(survey.regions)]
         decided = [one for one in self._each(decide, files) if one is not None]
         garbage = [one for _, found in decided for one in found]
-        garbage += loose_garbage(self._store, survey, retained, self._now, self._grace)
+        garbage += orphans(self._store, survey, retained, self._now, self._grace)
         garbage += checkpoint_garbage(checkpoints, self._now - self._grace)
         return GarbagePlan(
             tuple(garbage), {manifest.region_id: manifest for manifest, _ in decided}, checkpoints
@@ -212,21 +216,21 @@ class _Collector:
         """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out."""
         if any(one.kind in _WITH_ROWS for one in plan.garbage):
             self.make_base_durable()
-        raise_floors(self._store, _floors(plan.garbage))
+        raise_watermarks(self._store, _watermarks(plan.garbage))
         going: dict[UUID, set[str]] = {}
         for one in plan.garbage:
             if one.kind is Kind.GENERATION and one.region is not None:
                 going.setdefault(one.region, set()).add(one.path.rpartition("/")[2])
         self._each(lambda each: self._shrink(plan.manifests[each[0]], each[1]), going.items())
         # A checkpoint that is recorded after this finds the floors above what it needs.
-        held = self._held(all_checkpoints(self._store))
-        kept = tuple(one for one in plan.garbage if not _is_held(one, held))
+        retained_files = self._retained(all_checkpoints(self._store))
+        kept = tuple(one for one in plan.garbage if not _is_retained(one, retained_files))
         self._delete(kept)
         remove_checkpoints(self._context, plan.checkpoints, kept)
         return replace(plan, garbage=kept)
 
-    def _held(self, checkpoints: Iterable[Checkpoint]) -> Holds:
-        return held_by_checkpoints(checkpoints, self._now - self._grace)
+    def _retained(self, checkpoints: Iterable[Checkpoint]) -> Holds:
+        return retained_by_checkpoints(checkpoints, self._now - self._grace)
 
     def _through(self, versions: Sequence[BaseVersion]) -> Callable[[UUID], int]:
         """Up to which generation a region's files may go.
@@ -300,7 +304,9 @@ class _Collector:
         self._report(Progress("collect_garbage", None, total, total, "files"))
 
     def _each(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        return at_once(call, items) if self._store.remote else [call(item) for item in items]
+        return (
+            map_concurrently(call, items) if self._store.remote else [call(item) for item in items]
+        )
 
 
 def _check_base(context: TableContext, latest: BaseVersion) -> None:
@@ -309,7 +315,7 @@ def _check_base(context: TableContext, latest: BaseVersion) -> None:
             f"version {latest.version} of {context.uri} has lost its MemWAL index: "
             "restore one that has it"
         )
-    check_floors(context.store, latest.details.merged_generations)
+    check_watermarks(context.store, latest.details.merged_generations)
 
 
 def _merged(version: BaseVersion) -> MergeProgress:
@@ -325,22 +331,22 @@ def _is_fence(wal: Wal, position: int) -> bool:
     return entry is None or entry.is_fence
 
 
-def _floors(garbage: Iterable[Garbage]) -> Floors:
-    floors: dict[UUID, Floor] = {}
+def _watermarks(garbage: Iterable[Garbage]) -> Watermarks:
+    watermarks: dict[UUID, Watermark] = {}
     for one in garbage:
         if one.region is None:
             continue
         if one.kind is Kind.GENERATION:
-            floor = Floor(generation=one.number)
+            watermark = Watermark(generation=one.number)
         elif one.kind is Kind.WAL_ENTRY:
-            floor = Floor(wal=one.number)
+            watermark = Watermark(wal=one.number)
         else:
             continue
-        floors[one.region] = floors.get(one.region, Floor()).raised_by(floor)
-    return floors
+        watermarks[one.region] = watermarks.get(one.region, Watermark()).raised_by(watermark)
+    return watermarks
 
 
-def _is_held(one: Garbage, holds: Holds) -> bool:
+def _is_retained(one: Garbage, holds: Holds) -> bool:
     if one.region is None:
         return False
     if one.kind is Kind.WAL_ENTRY:

@@ -20,7 +20,7 @@ _TEMPORARY_SECONDS = 3600.0
 _STAGED_SECONDS = 7 * 24 * 3600.0
 
 
-def loose_garbage(
+def orphans(
     store: ObjectStore, survey: Survey, versions: Sequence[BaseVersion], now: float, grace: float
 ) -> Iterator[Garbage]:
     """All of it; `versions` are the base versions that are kept, times are in seconds."""

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import Mask
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.project import ByFieldId, numbered
 from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
 from exec_nodes.keys.duplicates import first_duplicate
@@ -49,7 +49,7 @@ class GenerationRows:
     _by_id: ByFieldId
     _kept: Mask
 
-    @once_property
+    @lazy_property
     def upserts(self) -> int:
         """How many rows it inserts or replaces."""
         return int(np.count_nonzero(self._kept))
@@ -71,7 +71,7 @@ class GenerationRows:
             if upserts:
                 yield start, min(start + step, total), upserts
 
-    @once_property
+    @lazy_property
     def _row_bytes(self) -> float:
         sample = self.read(0, _SAMPLE_ROWS)
         return float(max(1, sample.nbytes) / max(1, sample.num_rows))
@@ -82,8 +82,8 @@ class GenerationRows:
 
     def read(self, start: int, end: int) -> pa.Table:
         """The rows to upsert among those from `start` up to `end`, in the base table's schema."""
-        schema, held = self._base.schema, self._by_id.held
-        stored = [name for field in schema if (name := held[field.name]) is not None]
+        schema, stored_names = self._base.schema, self._by_id.stored_names
+        stored = [name for field in schema if (name := stored_names[field.name]) is not None]
         with _damage_is_typed(self._uri):
             found = self._dataset.to_table(columns=stored, offset=start, limit=end - start)
         kept = self._kept[start:end]
@@ -91,7 +91,7 @@ class GenerationRows:
             found = found.filter(pa.array(kept))
         columns = [
             pa.nulls(found.num_rows, field.type)
-            if (name := held[field.name]) is None
+            if (name := stored_names[field.name]) is None
             else _cast(self._uri, self._by_id.column(field.name, found[name]), field)
             for field in schema
         ]
@@ -151,7 +151,7 @@ def _columns_of(uri: str, dataset: Any, base: Any, primary_key: Sequence[str]) -
     stored = numbered(dataset.schema, dataset.lance_schema)
     by_id = ByFieldId(stored, entry_schema(base.schema, base.lance_schema))
     # Lance never renames a key.
-    missing = [name for name in (*primary_key, TOMBSTONE) if by_id.held[name] != name]
+    missing = [name for name in (*primary_key, TOMBSTONE) if by_id.stored_names[name] != name]
     if missing:
         raise RepairError(
             f"{uri} has the columns {stored.names}, which are not those of a generation of "

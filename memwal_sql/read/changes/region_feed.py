@@ -115,7 +115,7 @@ class RegionChanges:
         manifest, last = self._extent(after.position, until)
         flushed = manifest.replay_after_wal_entry_position
         order = _Order(self._wal)
-        held: tuple[pa.RecordBatch, int] | None = None
+        pending: tuple[pa.RecordBatch, int] | None = None
         unnumbered = False
         for position, entry in read_ahead(self._wal, after.position + 1, last + 1):
             if entry is None:
@@ -123,12 +123,12 @@ class RegionChanges:
             rows = order.rows_of(position, entry)
             if rows is None:
                 continue
-            if held is not None:
-                yield self._changes(*held, generation)
-                held = None
+            if pending is not None:
+                yield self._changes(*pending, generation)
+                pending = None
             batch = entry_rows(rows.batch, self._stored, self._key, self._wal.path(position))
             if rows.generation is None and position <= flushed:
-                held, unnumbered = (batch, position), True
+                pending, unnumbered = (batch, position), True
                 continue
             own = max(generation, rows.generation or manifest.current_generation)
             for published in self._between(manifest, generation, own, unnumbered):
@@ -141,9 +141,9 @@ class RegionChanges:
             if until is not None and until.generation is not None:
                 newest = min(newest, until.generation)
         left = self._between(manifest, generation, newest + 1, unnumbered)
-        if held is not None:
+        if pending is not None:
             # Who goes on after it need not look again at generations that are in the WAL.
-            yield self._changes(*held, generation if left else max(generation, newest))
+            yield self._changes(*pending, generation if left else max(generation, newest))
         for published in left:
             yield from self._published(manifest, published, position)
 
@@ -230,15 +230,15 @@ class RegionChanges:
         name, options = f"generation {generation}", self._context.storage_options
         try:
             with lance_errors(name, uri):
-                dataset = self._names.given_to(open_generation(uri, name, flushed.rows, options))
-                held = None
+                dataset = self._names.project(open_generation(uri, name, flushed.rows, options))
+                pending = None
                 for batch in dataset.scanner(scan_in_order=True).to_batches():
-                    if held is not None:
+                    if pending is not None:
                         # Who stops here and goes on later begins the generation again.
-                        yield self._changes(held, position, generation - 1)
-                    held = conform(batch, self._stored)
-                if held is not None:
-                    yield self._changes(held, position, generation)
+                        yield self._changes(pending, position, generation - 1)
+                    pending = conform(batch, self._stored)
+                if pending is not None:
+                    yield self._changes(pending, position, generation)
         except SourceGoneError as error:
             raise self._missing_generation(generation) from error
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exec_nodes.base.index_info import TEXT_KIND, IndexInfo
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.resident.store import Scope
 from memwal_sql.storage.base.index_files import IndexFiles, TextFormat
@@ -58,7 +58,7 @@ class BaseIndexes:
         self._scope = scope
         self._options = storage_options
 
-    @once_property
+    @lazy_property
     def infos(self) -> tuple[IndexInfo, ...]:
         """Every vector and full-text index on one column, in Lance's order."""
         return tuple(info for info, _ in self._known())

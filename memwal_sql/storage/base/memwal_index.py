@@ -67,13 +67,13 @@ class FoundDetails:
     recipes: frozenset[Hashable] = frozenset()
     operation: str | None = None
 
-    def shows_rows_of(self, before: FoundDetails) -> bool:
+    def has_same_rows_as(self, before: FoundDetails) -> bool:
         """Whether readers of this version and of the one right `before` it see the same rows, look
         for them in the same regions, and by the same metrics and analyzers."""
         same_regions = self.details.region_specs == before.details.region_specs
-        return same_regions and self.recipes == before.recipes and self.leaves_rows_of(before)
+        return same_regions and self.recipes == before.recipes and self.preserves_rows_of(before)
 
-    def leaves_rows_of(self, before: FoundDetails) -> bool:
+    def preserves_rows_of(self, before: FoundDetails) -> bool:
         """Whether the commit of this version, right after the one `before`, changed no row that
         readers see: it moved generations into the base table, or was of indexes or details."""
         if self.operation == "update":

@@ -52,10 +52,10 @@ class BaseSession:
         self._versions += 1
         if self._versions % LOOK_VERSIONS:
             return
-        held = self._session.size_bytes()
+        size = self._session.size_bytes()
         if self._needed is None:
-            self._needed = held
-        elif held > 2 * self._needed + _LEFT_BEHIND_BYTES:
+            self._needed = size
+        elif size > 2 * self._needed + _LEFT_BEHIND_BYTES:
             self._session, self._needed = new_session(), None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exec_nodes.base.tasks import at_once
+from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.resident.store import Key, Scope
 from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.base.manifest import read_index_section
@@ -73,7 +73,7 @@ def base_versions(store: ObjectStore, scope: Scope) -> tuple[BaseVersion, ...]:
     listed = list(store.list(BASE_VERSIONS_FOLDER))
     present = {key_of(meta) for meta in listed}
     kept.evict_where("base version", lambda key: scope.is_own(key) and key not in present)
-    found = at_once(read, listed) if store.remote else map(read, listed)
+    found = map_concurrently(read, listed) if store.remote else map(read, listed)
     return tuple(sorted((v for v in found if v is not None), key=lambda one: one.version))
 
 

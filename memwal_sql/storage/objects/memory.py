@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable
 
 from lance.file import LanceFileSession
 
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from memwal_sql.errors import NotFoundError, UnsupportedError
 from memwal_sql.storage.objects.protocol import Metas, Names, ObjectMeta, check_path, checked
 
@@ -130,7 +130,7 @@ class MemoryStore:
         """None: a put here is done or not begun."""
         return []
 
-    @once_property
+    @lazy_property
     def _lance(self) -> LanceFileSession:
         return LanceFileSession(lance_uri(self._uri))
 

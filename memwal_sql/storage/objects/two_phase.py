@@ -80,7 +80,7 @@ class TwoPhaseStore:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create; False when the log or the store has the name."""
         self._recover_once()
-        known = self._settled(path)
+        known = self._decided(path)
         if known is not None or self._inner.exists(path):
             return False
         source = f"{path}.{uuid4().hex}.{zlib.crc32(data):08x}"
@@ -88,7 +88,7 @@ class TwoPhaseStore:
         self._inner.sync(source)
         commit = Commit(path, source, CommitState.PREPARED)
         while not self._log.swap(path, None, commit):
-            if self._settled(path) is not None:
+            if self._decided(path) is not None:
                 self._inner.delete([source])
                 return False
         if not self._copy(commit, data):
@@ -123,7 +123,7 @@ class TwoPhaseStore:
         """Delete objects in the order given, each in two phases if it was put in two."""
         self._recover_once()
         for path in paths:
-            known = self._settled(path)
+            known = self._decided(path)
             if known is None:
                 self._inner.delete([path])
             else:
@@ -134,7 +134,7 @@ class TwoPhaseStore:
         self._recover_once()
         plain = []
         for path in paths:
-            if (known := self._settled(path)) is None:
+            if (known := self._decided(path)) is None:
                 plain.append(path)
             else:
                 self._delete(known)
@@ -167,7 +167,7 @@ class TwoPhaseStore:
                 self.recover()
                 self._recovered = True
 
-    def _settled(self, path: str) -> Commit | None:
+    def _decided(self, path: str) -> Commit | None:
         """The committed record of a path, after finishing what is unfinished; None: the name is
         free, or was never recorded."""
         while (known := self._log.read(path)) is not None:

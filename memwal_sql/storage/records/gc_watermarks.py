@@ -22,27 +22,27 @@ _KEPT_VERSIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class Watermark:
     """The last generation and the last WAL position that may have been collected; 0: none."""
 
     generation: int = 0
     wal: int = 0
 
-    def raised_by(self, other: Floor) -> Floor:
+    def raised_by(self, other: Watermark) -> Watermark:
         """The higher of both, each number for itself."""
-        return Floor(max(self.generation, other.generation), max(self.wal, other.wal))
+        return Watermark(max(self.generation, other.generation), max(self.wal, other.wal))
 
 
-Floors = Mapping[UUID, Floor]
+Watermarks = Mapping[UUID, Watermark]
 
 
-def read_floors(store: ObjectStore) -> Floors:
+def read_watermarks(store: ObjectStore) -> Watermarks:
     """The floors of all regions of which something was collected."""
     records = Records(store, "collected")
-    return _floors(records, _latest(records))
+    return _watermarks(records, _latest(records))
 
 
-def raise_floors(store: ObjectStore, wanted: Floors) -> None:
+def raise_watermarks(store: ObjectStore, wanted: Watermarks) -> None:
     """Record that files up to `wanted` may be deleted from now on.
 
     Raises RetryError when other collectors kept recording theirs at the same time.
@@ -50,10 +50,10 @@ def raise_floors(store: ObjectStore, wanted: Floors) -> None:
     records = Records(store, "collected")
     latest = _latest(records)
     for _ in range(_ATTEMPTS):
-        known = _floors(records, latest)
+        known = _watermarks(records, latest)
         raised = dict(known)
-        for region, floor in wanted.items():
-            raised[region] = raised.get(region, Floor()).raised_by(floor)
+        for region, watermark in wanted.items():
+            raised[region] = raised.get(region, Watermark()).raised_by(watermark)
         if raised == known:
             return
         version = 1 if latest is None else latest.version + 1
@@ -65,17 +65,17 @@ def raise_floors(store: ObjectStore, wanted: Floors) -> None:
     raise RetryError(f"{store.uri}: other collectors kept recording what they collect; try again")
 
 
-def check_floors(store: ObjectStore, merged: Mapping[UUID, int]) -> None:
+def check_watermarks(store: ObjectStore, merged: Mapping[UUID, int]) -> None:
     """Raise TableReplacedError when `merged`, the base table's merge progress, is below a floor.
 
     The rows of the generations between the two are gone then.
     """
-    for region, floor in read_floors(store).items():
-        if merged.get(region, 0) < floor.generation:
+    for region, watermark in read_watermarks(store).items():
+        if merged.get(region, 0) < watermark.generation:
             raise TableReplacedError(
                 f"{store.uri} was restored to a version that holds generations up to "
-                f"{merged.get(region, 0)} of region {region}, and those up to {floor.generation} "
-                "have been collected since: restore a newer version"
+                f"{merged.get(region, 0)} of region {region}, and those up to "
+                f"{watermark.generation} have been collected since: restore a newer version"
             )
 
 
@@ -85,12 +85,12 @@ def _latest(records: Records) -> Record | None:
             return records.latest()
 
 
-def _floors(records: Records, record: Record | None) -> Floors:
+def _watermarks(records: Records, record: Record | None) -> Watermarks:
     if record is None:
         return {}
     with decoding(records.path(record.version), "a record of what was collected"):
         regions = record.content["regions"].items()
         return {
-            UUID(region): Floor(whole_number(generation), whole_number(wal))
+            UUID(region): Watermark(whole_number(generation), whole_number(wal))
             for region, (generation, wal) in regions
         }

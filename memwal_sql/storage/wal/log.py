@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from exec_nodes.base.tasks import at_once
+from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.evolution.match import FIELD_ID_KEY
-from exec_nodes.evolution.project import ByFieldId, batch_under_names_of
+from exec_nodes.evolution.project import ByFieldId, project_batch
 from memwal_sql.errors import CorruptFileError, NotFoundError, RepairError, UnknownFormatError
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding
@@ -107,7 +107,7 @@ class Wal:
                 by_id = self._by_id_from(stored, self._columns)
             except RepairError as error:
                 raise type(error)(f"{path}: {error}") from error
-            return replace(entry, batch=batch_under_names_of(entry.batch, by_id))
+            return replace(entry, batch=project_batch(entry.batch, by_id))
 
     def entries(self, first: int) -> Iterator[WalEntry]:
         """The entries from position `first` up to the first position without one."""
@@ -123,7 +123,7 @@ class Wal:
     def near(self, first: int) -> frozenset[int]:
         """Which positions are taken of `first` and the next few, asked for at once."""
         window = range(first, first + _NEAR)
-        there = at_once(self.exists, window) if self.remote else map(self.exists, window)
+        there = map_concurrently(self.exists, window) if self.remote else map(self.exists, window)
         return frozenset(compress(window, there))
 
     def is_lost(self, position: int) -> bool:

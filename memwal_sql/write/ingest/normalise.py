@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.casts import exact_cast, exact_values
 from exec_nodes.arrow.given_rows import FORMS, given_rows, read_once
-from exec_nodes.arrow.validate import Column, sound
+from exec_nodes.arrow.validate import Column, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.memtable import memtable_schema
@@ -56,11 +56,11 @@ class Normaliser:
         """
         check_missing(missing)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
-            columns = self._sound(data.columns)
+            columns = self._validated(data.columns)
         else:
             table = self._table(data, missing)
             fits = table.schema.equals(self._schema)
-            given = self._sound(table.columns) if fits else self._fit(table, missing)
+            given = self._validated(table.columns) if fits else self._fit(table, missing)
             columns = [_one_chunk(column) for column in given]
         self._check_nulls(columns)
         for position in self._required_inside:
@@ -112,8 +112,8 @@ class Normaliser:
             return self._schema.empty_table()
         return pa.Table.from_arrays(arrays, names=list(columns))
 
-    def _sound(self, columns: Sequence[Column]) -> list[Column]:
-        return [sound(c, name) for c, name in zip(columns, self._schema.names, strict=True)]
+    def _validated(self, columns: Sequence[Column]) -> list[Column]:
+        return [validated(c, name) for c, name in zip(columns, self._schema.names, strict=True)]
 
     def _fit(self, table: pa.Table, missing: str) -> list[Column]:
         names = table.column_names

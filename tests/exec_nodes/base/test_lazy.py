@@ -7,7 +7,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from exec_nodes.base.lazy import once_property
+from exec_nodes.base.lazy import lazy_property
 from tests.model.racing import race
 from tests.model.waiting import reached
 
@@ -21,7 +21,7 @@ class Sum:
         self.parts = parts
         self._events = begun, go
 
-    @once_property
+    @lazy_property
     def total(self) -> int:
         """Of the parts."""
         self.calls += 1

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from exec_nodes.base.tasks import at_once, in_background
+from exec_nodes.base.tasks import in_background, map_concurrently
 from tests.model.waiting import LONGEST_SECONDS, eventually
 
 
@@ -20,21 +20,21 @@ def test_results_come_in_order_and_several_calls_are_under_way_at_once() -> None
         both.wait()
         return number * number
 
-    assert at_once(call, [3, 4]) == [9, 16]
-    assert at_once(lambda number: number + 1, [1]) == [2]
-    assert at_once(lambda number: number, []) == []
+    assert map_concurrently(call, [3, 4]) == [9, 16]
+    assert map_concurrently(lambda number: number + 1, [1]) == [2]
+    assert map_concurrently(lambda number: number, []) == []
 
 
 def test_the_first_error_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
-        at_once(lambda number: 1 // number, [1, 0, 2])
+        map_concurrently(lambda number: 1 // number, [1, 0, 2])
 
 
 def test_background_work_may_have_several_calls_under_way() -> None:
     """As many of it as there could be threads for both: none would be left for its calls."""
     done: list[list[int]] = []
     for _ in range(32):
-        in_background(lambda: done.append(at_once(lambda number: number, range(4))))
+        in_background(lambda: done.append(map_concurrently(lambda number: number, range(4))))
     eventually(lambda: len(done) == 32)
     assert done == [[0, 1, 2, 3]] * 32
 
@@ -43,10 +43,10 @@ def test_a_thread_that_outlives_the_main_one_does_its_work_itself() -> None:
     """Python starts no work on a pool's threads any more then."""
     code = """
 import threading
-from exec_nodes.base.tasks import at_once, in_background
+from exec_nodes.base.tasks import map_concurrently, in_background
 def work():
     threading.main_thread().join()
-    print(at_once(lambda number: number + 1, [1, 2]), in_background(print))
+    print(map_concurrently(lambda number: number + 1, [1, 2]), in_background(print))
 assert in_background(lambda: None)
 threading.Thread(target=work).start()
 """
@@ -58,12 +58,12 @@ threading.Thread(target=work).start()
 # Lance warns of every fork of a process that has used it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_threads_stay_and_a_forked_child_has_its_own() -> None:
-    names = {name for _ in range(50) for name in at_once(_thread_name, range(64))}
+    names = {name for _ in range(50) for name in map_concurrently(_thread_name, range(64))}
     assert len(names) <= 16
     assert names <= {thread.name for thread in threading.enumerate()}
     child = os.fork()
     if child == 0:
-        os._exit(0 if at_once(lambda number: number, [1, 2]) == [1, 2] else 1)
+        os._exit(0 if map_concurrently(lambda number: number, [1, 2]) == [1, 2] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -24,7 +24,7 @@ SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
 
 @pytest.fixture(autouse=True)
-def at_once() -> Iterator[None]:
+def map_concurrently() -> Iterator[None]:
     with patch.object(warm_columns, "in_background", lambda call: call()):
         yield
 

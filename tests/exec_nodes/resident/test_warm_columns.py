@@ -27,7 +27,7 @@ READ = "exec_nodes.resident.columns.whole_fragments"
 
 
 @pytest.fixture(autouse=True)
-def at_once() -> Iterator[None]:
+def map_concurrently() -> Iterator[None]:
     """What is done in the background is done when the call returns."""
     with patch.object(warm_columns, "in_background", lambda call: call()):
         yield

@@ -200,7 +200,7 @@ class Reader:
             taken = source.rows_at(addresses, names).to_pylist() if rows else []
         found["rows"] = {int(a): row for a, row in zip(addresses, taken, strict=True)}
         found["keys"] = {row["id"]: self._row(source, row["id"], names) for row in rows}
-        vectors = held.held_vectors(source, "vec", 4 * WIDTH, "l2", eager=lambda: True)
+        vectors = held.resident_vectors(source, "vec", 4 * WIDTH, "l2", eager=lambda: True)
         assert vectors is not None
         found["vectors"] = dict(pair for run in vectors for pair in _present(source, run))
         found["texts"] = {name: self._words(source, name) for name in TEXTS}

@@ -17,7 +17,7 @@ from exec_nodes.base.columns import Filter, RowAddresses
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.vectors import index_search, settled_codes
+from exec_nodes.vectors import index_search, quantized
 from exec_nodes.vectors import resident as held
 from exec_nodes.vectors.index_search import few_rows
 from exec_nodes.vectors.metrics import Metric
@@ -290,7 +290,7 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     monkeypatch.setattr(held, "in_background", later.append)
 
     def hold(source: LanceSource, *, eager: bool = False) -> bool:
-        vectors = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: eager)
+        vectors = held.resident_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: eager)
         return vectors is not None
 
     assert not any(hold(source) for _ in range(4))
@@ -307,13 +307,13 @@ def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held, "STORE", ResidentStore())
-    monkeypatch.setattr(settled_codes, "_FEWEST_ARRANGED", ROWS)
-    share = ROWS * QUERY.row_bytes * settled_codes._ARRANGING // 3
-    monkeypatch.setattr(settled_codes, "BYTES_PER_SEARCH", share)
+    monkeypatch.setattr(quantized, "_FEWEST_ARRANGED", ROWS)
+    share = ROWS * QUERY.row_bytes * quantized._ARRANGING // 3
+    monkeypatch.setattr(quantized, "BYTES_PER_SEARCH", share)
     later: list[Callable[[], object]] = []
-    monkeypatch.setattr(settled_codes, "in_background", later.append)
+    monkeypatch.setattr(quantized, "in_background", later.append)
     source = indexed(tmp_path / "t")
-    vectors = held.held_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: True)
+    vectors = held.resident_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: True)
     assert vectors is not None
     column = vectors[0].vectors
     for searches in range(20):

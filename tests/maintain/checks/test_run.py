@@ -27,7 +27,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.records.gc_watermarks import Floor, raise_floors
+from memwal_sql.storage.records.gc_watermarks import Watermark, raise_watermarks
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,
@@ -413,7 +413,7 @@ def progress_erased(site: Site) -> None:
 
 @damages(ERROR, "merge progress", "and those up to 2 were collected")
 def restored_below_the_floor(site: Site) -> None:
-    raise_floors(site.store, {site.region: Floor(generation=2)})
+    raise_watermarks(site.store, {site.region: Watermark(generation=2)})
 
 
 @damages(WARNING, "merge progress", "the index 'gone' is to be maintained")

@@ -19,7 +19,7 @@ from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.records.gc_watermarks import read_floors
+from memwal_sql.storage.records.gc_watermarks import read_watermarks
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from tests.folder_state import folder_state
@@ -156,7 +156,7 @@ def test_flushed_entries_go_but_fences_and_what_native_code_probes(tmp_path: Pat
     manifests_of.commit(manifests_of.latest(), wal_entry_position_last_seen=8)
     collect(table)
     assert _wal(table) == [1, 4, 6, 7, 8]
-    assert read_floors(open_store(table.uri))[now.region_id].wal == 5
+    assert read_watermarks(open_store(table.uri))[now.region_id].wal == 5
     assert values(table) == dict.fromkeys(range(3), 4) | {5: 5, 6: 5}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from planner.predicates.domain import Domain
 from planner.predicates.expr import And, Compare, Distinct, In, Literal, Not, Operand, Predicate
-from planner.predicates.tuple_domain import boxes
+from planner.predicates.tuple_domain import tuple_domains
 from tests.planner.predicates.said import Said
 
 INEXACT = [
@@ -59,7 +59,7 @@ def test_types_whose_values_are_no_points_allow_any_row(
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("x", kind)])
     for condition in _conditions(literal):
-        assert boxes(condition, schema, ["id", "x"]) == ({},)
+        assert tuple_domains(condition, schema, ["id", "x"]) == ({},)
 
 
 MISMATCHED = [
@@ -87,7 +87,7 @@ def test_literals_of_another_type_than_the_operand_allow_any_row(
     """DataFusion casts the one or the other: without a cast nobody knows what it compares."""
     schema = pa.schema([("x", kind)])
     for condition in (Compare(X, "=", literal), In(X, literal.type, (literal.value,))):
-        assert boxes(condition, schema, ["x"]) == ({},)
+        assert tuple_domains(condition, schema, ["x"]) == ({},)
 
 
 WIDENED = [
@@ -109,7 +109,7 @@ def test_casts_that_keep_every_value_are_seen_through(
 ) -> None:
     condition = Compare(Operand("x", casts), "=", Literal(casts[-1], value))  # type: ignore[arg-type]
     wanted = {"x": Domain(frozenset((point,)))}
-    assert boxes(condition, pa.schema([("x", kind)]), ["x"]) == (wanted,)
+    assert tuple_domains(condition, pa.schema([("x", kind)]), ["x"]) == (wanted,)
 
 
 NARROWED = [
@@ -135,21 +135,21 @@ def test_casts_that_change_values_allow_any_row(
 ) -> None:
     for op in ("=", "<>", "<", ">="):
         condition = Compare(Operand("x", casts), op, Literal(casts[-1], value))  # type: ignore[arg-type]
-        assert boxes(condition, pa.schema([("x", kind)]), ["x"]) == ({},)
+        assert tuple_domains(condition, pa.schema([("x", kind)]), ["x"]) == ({},)
 
 
 def test_conditions_on_other_columns_leave_the_boxes_of_the_wanted_ones() -> None:
     schema = pa.schema([("id", pa.int64()), ("x", pa.int64())])
     said, wanted = Said(schema), {"id": Domain(frozenset((1,)))}
-    assert boxes(And(said("id = 1 AND x > 3 AND x < 3")), schema, ["id"]) == (wanted,)
-    assert boxes(And(said("id = 1 OR x = 3")), schema, ["id"]) == ({},)
-    assert boxes(And(said("x > 3 AND x < 3")), schema, ["id"]) == ({},)
+    assert tuple_domains(And(said("id = 1 AND x > 3 AND x < 3")), schema, ["id"]) == (wanted,)
+    assert tuple_domains(And(said("id = 1 OR x = 3")), schema, ["id"]) == ({},)
+    assert tuple_domains(And(said("x > 3 AND x < 3")), schema, ["id"]) == ({},)
     one, two = (Compare(Operand("id"), "=", Literal(pa.int64(), n)) for n in (1, 2))
-    assert boxes(And((one, two)), schema, ["id"]) == ()
+    assert tuple_domains(And((one, two)), schema, ["id"]) == ()
 
 
 @pytest.mark.parametrize("sql", ["t.st['id'] = 3", "t.st['id'] IN (3, 4)", "t.st['id'] IS NULL"])
 def test_a_field_of_a_struct_is_no_column_of_the_same_name(sql: str) -> None:
     schema = pa.schema([("id", pa.int64()), ("st", pa.struct([("id", pa.int64())]))])
     (said,) = Said(schema)(sql)
-    assert boxes(said, schema, ["id"]) == ({},)
+    assert tuple_domains(said, schema, ["id"]) == ({},)

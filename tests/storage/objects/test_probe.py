@@ -19,7 +19,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import StoreUnavailableError, UnsupportedError
 from memwal_sql.maintain.gc.listing import survey_regions
-from memwal_sql.maintain.gc.orphans import loose_garbage
+from memwal_sql.maintain.gc.orphans import orphans
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.objects.probe import PROBE_FOLDER, check_put_if_absent
@@ -238,7 +238,7 @@ def test_a_probe_that_can_t_be_taken_away_is_garbage_after_an_hour() -> None:
     survey = survey_regions(store)
 
     def garbage(now: float) -> list[str]:
-        return [one.path for one in loose_garbage(store, survey, [], now, 0.0)]
+        return [one.path for one in orphans(store, survey, [], now, 0.0)]
 
     assert garbage(time.time()) == []
     assert garbage(time.time() + timedelta(hours=2).total_seconds()) == [path]

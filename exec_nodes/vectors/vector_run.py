@@ -13,7 +13,7 @@ from exec_nodes.vectors.column import Flags, VectorColumn
 
 
 @dataclass(frozen=True, eq=False)
-class HeldVectors:
+class VectorRun:
     """A MemTable's vectors, or those of the rows that some fragments of a Lance table had in one
     version: another one may have only some of these fragments, and fewer of their rows.
 

@@ -20,7 +20,7 @@ _FEWEST_ARRANGED = 50_000
 _ROW_BYTES = 16
 
 
-class SettledCodes:
+class QuantizedVectors:
     """Made once for each metric, and put into cells once searches have paid for it, whether that
     turns out to be of use or not. Safe to use from several threads."""
 
@@ -30,16 +30,16 @@ class SettledCodes:
         self._arranged: set[Metric] = set()
         self._lock = Lock()
 
-    def __call__(self, held: VectorColumn, metric: Metric) -> VectorCodes:
+    def __call__(self, vectors: VectorColumn, metric: Metric) -> VectorCodes:
         """Those of `held`, which is always the same."""
         with self._lock:
             codes = self._known.get(metric)
             if codes is None:
-                codes = self._known[metric] = held.coded(None, metric)
+                codes = self._known[metric] = vectors.coded(None, metric)
                 return codes
             self._searches[metric] += 1
-            paid = self._searches[metric] * BYTES_PER_SEARCH >= _ARRANGING * held.nbytes
-            arrange = paid and metric not in self._arranged and len(held) >= _FEWEST_ARRANGED
+            paid = self._searches[metric] * BYTES_PER_SEARCH >= _ARRANGING * vectors.nbytes
+            arrange = paid and metric not in self._arranged and len(vectors) >= _FEWEST_ARRANGED
             if arrange:
                 self._arranged.add(metric)
         if arrange:
@@ -47,7 +47,7 @@ class SettledCodes:
         return codes
 
 
-def coded_bytes(held: VectorColumn) -> int:
+def coded_bytes(vectors: VectorColumn) -> int:
     """About how many bytes the codes of a metric take."""
-    dimension = held.chunks[0].shape[1] if held.chunks else 0
-    return len(held) * (dimension + _ROW_BYTES)
+    dimension = vectors.chunks[0].shape[1] if vectors.chunks else 0
+    return len(vectors) * (dimension + _ROW_BYTES)
