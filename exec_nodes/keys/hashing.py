@@ -21,7 +21,7 @@ Hashes = npt.NDArray[np.uint64]
 
 _MASK = (1 << 64) - 1
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-_ROWS_AT_ONCE = 16_384
+_ROWS_PER_BLOCK = 16_384
 _NOT_NULL = b"\x00"
 _STRING_END = b"\xff"
 
@@ -157,8 +157,8 @@ def _hash_messages(messages: pa.Array) -> Hashes:
 def _sip(words: npt.NDArray[np.uint64]) -> Hashes:
     """SipHash-1-3 of each row of (rows, words); the last word carries the length."""
     result = np.empty(len(words), np.uint64)
-    for start in range(0, len(words), _ROWS_AT_ONCE):
-        block = np.ascontiguousarray(words[start : start + _ROWS_AT_ONCE].T)
+    for start in range(0, len(words), _ROWS_PER_BLOCK):
+        block = np.ascontiguousarray(words[start : start + _ROWS_PER_BLOCK].T)
         v = [np.full(block.shape[1], word, np.uint64) for word in _START]
         for word in block:
             v[3] ^= word
@@ -167,7 +167,7 @@ def _sip(words: npt.NDArray[np.uint64]) -> Hashes:
         v[2] ^= np.uint64(0xFF)
         for _ in range(3):
             _round(v)
-        result[start : start + _ROWS_AT_ONCE] = v[0] ^ v[1] ^ v[2] ^ v[3]
+        result[start : start + _ROWS_PER_BLOCK] = v[0] ^ v[1] ^ v[2] ^ v[3]
     return result
 
 

@@ -24,7 +24,7 @@ from exec_nodes.sources.source import Source
 
 # Matching the keys of more base rows takes longer than asking about candidates: it is done in the
 # background, to the good of later searches. Of yet more it is not worth it.
-_MATCHED_AT_ONCE = 100_000
+_MATCHED_INLINE = 100_000
 _MATCHED = 4_000_000
 _NO_ROWS: RowAddresses = np.empty(0, np.uint64)
 
@@ -62,7 +62,7 @@ class Masks:
         base = self.stale.base
         if self.matched:
             return ()
-        large = base is not None and base.ready and base.rows > _MATCHED_AT_ONCE
+        large = base is not None and base.ready and base.rows > _MATCHED_INLINE
         regions = (region if large else _split(region)[0] for region in self.stale.regions)
         return tuple(source for region in regions for source in region)
 
@@ -89,7 +89,7 @@ class Masks:
         flushed = tuple(source for region in regions for source in _split(region)[1])
         known = sets.cached_base(base, flushed)
         if known is None:
-            if base.rows > _MATCHED_AT_ONCE:
+            if base.rows > _MATCHED_INLINE:
                 if base.rows <= _MATCHED:
                     sets.find_base(base, flushed)
                 return _Mask(_NO_ROWS, newer)

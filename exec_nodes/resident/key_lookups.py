@@ -25,7 +25,7 @@ from exec_nodes.resident.store import Key, ResidentStore
 _NO_ROWS = pa.table({})
 # Looking for one key among fragments whose keys are not known takes Lance ten times as long as it
 # takes to read the keys.
-_READ_AT_ONCE = 500_000
+_READ_INLINE = 500_000
 
 
 class KeyLookups:
@@ -89,7 +89,7 @@ class KeyLookups:
         if known is not None and known.covers(self._dataset, key.names[0]):
             rows = KeyRows(self._dataset, known)
             unread = sum(fragment.physical_rows for fragment in rows.unread)
-            if unread <= _READ_AT_ONCE and not known.needs_rebuild(self._dataset):
+            if unread <= _READ_INLINE and not known.needs_rebuild(self._dataset):
                 return self._read(key.names[0], known)
             self._meanwhile = rows
         in_background(partial(self._read, key.names[0], known))

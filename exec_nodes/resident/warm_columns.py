@@ -20,7 +20,7 @@ from exec_nodes.resident.columns import FragmentColumns
 _BYTES_PER_FETCH = 1024 * 1024
 _ADDRESS_BYTES = 8
 # What a merge wrote of columns that are kept, up to so many bytes, is read by the first fetch.
-_READ_AT_ONCE = 8 * 1024 * 1024
+_READ_INLINE = 8 * 1024 * 1024
 
 
 class WarmColumns:
@@ -42,7 +42,7 @@ class WarmColumns:
         taken = [self._columns.rows(one, own, stored) for one, own in asked]
         unread = [one for one, found in zip(touched, taken, strict=True) if found is None]
         count = sum(fragment.physical_rows for fragment in unread)
-        if 0 < count * row_bytes(stored) <= _READ_AT_ONCE:
+        if 0 < count * row_bytes(stored) <= _READ_INLINE:
             self._columns.keep(unread, stored)
             taken = [self._columns.rows(one, own, stored) for one, own in asked]
         pieces = [found for found in taken if found is not None]

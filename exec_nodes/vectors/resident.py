@@ -25,7 +25,7 @@ from exec_nodes.vectors.vector_run import VectorRun
 from memwal_native import VectorCodes
 
 # What a merge wrote, up to so many bytes, is read by the search that finds it missing.
-_READ_AT_ONCE = 2 * BYTES_PER_SEARCH
+_READ_INLINE = 2 * BYTES_PER_SEARCH
 # As each run is searched by itself, and rows that were deleted since are looked at all the same,
 # everything is read anew when there are more of them.
 _MOST_RUNS = 8
@@ -58,7 +58,7 @@ def resident_vectors(
     runs = _Runs(source, column)
     known, unread = runs.known()
     size = row_bytes * sum(fragment.metadata.num_rows for fragment in unread.values())
-    if unread and (eager() or (known and size <= _READ_AT_ONCE)):
+    if unread and (eager() or (known and size <= _READ_INLINE)):
         known, unread = runs.read(), {}
     if unread:
         if _pays(runs.key, "reading", size):

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 # So many versions are looked at by one query at most: where an index is thousands of versions
 # behind, some queries read the fragments that it lacks meanwhile.
-_READ_AT_ONCE = 256
+_READ_INLINE = 256
 _KEPT_BYTES = 1024
 _FRAGMENT_BYTES = 64
 
@@ -132,7 +132,7 @@ class _Since:
     def _look_back(self, commits: Commits) -> bool:
         """Go from version to version, from the newest to the one that the index was built over;
         whether that has come to an end."""
-        left = _READ_AT_ONCE
+        left = _READ_INLINE
         while True:
             commit, read = commits.at(self._next, max(self._built, 1))
             left -= read

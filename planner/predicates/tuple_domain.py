@@ -1,7 +1,7 @@
 """Tuple domains: where the rows are that a predicate may keep.
 
-A tuple domain gives a domain for some columns (any value for the others); a row that makes the predicate
-true is in at least one of its tuple_domains. Made for pruning and for finding the keys of a lookup.
+A tuple domain gives a domain for some columns (any value for the others); a row that makes the
+predicate true is in at least one of them. Made for pruning and for finding the keys of a lookup.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _intersect(a: TupleDomain, b: TupleDomain) -> TupleDomain | None:
 
 
 def _any(parts: Sequence[tuple[TupleDomain, ...]]) -> tuple[TupleDomain, ...]:
-    """The tuple_domains of a disjunction; those over one and the same column become one box."""
+    """Those of a disjunction; those over one and the same column become one."""
     single: dict[str, list[Domain]] = {}
     result: list[TupleDomain] = []
     for part in parts:
@@ -212,11 +212,11 @@ def _join(domains: Sequence[Domain]) -> Domain:
 
 
 def _hull(parts: Sequence[TupleDomain]) -> TupleDomain:
-    """One box around all."""
+    """One around all."""
     columns = set(parts[0]).intersection(*parts)
     return {column: _join([domains[column] for domains in parts]) for column in sorted(columns)}
 
 
 def domain_in(domains: TupleDomain, column: str) -> Domain:
-    """What the box says about a column."""
+    """What a tuple domain says about a column."""
     return domains.get(column, ANYTHING)

@@ -134,7 +134,7 @@ def test_bloom_filters_are_asked_where_matching_the_base_would_take_long(
 ) -> None:
     later: list[Callable[[], object]] = []
     monkeypatch.setattr(stale, "in_background", later.append)
-    monkeypatch.setattr(masks, "_MATCHED_AT_ONCE", 3)
+    monkeypatch.setattr(masks, "_MATCHED_INLINE", 3)
     base = memory_base([(1, 10), (2, 20), (3, 30), (4, 40)])
     generation = lance_generation(tmp_path, [(2, 21), (3, DELETED)], 1)
     node, union = candidates(base, ((generation,),))

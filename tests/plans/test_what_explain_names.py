@@ -164,7 +164,7 @@ def test_those_who_may_be_asked_about_candidates_are_named(
         name = "unsharded=0"
         assert asked(plan(table, NEAREST)) == f"keys[region_{name}][gen=3]"
         assert asked(plan(table, WORDS)) == ""
-        monkeypatch.setattr(masks, "_MATCHED_AT_ONCE", 100)
+        monkeypatch.setattr(masks, "_MATCHED_INLINE", 100)
         every = [f"keys[region_{name}][gen=3]"] + [f"bf[region_{name}][gen={g}]" for g in (2, 1)]
         assert asked(plan(table, NEAREST)) == ", ".join(every)
         assert asked(plan(table, WORDS)) == ""

@@ -106,7 +106,7 @@ def test_a_gap_is_bridged_however_many_versions_an_index_is_behind(tmp_path: Pat
 def test_versions_are_read_once_and_some_by_each_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_gaps, "_READ_AT_ONCE", 6)
+    monkeypatch.setattr(index_gaps, "_READ_INLINE", 6)
     monkeypatch.setattr(commits, "_TOGETHER", 3)
     table = _table(tmp_path)
     for _ in range(20):

@@ -47,7 +47,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is held, decoded or matched beforehand: bloom filters are asked."""
     by_index(monkeypatch)
-    monkeypatch.setattr(masks, "_MATCHED_AT_ONCE", -1)
+    monkeypatch.setattr(masks, "_MATCHED_INLINE", -1)
     monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
     monkeypatch.setattr(warm_columns, "_BYTES_PER_FETCH", 0)
 

@@ -101,7 +101,7 @@ def test_a_bloom_filters_false_hits_lose_no_row(
 ) -> None:
     """#6856: every key seems to be in every newer generation."""
     if known == "asked":
-        monkeypatch.setattr(masks, "_MATCHED_AT_ONCE", -1)
+        monkeypatch.setattr(masks, "_MATCHED_INLINE", -1)
         monkeypatch.setattr(masks, "_MATCHED", -1)
     monkeypatch.setattr(BloomFilter, "check", lambda self, hashes: np.ones(len(hashes), np.bool_))
     monkeypatch.setattr(BloomFilter, "check_one", lambda self, hash: True)  # noqa: A006

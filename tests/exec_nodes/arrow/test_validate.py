@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.arrow.validate import sound
+from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
 
 LATIN = [b"ok", b"caf\xe9", b"z"]
@@ -48,29 +48,29 @@ NO_TEXT: dict[str, pa.Array] = {
 def test_text_that_is_not_utf8_is_refused_by_row(case: str) -> None:
     array = NO_TEXT[case]
     with pytest.raises(InvalidCallError, match=r"'c'.* not UTF-8 in row 1"):
-        sound(array, "c")
+        validated(array, "c")
     later = pa.chunked_array([array.slice(2), array.slice(2), array])
     with pytest.raises(InvalidCallError, match="row 3"):
-        sound(later, "c")
-    assert sound(array.slice(2), "c").to_pylist() == array.slice(2).to_pylist()
+        validated(later, "c")
+    assert validated(array.slice(2), "c").to_pylist() == array.slice(2).to_pylist()
 
 
 def test_the_bytes_that_are_no_text_are_shown() -> None:
     for array in (TEXT, pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), TEXT)):
         with pytest.raises(InvalidCallError, match=r"in row 1, b'caf\\xe9'"):
-            sound(array, "c")
+            validated(array, "c")
 
 
 def test_a_character_does_not_go_over_two_values() -> None:
     with pytest.raises(InvalidCallError, match="row 1"):
-        sound(pa.array([b"ok", b"\xc3", b"\xa9"]).view(pa.string()), "c")
+        validated(pa.array([b"ok", b"\xc3", b"\xa9"]).view(pa.string()), "c")
 
 
 def test_a_dictionary_is_checked_beyond_what_rows_have_of_it() -> None:
     unused = pa.DictionaryArray.from_arrays(pa.array([0, 2]), TEXT)
     for array in (unused, pa.StructArray.from_arrays([unused], ["d"])):
         with pytest.raises(InvalidCallError, match="in its dictionary"):
-            sound(array, "c")
+            validated(array, "c")
 
 
 LISTS = pa.list_(pa.int32())
@@ -95,9 +95,9 @@ INVALID: dict[str, pa.Array] = {
 def test_invalid_data_is_refused_by_row(case: str) -> None:
     array = INVALID[case]
     with pytest.raises(InvalidCallError, match=r"'c' .*invalid data in row 1: "):
-        sound(array, "c")
+        validated(array, "c")
     with pytest.raises(InvalidCallError, match=r"'c' .*invalid data in row 1: "):
-        sound(pa.StructArray.from_arrays([array], ["x"]), "c")
+        validated(pa.StructArray.from_arrays([array], ["x"]), "c")
 
 
 HIDDEN = of(pa.string(), ints([0, 2, 6, 7], "i4"), pa.py_buffer(b"okcaf\xe9z"), valid=b"\x05")
@@ -121,14 +121,14 @@ def test_what_nulls_hide_is_left_behind(case: str) -> None:
     """Lance 14 refuses to write a null over bytes that are no text."""
     array, values = HIDING[case]
     for given in (array, pa.chunked_array([array])):
-        cleaned = sound(given, "c")
+        cleaned = validated(given, "c")
         assert cleaned.to_pylist() == values
-        assert sound(cleaned, "c") is cleaned
-    assert sound(array.slice(1), "c").to_pylist() == values[1:]
+        assert validated(cleaned, "c") is cleaned
+    assert validated(array.slice(1), "c").to_pylist() == values[1:]
 
 
 def test_sound_columns_are_not_copied() -> None:
     for array in (NUMBERS, pa.array(["a", None]), pa.array([["a"], None]), pa.array([None, {}])):
-        assert sound(array, "c") is array
+        assert validated(array, "c") is array
         column = pa.chunked_array([array, array.slice(1), array.slice(0, 0)])
-        assert sound(column, "c") is column
+        assert validated(column, "c") is column

@@ -62,7 +62,7 @@ def _all_rows(ordinal: int, source: Source) -> Rows:
     return Rows((pa.RecordBatch.from_arrays(arrays, schema=DISTANCE_ROWS),), DISTANCE_ROWS)
 
 
-@pytest.mark.parametrize("most_matched", [masks._MATCHED_AT_ONCE, 0])
+@pytest.mark.parametrize("most_matched", [masks._MATCHED_INLINE, 0])
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -89,7 +89,7 @@ def test_the_live_rows_of_any_layout_are_left(
     stale = PlanStale(base, regions, sets)
     every = UnionExec(tuple(_all_rows(*one) for one in enumerate(stale.sources)), 1)
     with (
-        patch.object(masks, "_MATCHED_AT_ONCE", most_matched),
+        patch.object(masks, "_MATCHED_INLINE", most_matched),
         patch.object(sets, "find_base"),
     ):
         found = collect(FilterStaleExec(every, Masks(stale), ("id",), None, 1))

@@ -155,7 +155,7 @@ def test_while_keys_of_a_new_version_are_read_lookups_find_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:
     if not few:
-        monkeypatch.setattr(key_lookups, "_READ_AT_ONCE", 0)
+        monkeypatch.setattr(key_lookups, "_READ_INLINE", 0)
     asked: list[Callable[[], object]] = []
     monkeypatch.setattr(key_lookups, "in_background", asked.append)
     monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", 1_000_000)

@@ -100,7 +100,7 @@ def test_much_that_is_new_is_fetched_until_that_has_paid_for_reading_it(
     found(at_version(dataset, cache), [address(1)])
     lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
     later = at_version(lance.dataset(dataset.uri), cache)
-    monkeypatch.setattr(warm_columns, "_READ_AT_ONCE", 0)
+    monkeypatch.setattr(warm_columns, "_READ_INLINE", 0)
     with patch.object(lance_source, "take_rows", wraps=lance_source.take_rows) as taken:
         for _ in range(2):
             assert found(later, [4 << 32]) == [("v100", None, 100)]
