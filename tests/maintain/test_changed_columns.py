@@ -4,6 +4,7 @@ read and merged by field id (protocol rule 2; issue "Bad input and faults")."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.read.planning import scan_of
+from memwal_sql.read.planning import scan
 from planner.model import Query
 
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
@@ -133,7 +134,7 @@ def test_a_column_that_goes_between_the_call_and_its_snapshot_is_named(tmp_path:
     schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("a", pa.int64())])
     table = mw.create_table(tmp_path / "t", schema, primary_key="id")
     with pytest.raises(mw.RetryError, match=r"\['gone'\] are gone"):
-        table.planned(scan_of(Query(("id", "gone"))))
+        table.planned(partial(scan, Query(("id", "gone"))))
 
 
 def test_a_filtered_scan_whose_columns_change_under_way_says_again(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from exec_nodes.node import Node
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import ReopenError, UnsupportedError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
-from memwal_sql.read.planning import Read
+from memwal_sql.read.planning import Planner
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister, register
 from memwal_sql.sql.version import check_datafusion_version
@@ -38,7 +38,7 @@ class FakeTable:
     region_count: int = 0
 
     def planned(
-        self, read: Read, consistency: str = "strong", filters: Sequence[Predicate] = ()
+        self, planner: Planner, consistency: str = "strong", filters: Sequence[Predicate] = ()
     ) -> Node:
         self.asked.append((consistency, tuple(filters)))
         memtable = MemTableSource(
@@ -52,7 +52,7 @@ class FakeTable:
             schema=self.schema.append(TOMBSTONE_FIELD),
         )
         region = RegionSources(UUID(int=1), "r", 0, None, (memtable,))
-        return read.plan(Snapshot(TableInfo(self.schema, ("id",)), None, (region,)))
+        return planner(Snapshot(TableInfo(self.schema, ("id",)), None, (region,)))
 
     def refresh(self) -> None:
         pass
