@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_binary, is_list, is_text
+from exec_nodes.arrow.struct_fields import check_type, check_values
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
 
@@ -31,16 +32,17 @@ _BOOLEANS = frozenset({bool, np.bool_})
 _UNCHECKED = frozenset({int, type(None)})
 
 
-def exact_values(values: Any, field: pa.Field) -> Column:
+def exact_values(values: Any, field: pa.Field, *, fill: bool = False) -> Column:
     """One column of a caller's values, of any form, in the field's type.
 
     Arrow columns are cast as by `exact_cast`. Python and numpy floats may be rounded to a
-    float32 or float16 column, which have no Python form, but not to infinity.
+    float32 or float16 column, which have no Python form, but not to infinity. Structs have all
+    the fields of the type, or, with `fill`, those that they lack become null.
 
     Raises InvalidCallError naming the column, the value and the remedy.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return exact_cast(values, field)
+        return exact_cast(values, field, fill=fill)
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidCallError(
             f"column {field.name!r} needs values of type {field.type}, and "
@@ -49,7 +51,7 @@ def exact_values(values: Any, field: pa.Field) -> Column:
             f"[{{{field.name!r}: value}}]"
         )
     if str(getattr(values, "dtype", "object")) != "object":
-        return exact_cast(_of_arrays(values, field), field, rounding=True)
+        return exact_cast(_of_arrays(values, field), field, rounding=True, fill=fill)
     if not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "dtype"):
         values = list(values)
     try:
@@ -60,13 +62,17 @@ def exact_values(values: Any, field: pa.Field) -> Column:
         raise _refusal(value, field, reason) from error
     if change is not None:
         raise _refusal(change[0], field, change[1])
+    check_values(values, field, fill=fill)
     return array
 
 
-def exact_cast(column: Column, field: pa.Field, *, rounding: bool = False) -> Column:
+def exact_cast(
+    column: Column, field: pa.Field, *, rounding: bool = False, fill: bool = False
+) -> Column:
     """An Arrow column in the field's type; the column itself when it has that type.
 
-    `rounding` lets floats become the nearest float of fewer bits. Raises InvalidCallError naming
+    `rounding` lets floats become the nearest float of fewer bits, `fill` sets fields to null that
+    structs lack. Raises InvalidCallError naming
     the column and the value when one would change, or is none of the type that the column says.
     """
     column = validated(column, field.name)
@@ -80,6 +86,7 @@ def exact_cast(column: Column, field: pa.Field, *, rounding: bool = False) -> Co
             f"column {field.name!r} needs {target}, not {source}: cast it yourself"
             + _zone_remedy(source, target)
         )
+    check_type(source, field, fill=fill)
     try:
         cast = pc.cast(column, target)
         back = pc.cast(cast, source)

@@ -48,6 +48,18 @@ def read_once(data: Any) -> Any:
     return list(data) if isinstance(data, Iterator) and not _exports(data) else data
 
 
+def object_columns(data: Any) -> dict[str, Any]:
+    """The columns of a frame of pandas whose values are Python's, by the names they have in
+    `given_rows`; {} for anything else."""
+    if not _is_pandas_frame(data):
+        return {}
+    return {str(name): data[name] for name in data.columns if data[name].dtype == object}
+
+
+def _is_pandas_frame(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns")
+
+
 def _arrow(data: Any) -> pa.Table | None:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
@@ -55,11 +67,10 @@ def _arrow(data: Any) -> pa.Table | None:
         return data.read_all()
     if isinstance(data, Dataset | Scanner):
         return data.to_table()
-    package = type(data).__module__.partition(".")[0]
-    if package == "pandas" and hasattr(data, "columns"):
+    if _is_pandas_frame(data):
         # Its own export would add the index as a column.
         return pa.Table.from_pandas(data, preserve_index=False)
-    if package == "polars" and hasattr(data, "collect"):
+    if type(data).__module__.partition(".")[0] == "polars" and hasattr(data, "collect"):
         data = data.collect()
     return pa.table(data) if _exports(data) else None
 

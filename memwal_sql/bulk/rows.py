@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.casts import same_kind
+from exec_nodes.arrow.struct_fields import check_type
 from exec_nodes.arrow.validate import validated
 from exec_nodes.keys.codes import repeated_later
 from exec_nodes.keys.keys import key_column
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.write.ingest.missing import ERROR, check_missing, missing_columns
+from memwal_sql.write.ingest.missing import ERROR, NULL, check_missing, missing_columns
 from memwal_sql.write.ingest.normalise import Normaliser
 from planner.model import TableInfo
 
@@ -75,13 +76,13 @@ class RowForm:
                 f"it has {info.schema.names}"
             )
 
-    @staticmethod
-    def _check_type(given: pa.Field, field: pa.Field) -> None:
+    def _check_type(self, given: pa.Field, field: pa.Field) -> None:
         if not same_kind(given.type, field.type):
             raise InvalidCallError(
                 f"the column {field.name!r} is {given.type}, and {field.type} in the table: "
                 "cast it first"
             )
+        check_type(given.type, field, fill=self.missing == NULL)
 
 
 class RowReader:

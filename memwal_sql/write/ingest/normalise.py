@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.casts import exact_cast, exact_values
-from exec_nodes.arrow.given_rows import FORMS, given_rows, read_once
+from exec_nodes.arrow.given_rows import FORMS, given_rows, object_columns, read_once
+from exec_nodes.arrow.struct_fields import check_values, has_structs
 from exec_nodes.arrow.validate import Column, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.json import check_json, is_json
-from memwal_sql.write.ingest.missing import ERROR, check_missing, missing_columns
+from memwal_sql.write.ingest.missing import ERROR, NULL, check_missing, missing_columns
 from memwal_sql.write.ingest.null_structs import with_null_children
 from memwal_sql.write.ingest.required_fields import check_required_fields, has_required_fields
 
@@ -44,6 +45,7 @@ class Normaliser:
         self._required_inside = [
             position for position, field in enumerate(schema) if has_required_fields(field.type)
         ]
+        self._structs_inside = {field.name for field in schema if has_structs(field.type)}
         self._json = [position for position, field in enumerate(schema) if is_json(field.type)]
         self._target = memtable_schema(schema)
         self._has_structs = any(pa.types.is_struct(field.type) for field in schema)
@@ -89,21 +91,35 @@ class Normaliser:
     def _table(self, data: Any, missing: str) -> pa.Table:
         rows = given_rows(read_once(data))
         if isinstance(rows, pa.Table):
+            if self._structs_inside:
+                self._check_objects(data, missing)
             return rows
         if isinstance(rows, Mapping):
-            return self._from_columns(dict(rows))
+            return self._from_columns(dict(rows), missing)
         if rows is None:
             raise InvalidCallError(f"{type(data).__name__} is not a set of rows: pass {FORMS}")
         names = dict.fromkeys(name for row in rows for name in row)
+        if rows and not names:
+            raise InvalidCallError(
+                f"row 0 lacks the primary key columns {list(self._primary_key)}: it is empty"
+            )
         short = next((at for at, row in enumerate(rows) if len(row) < len(names)), None)
         if short is not None and missing == ERROR:
             raise self._missing(f"row {short} lacks", names.keys() - rows[short].keys())
-        return self._from_columns({name: [row.get(name) for row in rows] for name in names})
+        return self._from_columns({n: [row.get(n) for row in rows] for n in names}, missing)
 
-    def _from_columns(self, columns: dict[str, Any]) -> pa.Table:
+    def _check_objects(self, data: Any, missing: str) -> None:
+        """Structs of a frame of pandas, which Arrow gives the fields of all of them."""
+        for name, values in object_columns(data).items():
+            if name in self._structs_inside:
+                check_values(values, self._schema.field(name), fill=missing == NULL)
+
+    def _from_columns(self, columns: dict[str, Any], missing: str) -> pa.Table:
         self._check_names(list(columns))
+        fill = missing == NULL
         arrays = [
-            exact_values(values, self._schema.field(name)) for name, values in columns.items()
+            exact_values(values, self._schema.field(name), fill=fill)
+            for name, values in columns.items()
         ]
         if len({len(array) for array in arrays}) > 1:
             lengths = {name: len(a) for name, a in zip(columns, arrays, strict=True)}
@@ -125,7 +141,7 @@ class Normaliser:
         columns: list[Column] = []
         for field in self._schema:
             if field.name in given:
-                columns.append(exact_cast(given[field.name], field))
+                columns.append(exact_cast(given[field.name], field, fill=missing == NULL))
             elif field.name in self._required:
                 kind = "primary key" if field.name in self._primary_key else "required"
                 raise InvalidCallError(

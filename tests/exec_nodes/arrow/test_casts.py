@@ -102,7 +102,7 @@ def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said
         ([datetime.date(2020, 1, 1)], pa.date32(), [datetime.date(2020, 1, 1)]),
         ([datetime.time(1)], pa.time32("s"), [datetime.time(1)]),
         ([True, None], pa.bool_(), [True, None]),
-        ([None, {"n": 1}, {}], ITEM, [None, {"n": 1}, {"n": None}]),
+        ([None, {"n": 1}, {"n": None}], ITEM, [None, {"n": 1}, {"n": None}]),
         (["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
         (pa.array(["a"]), pa.dictionary(pa.int8(), pa.string()), ["a"]),
         (pa.array([[float("nan"), 0.5]]), pa.list_(pa.float32()), None),

@@ -83,6 +83,14 @@ def test_no_rows_are_fine(data: Any) -> None:
     assert NORMALISER.upserts(data, "null").num_rows == 0
 
 
+@pytest.mark.parametrize("missing", ["error", "null"])
+@pytest.mark.parametrize("data", [[{}], [{}, {}], ({},)])
+def test_rows_without_anything_are_refused(data: Any, missing: str) -> None:
+    """They counted as no rows."""
+    with pytest.raises(InvalidCallError, match=r"row 0 lacks the primary key columns \['id'\]"):
+        NORMALISER.upserts(data, missing)
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -1,0 +1,131 @@
+"""Fields inside structs that rows lack, or have besides those of the column's type.
+
+Arrow sets the first to null and drops the others, both without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from exec_nodes.arrow.arrays import is_list
+from exec_nodes.arrow.nested import inner_fields
+from exec_nodes.base.errors import InvalidCallError
+
+
+class Differences(NamedTuple):
+    """Paths of fields, such as `place.city`; lists and maps on the way add nothing to them."""
+
+    lacking: list[str]
+    unknown: list[str]
+
+
+def missing_fields(
+    what: str, paths: Sequence[str], option: str = 'missing="null"'
+) -> InvalidCallError:
+    """The error for rows without these fields; `what` says which rows, `option` how the caller has
+    them set to null."""
+    return InvalidCallError(
+        f"{what} the fields {list(paths)} of the table, and an upsert replaces whole rows: give "
+        f"every field, or {option} to set these to null"
+    )
+
+
+def unknown_fields(what: str, paths: Sequence[str]) -> InvalidCallError:
+    """The error for rows with fields that the table has not."""
+    return InvalidCallError(f"{what} the fields {list(paths)}, which the table has not: drop them")
+
+
+def has_structs(kind: pa.DataType) -> bool:
+    """Whether values of a type are structs or have some inside."""
+    kind = _plain(kind)
+    return pa.types.is_struct(kind) or any(has_structs(field.type) for field in inner_fields(kind))
+
+
+def check_type(source: pa.DataType, field: pa.Field, *, fill: bool) -> None:
+    """Raise InvalidCallError for a type with other fields inside than the column `field`; `fill`
+    lets it lack some."""
+    lacking, unknown = type_differences(source, field.type, field.name)
+    if unknown:
+        raise unknown_fields("the rows have", unknown)
+    if lacking and not fill:
+        raise missing_fields("the rows lack", lacking)
+
+
+def check_values(values: Iterable[Any], field: pa.Field, *, fill: bool) -> None:
+    """`check_type` for Python values that Arrow has converted: the error names their row."""
+    if not has_structs(field.type):
+        return
+    for row, value in enumerate(values):
+        lacking, unknown = value_differences(value, field.type, field.name)
+        if unknown:
+            raise unknown_fields(f"row {row} has", unknown)
+        if lacking and not fill:
+            raise missing_fields(f"row {row} lacks", lacking)
+
+
+def type_differences(source: pa.DataType, target: pa.DataType, path: str) -> Differences:
+    """How the fields inside two types differ; `path` is the column's name."""
+    found = Differences([], [])
+    _compare_types(_plain(source), _plain(target), path, found)
+    return found
+
+
+def value_differences(value: Any, target: pa.DataType, path: str) -> Differences:
+    """How the fields inside a Python value differ from those of a type."""
+    found = Differences([], [])
+    _compare_value(value, _plain(target), path, found)
+    return found
+
+
+def _compare_types(source: pa.DataType, target: pa.DataType, path: str, found: Differences) -> None:
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        given = {field.name: field.type for field in source}
+        _compare_names(given, target, path, found)
+        pairs = [(given[f.name], f.type, f"{path}.{f.name}") for f in target if f.name in given]
+    elif (is_list(source) and is_list(target)) or (
+        pa.types.is_map(source) and pa.types.is_map(target)
+    ):
+        inner = zip(inner_fields(source), inner_fields(target), strict=True)
+        pairs = [(ours.type, theirs.type, path) for ours, theirs in inner]
+    else:
+        return
+    for ours, theirs, where in pairs:
+        _compare_types(_plain(ours), _plain(theirs), where, found)
+
+
+def _compare_value(value: Any, target: pa.DataType, path: str, found: Differences) -> None:
+    if not isinstance(value, Iterable):  # a null
+        return
+    if pa.types.is_struct(target):
+        given = value if isinstance(value, Mapping) else dict(value)
+        _compare_names(given, target, path, found)
+        for field in target:
+            _compare_value(given.get(field.name), _plain(field.type), f"{path}.{field.name}", found)
+    elif has_structs(target):
+        keyed = pa.types.is_map(target)
+        items = value.items() if keyed and isinstance(value, Mapping) else value
+        kinds = [_plain(field.type) for field in inner_fields(target)]
+        for item in items:
+            for part, kind in zip(item if keyed else (item,), kinds, strict=True):
+                _compare_value(part, kind, path, found)
+
+
+def _compare_names(
+    given: Mapping[str, Any], target: pa.DataType, path: str, found: Differences
+) -> None:
+    wanted = [field.name for field in target]
+    if given.keys() == set(wanted):
+        return
+    for names, others, into in ((wanted, given, found.lacking), (given, wanted, found.unknown)):
+        paths = (f"{path}.{name}" for name in names if name not in others)
+        into.extend(one for one in paths if one not in into)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, which tells the fields inside."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(kind.storage_type)
+    return _plain(kind.value_type) if pa.types.is_dictionary(kind) else kind
