@@ -28,10 +28,10 @@ REQUIREMENTS := import tomllib; \
 
 DOCS_VENV ?= .venv-docs
 
-.PHONY: help setup demo test check wheel format docs bench bench-spark soak clean
+.PHONY: help setup demo test test-fast check wheel format docs bench bench-spark soak clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Build .venv and the native library (some minutes once, then nothing)
 
@@ -41,6 +41,10 @@ demo: setup ## Replay a year of flights as a stream, with SQL meanwhile
 
 test: setup ## Run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+
+test-fast: setup ## Run the quick tests of nodes, planner, storage and writers (a minute)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" \
+	  tests/exec_nodes tests/planner tests/storage tests/write
 
 check: setup ## Lint, formatting, types
 	@$(BIN)/ruff check .

@@ -164,6 +164,7 @@ conditions = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(
     base=st.dictionaries(st.integers(0, 40), st.integers(0, 20), max_size=25),

@@ -61,6 +61,7 @@ def table(folder: Path, parts: Sequence[Texts], *, indexed: Sequence[bool]) -> S
     return snapshot(source, newer[::-1], [body_index(PARAMETERS)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "indexed",

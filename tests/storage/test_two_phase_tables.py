@@ -120,6 +120,7 @@ def processes() -> Iterator[Any]:
     yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", range(1, 40, 3))
 def test_an_acknowledged_row_survives_a_killed_writer(
     processes: Any, tmp_path: Path, log_file: str, nth: int

@@ -98,6 +98,7 @@ def test_a_lookup_that_is_interrupted_anywhere_changes_no_answer() -> None:
         assert index.last_of([2, 4, 1], 3).tolist() == [1, -1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
     tmp_path: Path, durable: bool

@@ -41,6 +41,7 @@ def scanned(found: Any, fragments: list[Any] | None, limit: int | None = None) -
     return pa.Table.from_batches(batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_a_file", [300_000, 70_000, 500])
 @pytest.mark.parametrize("chosen", [None, slice(1, None), slice(None, None, 2)])
 def test_addresses_of_whole_fragments(

@@ -50,6 +50,7 @@ def value(keys: Found, key: int) -> int:
     return int(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ascending", [True, False])
 def test_each_key_is_found_across_fragments_and_deleted_rows(
     tmp_path: Path, ascending: bool
@@ -81,6 +82,7 @@ def test_an_empty_table_has_no_key(tmp_path: Path) -> None:
     assert Found(_dataset(tmp_path / "e", pa.array([], pa.int64()))).take(1, ["val"]) is None
 
 
+@pytest.mark.slow
 def test_another_version_reads_only_the_keys_of_new_fragments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

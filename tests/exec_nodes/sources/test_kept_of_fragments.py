@@ -252,6 +252,7 @@ def fresh(dataset: Any) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_all_that_is_kept_equals_a_fresh_read(tmp_path: Path, seed: int) -> None:
     table, reader = Table(tmp_path, seed), Reader()

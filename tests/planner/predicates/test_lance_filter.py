@@ -187,6 +187,7 @@ def context() -> datafusion.SessionContext:
     return context
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", SHAPES)
 def test_lance_keeps_the_rows_that_datafusion_keeps(
     condition: str, scans: dict[str, Scan], context: datafusion.SessionContext

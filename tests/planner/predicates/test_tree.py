@@ -172,6 +172,7 @@ def test_equal_filters_mean_the_same() -> None:
     assert one == same and hash(one) == hash(same) and one != "s = 'a''b'"
 
 
+@pytest.mark.slow
 def test_a_chain_of_thousands_is_read() -> None:
     (chain,) = SAID(" OR ".join(f"(id = {n} AND v = {n})" for n in range(2000)))
     assert isinstance(chain, Or) and len(chain.arguments) == 2000

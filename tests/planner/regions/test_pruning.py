@@ -178,6 +178,7 @@ def _conditions(name: str) -> list[str]:
     return [*simple, *[f"NOT ({c})" for c in simple[::5]], *tests]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_simple_condition_prunes_a_region_with_a_matching_row(name: str) -> None:
     """Specification 1, "Region Pruning": every condition, over every field of its column."""
@@ -220,6 +221,7 @@ def test_one_condition_never_prunes_a_region_with_a_matching_row(
     _check(rows, fields, condition)
 
 
+@pytest.mark.slow
 @given(rows=ROWS, fields=FIELD_LISTS, condition=CONDITIONS)
 @settings(max_examples=150, deadline=None)
 def test_connected_conditions_never_prune_a_region_with_a_matching_row(

@@ -37,6 +37,7 @@ class Moody(MemoryStore):
         raise self._get
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("reading", REFUSALS)
 def test_a_refusal_after_a_put_that_may_have_landed_leaves_the_outcome_open(

@@ -140,6 +140,7 @@ def server() -> Iterator[dict[str, str]]:
         yield {**options, "client_max_retries": "1", "timeout": "20s"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelling", ["upper", "bare", "s3_endpoint"])
 def test_lance_and_our_own_files_take_the_same_spellings(
     server: dict[str, str], spelling: str

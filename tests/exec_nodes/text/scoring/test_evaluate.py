@@ -55,6 +55,7 @@ def random_sources(
     return sources, LanceRanking(table, dict.fromkeys(COLUMNS, analyzer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analyzer", ANALYZERS.values(), ids=ANALYZERS)
 @pytest.mark.parametrize("rows", [0, 1, 5, 60, 200])
 def test_random_queries_find_the_rows_and_scores_of_one_lance_index(
@@ -81,6 +82,7 @@ def test_random_combined_fields_queries_find_the_rows_and_scores_of_lance() -> N
         check_tree(search(ours, sources), merged.search(theirs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 1, 3, 10, 1000])
 def test_a_limit_gives_the_first_rows_of_the_whole_result(k: int) -> None:
     rng = Random(f"limit {k}")
@@ -113,6 +115,7 @@ def test_the_best_rows_of_a_phrase_are_found_behind_many_that_lack_it(k: int) ->
         assert list(search(query, [source], k).items()) == everything[:k]
 
 
+@pytest.mark.slow
 def test_the_same_rows_in_1_2_4_or_8_sources_give_identical_results() -> None:
     rng = Random("sources")
     texts = {column: [random_text(rng) for _ in range(120)] for column in COLUMNS}
@@ -200,6 +203,7 @@ def test_a_query_without_tokens_finds_nothing(text: str) -> None:
     assert found(Boost(everything, nothing), texts) == found(everything, texts)
 
 
+@pytest.mark.slow
 def test_a_query_of_many_repeated_words_costs_no_more_than_its_different_ones() -> None:
     """A text of a million tokens may be asked for; here 200,000 take well below a second each."""
     texts = ["write ahead log", "log"]

@@ -36,6 +36,7 @@ def model(found: Matches) -> dict[int, float]:
     return dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @given(parts, st.data())
 def test_sum_where_counts_and_adds(
