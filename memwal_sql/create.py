@@ -7,6 +7,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypedDict
 from uuid import uuid4
 
 import lance
@@ -139,6 +140,15 @@ def enable(
     store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("enabled %s: primary key %s", uri, list(keys))
     return open_table(uri, storage_options=options)
+
+
+class Opening(TypedDict, total=False):
+    """What `open_table` takes beside the place of a table."""
+
+    version: int | None
+    storage_options: Mapping[str, str] | None
+    timestamp: datetime | str | None
+    checkpoint: str | None
 
 
 def open_table(

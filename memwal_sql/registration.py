@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import Unpack
 
 from datafusion import SessionContext
 
-from memwal_sql.create import open_table
+from memwal_sql.create import Opening, open_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.sql import register as sql
 from memwal_sql.table import Table
@@ -21,7 +21,7 @@ def register(
     consistency: str = "strong",
     *,
     missing: str = ERROR,
-    **opening: Any,
+    **opening: Unpack[Opening],
 ) -> Table:
     """Make a table known to SQL in `ctx` as `name`, and its state as `name$regions`,
     `name$generations`, `name$wal` and `name$indexes`; the table functions `vector_search`,

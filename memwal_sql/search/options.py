@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError
 
 DEFAULT_K = 10
-VECTOR_OPTIONS = (
-    "metric",
-    "nprobes",
-    "refine_factor",
-    "ef",
-    "exact",
-    "lower_bound",
-    "upper_bound",
-)
-TEXT_OPTIONS = (
-    "operator",
-    "boost",
-    "fuzziness",
-    "max_expansions",
-    "prefix_length",
-    "minimum_should_match",
-)
+
+
+class VectorOptions(TypedDict, total=False):
+    """How a vector search is done; see `Table.vector_search`. None is as good as left out."""
+
+    metric: Literal["l2", "cosine", "dot", "hamming"] | None
+    nprobes: int | None
+    refine_factor: int | None
+    ef: int | None
+    exact: bool | None
+    lower_bound: float | None
+    upper_bound: float | None
+
+
+class TextOptions(TypedDict, total=False):
+    """How a query of words is taken; see `Table.full_text_search`."""
+
+    operator: Literal["OR", "AND"] | None
+    boost: float | None
+    fuzziness: int | None
+    max_expansions: int | None
+    prefix_length: int | None
+    minimum_should_match: int | None
+
+
+class HybridOptions(VectorOptions, TextOptions, total=False):
+    """How both are done and fused; see `Table.hybrid_search`."""
+
+    candidates: int | None
+    vector_weight: float | None
+    text_weight: float | None
+    rrf_k: float | None
+
+
+VECTOR_OPTIONS = tuple(VectorOptions.__annotations__)
+TEXT_OPTIONS = tuple(TextOptions.__annotations__)
 FUSION_OPTIONS = ("candidates", "vector_weight", "text_weight", "rrf_k")
 _MOST_ROWS = 2**40
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
-from memwal_sql.search.options import DEFAULT_K
+from memwal_sql.search.options import DEFAULT_K, HybridOptions, TextOptions, VectorOptions
 from memwal_sql.search.request import full_text_search, hybrid_search, vector_search
 from memwal_sql.sql.search_execute import search_rows
 from memwal_sql.table.handle import TableHandle
@@ -25,7 +25,7 @@ class SearchedTable(TableHandle):
         columns: Sequence[str] | None = None,
         *,
         consistency: str = "strong",
-        **options: Any,
+        **options: Unpack[VectorOptions],
     ) -> pa.Table:
         """The `k` live rows nearest to a vector, with `_distance` (float32), the nearest first.
 
@@ -58,7 +58,7 @@ class SearchedTable(TableHandle):
         columns: Sequence[str] | None = None,
         *,
         consistency: str = "strong",
-        **options: Any,
+        **options: Unpack[TextOptions],
     ) -> pa.Table:
         """The `k` live rows that match a text query best, with `_score` (float32), best first.
 
@@ -96,7 +96,7 @@ class SearchedTable(TableHandle):
         columns: Sequence[str] | None = None,
         *,
         consistency: str = "strong",
-        **options: Any,
+        **options: Unpack[HybridOptions],
     ) -> pa.Table:
         """The `k` live rows that do best in a vector and a text search together, best first.
 

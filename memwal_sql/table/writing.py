@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from memwal_sql.state.open_writers import OpenTable, live_table_writer
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.handle import TableHandle
-from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.options import WriterArguments, WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
 
@@ -38,7 +38,9 @@ _PAUSES_S = (0.0, *(0.02 * 2**n for n in range(7)))
 class WrittenTable(TableHandle):
     """Writers, and the rows of INSERT statements."""
 
-    def writer(self, *, region: str | None = None, **options: Any) -> TableWriter:
+    def writer(
+        self, *, region: str | None = None, **options: Unpack[WriterArguments]
+    ) -> TableWriter:
         """A writer, to be used as a context manager; it claims regions as rows come for them.
 
         Args:

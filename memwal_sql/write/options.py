@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from threading import TIMEOUT_MAX
+from typing import TypedDict
 
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError
@@ -62,3 +63,20 @@ class WriterOptions:
                 needed = "a number of seconds, above 0 and up to 200 years"
             if not fits:
                 raise InvalidCallError(f"{field.name}={value!r} must be {needed}")
+
+
+class WriterArguments(TypedDict, total=False):
+    """The fields of `WriterOptions`, as arguments of `Table.writer`."""
+
+    durable: bool
+    indexed: bool
+    wal_flush_bytes: int
+    wal_flush_writes: int
+    wal_flush_interval_s: float
+    memtable_rows: int
+    memtable_bytes: int
+    memtable_age_s: float | None
+    max_unflushed_bytes: int
+    back_pressure_timeout_s: float
+    parallel_flushes: int
+    flush_attempts: int
