@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import memwal_sql as mw
+from exec_nodes.resident.store import STORE
 from memwal_sql import create
 from memwal_sql.read import region
 from memwal_sql.state import open_writers as live
@@ -105,6 +106,10 @@ def forget_writers(uri: str) -> None:
 
 @contextmanager
 def as_another_process() -> Iterator[None]:
-    """Read as a process does that has no writers: unflushed rows come from the WAL."""
+    """Read as a process does that has no writers: unflushed rows come from the WAL, and nothing is
+    resident."""
+    budget = STORE.max_bytes
+    STORE.max_bytes = 0
+    STORE.max_bytes = budget
     with patch.object(region, "live_writer", lambda table, region_id: None):
         yield
