@@ -60,7 +60,7 @@ class DeduplicateExec(UnaryNode):
         return f"DeduplicateExec: partition_by=[{keys}], order_by=[_gen DESC, _rowaddr DESC]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        sets, learner = self.stale.compute(), self.stale.learner()
+        sets = self.stale.compute()
         names = self.schema.names
         left = self.limit
         for batch in self.child.execute(partition):
@@ -70,8 +70,7 @@ class DeduplicateExec(UnaryNode):
                 continue
             addresses = batch.column(ROW_ADDRESS).to_numpy()
             ordinal = batch.column(SOURCE)[0].as_py()
-            learned = learner is not None and self.stale.sources[ordinal] is self.stale.base
-            live = self.stale.live(addresses) if learned else live_rows(addresses, sets[ordinal])
+            live = live_rows(addresses, sets[ordinal])
             rows = batch.select(names)
             if live is not None:
                 rows = keep_rows(rows, live)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.arrow.filter_rows import keep_rows
+from exec_nodes.arrow.row_masks import other_rows
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, SOURCE_FIELD, Filter
 from exec_nodes.explain.conditions import conditions
 from exec_nodes.explain.labels import source_label
@@ -24,9 +26,9 @@ class ScanExec(Node):
     Queries").
 
     Yields `output`'s columns, `_rowaddr` (uint64, where the row is in its source) and `_source`
-    (int32, the source's ordinal in the plan). Stale rows are among them: only DeduplicateExec
-    knows better, which is why a limit is raised here by the number of stale rows. The first scan of
-    the whole base table finds out on its way which they are (`stale.learner`).
+    (int32, the source's ordinal in the plan). Stale rows are among them, for DeduplicateExec to
+    drop, which is why a limit is raised here by their number. The first scan of the whole base
+    table finds out on its way which they are (`stale.learner`), and leaves them out itself.
     """
 
     source: Source
@@ -82,6 +84,12 @@ class ScanExec(Node):
         columns = list(dict.fromkeys([*self.output.names, *learner.key_names]))
         for batch in self.source.scan(columns, (), None, partition):
             keys = key_column([batch.column(name) for name in learner.key_names])
-            self.stale.learn(learner, keys, batch.column(ROW_ADDRESS).to_numpy())
-            yield batch.select(output)
+            stale = learner.add(keys, batch.column(ROW_ADDRESS).to_numpy())
+            live = other_rows(batch.num_rows, stale)
+            rows = batch.select(output)
+            if live is not None:
+                rows = keep_rows(rows, live)
+                self.metrics.add(stale_rows=len(stale))
+            if rows.num_rows:
+                yield rows
         self.stale.learned(learner)

@@ -15,13 +15,10 @@ from threading import Lock
 
 import numpy as np
 
-from exec_nodes.arrow.filter_rows import Flags
-from exec_nodes.arrow.row_masks import other_rows
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.base.tasks import in_background, map_concurrently
-from exec_nodes.keys.codes import KeyCodes, Rows, code_set, concat, superseded
-from exec_nodes.keys.keys import KeyColumn
+from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
 from exec_nodes.liveness.base_join import BaseMatch, keys_of, tail_of
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.source import Source, is_same_table
@@ -182,7 +179,6 @@ class _Learning:
         self.decided = False
         self.match: BaseMatch | None = None
         self.parts = 0
-        self.found: dict[int, Rows] = {}
 
 
 @dataclass(frozen=True)
@@ -227,9 +223,9 @@ class PlanStale:
     def learner(self) -> BaseMatch | None:
         """What finds the stale rows of the base while they are scanned, if they are not known.
 
-        The same for all partitions of a plan. Whoever scans gives every batch to `learn`, and
-        calls `learned` when a part is done; whoever needs the live rows of a batch takes them
-        from `live`, as `compute` has no set for the base then.
+        The same for all partitions of a plan. Whoever scans gives it every batch, leaves out the
+        rows that it finds stale, and calls `learned` when a part is done: `compute` has no set
+        for the base then.
         """
         if self.base is None or not self.whole:
             return None
@@ -241,10 +237,6 @@ class PlanStale:
                 self._learning.parts = self.base.parts
             return self._learning.match
 
-    def learn(self, match: BaseMatch, keys: KeyColumn, addresses: RowAddresses) -> None:
-        """Find the stale rows of a batch of the base, at least one row."""
-        self._learning.found[int(addresses[0])] = match.add(keys, addresses)
-
     def learned(self, match: BaseMatch) -> None:
         """One part of the base was scanned to its end."""
         with self._learning.lock:
@@ -252,10 +244,6 @@ class PlanStale:
             done = self._learning.parts == 0
         if done and self.base is not None:
             self.sets.remember(self.base, self._newer, match)
-
-    def live(self, addresses: RowAddresses) -> Flags | None:
-        """`live_rows` of the batch that was learned with these addresses."""
-        return other_rows(len(addresses), self._learning.found.pop(int(addresses[0])))
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""

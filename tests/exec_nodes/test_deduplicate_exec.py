@@ -41,12 +41,11 @@ def test_the_newest_generation_wins_and_then_the_last_row(tmp_path: Path) -> Non
 
 
 def test_without_deduplicate_exec_the_plan_returns_stale_rows() -> None:
-    plan = plan_scan(
-        Query(BOTH), snapshot(memory_base([(1, 10)]), [memtable([(1, 11)], 1)]), StaleSets()
-    )
-    assert pairs(plan) == [(1, 11)]
+    newer = [memtable([(1, 12)], 2), memtable([(1, 11)], 1)]
+    plan = plan_scan(Query(BOTH), snapshot(memory_base([(1, 10)]), newer), StaleSets())
+    assert pairs(plan) == [(1, 12)]
     (child,) = plan.children
-    assert pairs(child) == [(1, 10), (1, 11)]
+    assert pairs(child) == [(1, 11), (1, 12)]  # a first scan leaves the base's out itself
     assert {ROW_ADDRESS, SOURCE} <= set(child.schema.names)
     assert plan.schema.names == ["id", "val"]
 
@@ -122,9 +121,12 @@ def test_the_row_count_is_exact_once_the_stale_sets_are_known() -> None:
 
 
 def test_metrics_count_what_was_dropped() -> None:
-    plan = plan_scan(
-        Query(BOTH), snapshot(memory_base([(1, 10)]), [memtable([(1, 11)], 1)]), StaleSets()
-    )
+    sets, table = StaleSets(), snapshot(memory_base([(1, 10)]), [memtable([(1, 11)], 1)])
+    first = plan_scan(Query(BOTH), table, sets)
+    collect(first)
+    scans = first.children[0].children
+    assert sum(scan.metrics["stale_rows"] for scan in scans) == 1
+    plan = plan_scan(Query(BOTH), table, sets)
     collect(plan)
     assert plan.metrics["stale_rows"] == 1
     assert plan.metrics["output_rows"] == 1
