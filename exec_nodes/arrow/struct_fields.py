@@ -100,7 +100,11 @@ def _compare_value(value: Any, target: pa.DataType, path: str, found: Difference
     if not isinstance(value, Iterable):  # a null
         return
     if pa.types.is_struct(target):
-        given = value if isinstance(value, Mapping) else dict(value)
+        if not isinstance(value, Mapping):
+            value = list(value)
+            if not all(isinstance(item, tuple) for item in value):
+                return  # it is no struct, as whoever converts it says
+        given = dict(value)
         _compare_names(given, target, path, found)
         for field in target:
             _compare_value(given.get(field.name), _plain(field.type), f"{path}.{field.name}", found)

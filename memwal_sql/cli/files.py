@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import sys
@@ -25,9 +26,18 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from exec_nodes.arrow.arrays import is_binary
+from exec_nodes.arrow.struct_fields import (
+    has_structs,
+    missing_fields,
+    unknown_fields,
+    value_differences,
+)
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.ingest.missing import missing_columns
 
 STDIN = "-"
+# How the command line has what rows lack set to null.
+FILL = "--missing null"
 
 
 class FileFormat(StrEnum):
@@ -61,12 +71,13 @@ def format_of(name: str) -> FileFormat | None:
 
 @contextmanager
 def batches_of(
-    name: str, kind: FileFormat | None, schema: pa.Schema | None
+    name: str, kind: FileFormat | None, schema: pa.Schema | None, *, fill: bool
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The columns and rows of the file `name`, `-` for standard input.
 
     Columns that are in `schema` have its types; without a schema the file says, and those of CSV
-    and JSON are guessed from the first rows. Raises InvalidCallError that names the file.
+    and JSON are guessed from the first rows. `fill` lets rows of JSON lack what others have.
+    Raises InvalidCallError that names the file.
     """
     kind = kind or format_of(name)
     if kind is None:
@@ -76,7 +87,10 @@ def batches_of(
         file = _opened(name)
     with file:
         with _named_errors(name):
-            found, batches = _READERS[kind](file, schema)
+            if kind is FileFormat.JSON:
+                found, batches = _json(file, schema, fill)
+            else:
+                found, batches = _READERS[kind](file, schema)
         yield found, _rows(name, kind, batches, schema)
 
 
@@ -94,16 +108,26 @@ def _named_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (InvalidCallError, pa.ArrowException, OSError, ValueError, RecursionError) as error:
-        # Arrow's words; columns were checked by then, so it is one inside of a column.
-        said = str(error).replace("unexpected field", "a field that no column's type has")
-        raise InvalidCallError(f"{name}: {said}") from None
+        raise InvalidCallError(f"{name}: {error}") from None
+
+
+def reads_once(name: str) -> bool:
+    """Whether a name is that of a stream: standard input, a pipe or a device."""
+    return name == STDIN or (
+        os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name)
+    )
 
 
 def _opened(name: str) -> BinaryIO:
-    if name != STDIN:
+    if not reads_once(name):
         return open(name, "rb")
     copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    shutil.copyfileobj(sys.stdin.buffer, copy)  # formats are read from the end, or twice
+    # Formats are read from the end, or twice.
+    if name == STDIN:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+    else:
+        with open(name, "rb") as stream:
+            shutil.copyfileobj(stream, copy)
     copy.seek(0)
     return copy
 
@@ -142,36 +166,66 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> _Read:
     return reader.schema, iter(reader)
 
 
-def _json(file: BinaryIO, schema: pa.Schema | None) -> _Read:
+def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool) -> _Read:
     lines = _as_lines(file)
-    named = _named_columns(lines)
-    lines.seek(0)
+    rows = _first_rows(lines)
+    named = set[str]().union(*rows)
     parse = pa_json.ParseOptions()
     if schema is not None:
         _check_known(named, schema.names, "the table has not: drop or rename them")
         # What no row names would be read as nulls, in silence. A type that is not given is guessed:
         # a text that looks like a date would be another one afterwards.
-        wanted = [pa.field(f.name, _json_type(f.type, f.name)) for f in schema if f.name in named]
+        schema = pa.schema([field for field in schema if field.name in named])
+        wanted = [pa.field(f.name, _json_type(f.type, f.name)) for f in schema]
+        _check_rows(lines, rows, schema, fill)
         parse = pa_json.ParseOptions(
             explicit_schema=pa.schema(wanted), unexpected_field_behavior="error"
         )
+    lines.seek(0)
     reader = pa_json.open_json(lines, pa_json.ReadOptions(block_size=_BLOCK_BYTES), parse)
     if schema is None:
         _check_known(named, reader.schema.names, "come late: types are guessed from its first rows")
+        _check_rows(lines, rows, reader.schema, fill)
     return reader.schema, iter(reader)
 
 
-def _named_columns(lines: BinaryIO) -> set[str]:
-    """The columns that any row of the file names."""
-    named: set[str] = set()
+def _first_rows(lines: BinaryIO) -> dict[frozenset[str], int]:
+    """The columns that rows of the file name, and the first row that names just these."""
+    first: dict[frozenset[str], int] = {}
+    for number, row in _objects(lines):
+        first.setdefault(frozenset(row), number)
+    return first
+
+
+def _check_rows(
+    lines: BinaryIO, rows: Mapping[frozenset[str], int], schema: pa.Schema, fill: bool
+) -> None:
+    """Raise InvalidCallError for a row without some of the columns, which are `schema`, or with
+    other fields inside of them; `rows` are the `_first_rows`."""
+    for names, number in rows.items():
+        lacking = [name for name in schema.names if name not in names]
+        if lacking and not fill:
+            raise missing_columns(f"row {number} lacks", lacking, FILL)
+    structs = [field for field in schema if has_structs(field.type)]
+    for number, row in _objects(lines) if structs else ():
+        for field in structs:
+            lacking, unknown = value_differences(row.get(field.name), field.type, field.name)
+            if unknown:
+                raise unknown_fields(f"row {number} has", unknown)
+            if lacking and not fill:
+                raise missing_fields(f"row {number} lacks", lacking, FILL)
+
+
+def _objects(lines: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file, by number."""
+    lines.seek(0)
     for number, line in enumerate(lines, 1):
         if line.isspace():
             continue
         row = json.loads(line)
         if not isinstance(row, dict):  # Arrow reads null as a row, or crashes
             raise InvalidCallError(f"row {number} is no object: {line[:40]!r}")
-        named.update(row)
-    return named
+        yield number, row
 
 
 def _check_known(named: set[str], known: list[str], why: str) -> None:
@@ -184,7 +238,6 @@ _READERS = {
     FileFormat.PARQUET: _parquet,
     FileFormat.ARROW: _arrow,
     FileFormat.CSV: _csv,
-    FileFormat.JSON: _json,
 }
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from memwal_sql.cli.files import STDIN, FileFormat, batches_of
+from exec_nodes.arrow.struct_fields import missing_fields, type_differences
+from memwal_sql.cli.files import FILL, STDIN, FileFormat, batches_of, reads_once
 from memwal_sql.cli.options import (
     ERROR_DETAILS,
     Output,
@@ -67,9 +68,10 @@ def load(
 ) -> None:
     """Upsert the rows of Parquet, Arrow, CSV and JSON files, durable batch by batch."""
     if primary_key:
-        if files[0] == STDIN:
-            raise InvalidCallError("name a file first: standard input can't be read twice")
-        with batches_of(files[0], form, None) as (schema, _):
+        if reads_once(files[0]):
+            name = "standard input" if files[0] == STDIN else files[0]
+            raise InvalidCallError(f"name a file first: {name} can't be read twice")
+        with batches_of(files[0], form, None, fill=missing is Missing.NULL) as (schema, _):
             table = _made(uri, schema, primary_key, region, options)
     elif region:
         raise InvalidCallError("--region-by is for a new table: name its --primary-key, too")
@@ -109,8 +111,9 @@ def _loaded(
     try:
         with table.writer() as writer:
             for file in files:
-                with batches_of(file, form, table.schema) as (found, batches):
-                    if missing is Missing.ERROR:
+                fill = missing is Missing.NULL
+                with batches_of(file, form, table.schema, fill=fill) as (found, batches):
+                    if not fill:
                         _check_columns(file, found, table.schema)
                     for batch in batches:
                         writer.upsert(batch, missing=missing)
@@ -130,4 +133,12 @@ def _check_columns(file: str, found: pa.Schema, schema: pa.Schema) -> None:
     left_out = [field for field in schema if field.name not in found.names]
     if left_out and all(field.nullable for field in left_out):  # else the writer says which
         names = [field.name for field in left_out]
-        raise missing_columns(f"{file} lacks", names, "--missing null")
+        raise missing_columns(f"{file} lacks", names, FILL)
+    there = (field for field in schema if field.name in found.names)
+    fields = [
+        path
+        for field in there
+        for path in type_differences(found.field(field.name).type, field.type, field.name).lacking
+    ]
+    if fields:
+        raise missing_fields(f"{file} lacks", fields, FILL)
