@@ -15,7 +15,7 @@ import lance
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.sources.memtable_source import MemTableSource
-from memwal_sql.errors import SourceGoneError, TornEntryError
+from memwal_sql.errors import SourceGoneError
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable, load_base
 from memwal_sql.state.context import TableContext
@@ -32,7 +32,8 @@ _ROWS_OF_AN_ENTRY = 1_000
 class PinnedRegion:
     """One region: its manifest, and the first WAL position that is not part of the snapshot.
 
-    Without unflushed rows that is the position after the last flushed one.
+    Without unflushed rows that is the position after the last flushed one. Every entry below it was
+    complete, or skipped by a fence below it.
     """
 
     manifest: RegionManifest
@@ -113,7 +114,6 @@ def _replay(wal: Wal, pinned: PinnedRegion, make: MakeMemTable) -> Iterator[MemT
             raise SourceGoneError(
                 f"{wal.path(position)} was flushed and collected meanwhile: run the query again"
             )
-        if isinstance(entry, TornEntryError) and position == pinned.wal_end - 1:
-            break  # nobody was told that it is there
         replayed.add(position, entry)
+    replayed.torn(pinned.wal_end - 1)  # raises: what was pinned was complete
     yield from (one.memtable.snapshot() for one in replayed.memtables)

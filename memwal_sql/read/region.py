@@ -27,6 +27,7 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.torn import whole_end
 from planner.model import TableInfo
 from planner.regions.ids import lancedb_id, lancedb_values
 from planner.regions.names import region_name
@@ -228,11 +229,12 @@ class RegionReader:
 def wal_end(
     wal: Wal, manifests: RegionManifests, manifest: RegionManifest
 ) -> tuple[RegionManifest, int]:
-    """The latest manifest, and the first WAL position above it that is not written yet.
+    """The latest manifest, and the first WAL position above it that is not written yet, or not
+    whole: what is below it counts as complete from then on.
 
     `manifest` is any version read before. A position that is not there ends the WAL only if no
     newer manifest has flushed it (protocol rule 15). Raises CorruptFileError where it is below
-    entries that are there.
+    entries that are there, and where the end is damaged.
     """
     while True:
         first = end = manifest.replay_after_wal_entry_position + 1
@@ -248,7 +250,7 @@ def wal_end(
         if newer is None and lost:
             raise wal.missing(end)
         if newer is None:
-            return manifest, end
+            return manifest, whole_end(wal, first, end, manifest.wal_entry_position_last_seen)
         manifest = newer
 
 

@@ -13,6 +13,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import Replay, memtables_of, read_ahead
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.torn import is_skipped
 
 
 class WalTail:
@@ -48,7 +49,7 @@ class WalTail:
         CorruptFileError, at every call, for one that is missing below others. With news that is
         seen wherever it is; without, the next entry may be lost and pass for one not written yet,
         as far as `LogEnd` does not tell. On a local disk more than the next position is probed once
-        after each flush.
+        after each flush. Raises TornEntryError for a torn entry that a manifest says was complete.
         """
         with self._lock:
             while True:
@@ -57,7 +58,7 @@ class WalTail:
                 # Asked before what was found is read, too: most of it may be flushed by now.
                 newer = self._manifests.newer(manifest) if found else None
                 if newer is None:
-                    whole = self._follow(found)
+                    whole = self._follow(found, manifest.wal_entry_position_last_seen)
                     newer = self._manifests.newer(manifest)
                     if newer is None and not whole:
                         raise self._wal.missing(self._next)
@@ -87,17 +88,17 @@ class WalTail:
             self._unsure = not self._wal.remote
         self._based_on = (flushed, current)
 
-    def _follow(self, found: bool) -> bool:
+    def _follow(self, found: bool, complete: int) -> bool:
         """Read what is there from the next position on, of which `found` says whether it, or one
         above it, is there; False where what ended it is missing below other entries."""
         if not found and not self._unsure:
             return True
         self._unsure = True  # until all is read: who asks again must not take a gap for the end
-        whole = self._read_on()
+        whole = self._read_on(complete)
         self._unsure = not whole
         return whole
 
-    def _read_on(self) -> bool:
+    def _read_on(self, complete: int) -> bool:
         # Where reading ahead saves round trips, a listing says how far.
         last = self._end.last() if self._wal.remote else None
         for position, entry in read_ahead(
@@ -105,8 +106,11 @@ class WalTail:
         ):
             if entry is None:  # collected, lost, or the end
                 return last is None and not self._wal.is_lost(position)
-            if isinstance(entry, TornEntryError) and not self._wal.near(position + 1):
-                return True  # it may still be under way
+            if isinstance(entry, TornEntryError):
+                if position <= complete and not is_skipped(self._wal, position):
+                    raise entry
+                if not self._wal.near(position + 1):
+                    return True  # it may still be under way
             self._replay.add(position, entry)
             self._next = position + 1
         return True

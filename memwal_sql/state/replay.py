@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from exec_nodes.base.tasks import map_concurrently
-from memwal_sql.errors import CorruptFileError, TornEntryError
+from memwal_sql.errors import CorruptFileError, MemWalError, TornEntryError
 from memwal_sql.state.batch_marks import decode_mark
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import FindTexts, MemTable
@@ -140,3 +140,20 @@ def read_ahead(
     for start in count(first, step) if end is None else range(first, end, step):
         positions = range(start, start + step if end is None else min(end, start + step))
         yield from zip(positions, map_concurrently(read, positions), strict=True)
+
+
+def read_listed(
+    wal: Wal, positions: Sequence[int]
+) -> Iterator[tuple[int, WalEntry | MemWalError | None]]:
+    """What is at each of `positions`, or why it can't be read; None: nothing. As `read_ahead`."""
+
+    def read(position: int) -> WalEntry | MemWalError | None:
+        try:
+            return wal.read(position)
+        except MemWalError as error:
+            return error
+
+    step = _READ_AHEAD if wal.remote else 1
+    for start in range(0, len(positions), step):
+        some = positions[start : start + step]
+        yield from zip(some, map_concurrently(read, some), strict=True)

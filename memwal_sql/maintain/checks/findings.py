@@ -39,9 +39,7 @@ class Severity(StrEnum):
     """How bad a finding is, the worst first."""
 
     ERROR = "error"  # rows are lost, wrong, or can't be read
-    WARNING = (
-        "warning"  # all rows are right, but something is slower or less safe than it should be
-    )
+    WARNING = "warning"  # what is there is right, but slower or less safe than it should be
     INFO = "info"  # nothing is wrong
 
 

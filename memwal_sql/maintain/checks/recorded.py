@@ -8,15 +8,18 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import MemWalError, TornEntryError
 from memwal_sql.maintain.checkpoint.records import checkpoint_names, find
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.details import tags_of
+from memwal_sql.read.pinned import PinnedRegion
+from memwal_sql.state.replay import read_listed
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.versions import recorded_manifests
 from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.wal.log import Wal
 
 
 def check_recorded(state: CheckState) -> Iterator[Finding]:
@@ -97,12 +100,37 @@ def _checkpoint(state: CheckState, name: str, tags: Container[str] | None) -> It
         first = region.manifest.replay_after_wal_entry_position + 1
         gone = lacking_in(first, region.wal_end, () if files is None else files.wal)
         lost += [f"WAL entries {gone} of {region.manifest.region_id}"] if gone else []
+        yield from _damaged(state, region, where)
     if lost:
         yield Finding(
             Severity.ERROR,
             f"files that it holds are missing: {', '.join(lost)}",
             where,
             "restore them from a copy, or drop the checkpoint",
+        )
+
+
+def _damaged(state: CheckState, region: PinnedRegion, where: str) -> Iterator[Finding]:
+    """The WAL entries that a checkpoint holds: all of them were complete, or skipped by a fence
+    below its end."""
+    region_id = region.manifest.region_id
+    files = state.survey.regions.get(region_id)
+    covered = range(region.manifest.replay_after_wal_entry_position + 1, region.wal_end)
+    wrong: dict[int, MemWalError] = {}
+    listed = sorted(one for one in (() if files is None else files.wal) if one in covered)
+    for position, entry in read_listed(Wal(state.store, region_id), listed):
+        if isinstance(entry, MemWalError):
+            wrong[position] = entry
+        elif entry is not None:
+            for skipped in entry.skipped:
+                if isinstance(wrong.get(skipped), TornEntryError):
+                    del wrong[skipped]
+    for error in wrong.values():
+        yield Finding(
+            Severity.ERROR,
+            f"a WAL entry that it holds can't be read: {error}",
+            where,
+            "restore the file from a copy, or drop the checkpoint",
         )
 
 

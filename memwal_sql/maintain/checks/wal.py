@@ -17,10 +17,19 @@ from memwal_sql.errors import (
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, lacking_in
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.state.replay import Replay, memtables_of
+from memwal_sql.read.changes.order import Order
+from memwal_sql.state.entry_rows import entry_rows
+from memwal_sql.state.memtable import memtable_schema
+from memwal_sql.state.replay import Replay, memtables_of, read_listed
 from memwal_sql.storage import paths
-from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.torn import is_skipped
 
+_FLUSHED = (
+    "restore the file from a copy; or, once no follower of the change feed needs it, flush and let "
+    "table.collect_garbage() pass it: its rows are in a generation or in the base table"
+)
 _FROM_A_COPY = "restore the file from a copy; without one, its rows are lost"
 _WITH_ITS_WRITER = "install a newer version, or flush with the program that wrote the entry"
 _AGAIN = "check again when the store answers"
@@ -32,8 +41,9 @@ def check_wal(state: CheckState) -> Iterator[Finding]:
     for region in state.regions:
         wal = Wal(state.store, region.region_id, state.base.stored)
         yield from _watermarks(region, wal)
-        look = partial(_entries, state, region, wal)
-        yield from contained(look, paths.wal_folder(region.region_id))
+        for part in (_flushed, _entries):
+            look = partial(part, state, region, wal)
+            yield from contained(look, paths.wal_folder(region.region_id))
 
 
 def _watermarks(region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
@@ -75,27 +85,18 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
     # Once one is missing, the rest would be held against entries that are not there.
     whole = len(positions) == last - flushed or not positions
     replay = Replay(wal, manifest.current_generation, memtables_of(info, region.name))
-    for position in positions:
-        entry: WalEntry | TornEntryError | None
-        try:
-            entry = wal.read(position)
-        except TornEntryError as error:
-            if position == last:
-                yield Finding(
-                    Severity.INFO,
-                    f"the newest WAL entry is torn, so nobody was told that it is durable: {error}",
-                    wal.path(position),
-                    "none needed: the next writer of the region records it as skipped",
-                )
-                return
-            entry = error
-        except MemWalError as error:
-            yield Finding(Severity.ERROR, str(error), wal.path(position), _remedy(error))
-            whole = False
-            continue
+    torn: dict[int, TornEntryError] = {}
+    for position, entry in read_listed(wal, positions):
         if entry is None:
             return  # flushed and collected since it was listed
-        if isinstance(entry, WalEntry) and entry.writer_epoch > manifest.writer_epoch:
+        if isinstance(entry, TornEntryError):
+            torn[position] = entry
+            continue
+        if isinstance(entry, MemWalError):
+            yield Finding(Severity.ERROR, str(entry), wal.path(position), _remedy(entry))
+            whole = False
+            continue
+        if entry.writer_epoch > manifest.writer_epoch:
             yield Finding(
                 Severity.ERROR,
                 f"the WAL entry is of writer epoch {entry.writer_epoch}, and the region's manifest "
@@ -103,6 +104,12 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
                 wal.path(position),
                 "the manifest is an older copy: restore the newest one",
             )
+        if entry.is_fence:
+            torn = {one: error for one, error in torn.items() if one not in entry.skipped}
+        elif torn:  # whoever wrote these rows had been told that it was complete
+            for one, cut in torn.items():
+                yield Finding(Severity.ERROR, str(cut), wal.path(one), _FROM_A_COPY)
+            torn, whole = {}, False
         if not whole:
             continue
         try:
@@ -111,6 +118,71 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             where = paths.wal_folder(region.region_id)
             yield Finding(Severity.ERROR, str(error), where, _remedy(error))
             whole = False
+    for position, cut in torn.items():
+        yield _torn_tail(manifest, position, cut, wal.path(position))
+
+
+def _torn_tail(
+    manifest: RegionManifest, position: int, error: TornEntryError, where: str
+) -> Finding:
+    if position <= manifest.wal_entry_position_last_seen:
+        what = f"the WAL entry at position {position} was complete once, and is torn"
+        return Finding(Severity.ERROR, f"{what}: {error}", where, _FROM_A_COPY)
+    return Finding(
+        Severity.WARNING,
+        "the newest WAL entry is torn and counts as not there; this package leaves none on a "
+        "local disk, so durable rows may be lost, unless native code was stopped while it wrote: "
+        f"{error}",
+        where,
+        "restore the file from a copy before the next writer of the region records it as skipped; "
+        "without one, write again what was written last",
+    )
+
+
+def _flushed(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Finding]:
+    """What is in generations, too. Change feeds read it as far as nothing between it and what is
+    not flushed was collected, `table.wal()` all of it."""
+    schema, key = memtable_schema(state.base.info.schema), state.base.info.primary_key
+    flushed = region.manifest.replay_after_wal_entry_position
+    positions = sorted(p for p in region.files.wal if p <= flushed)
+    followed = flushed + 1
+    for position in reversed(positions):
+        if position != followed - 1:
+            break
+        followed = position
+    order = Order(wal)
+    wrong: dict[int, MemWalError] = {}
+    for position, entry in read_listed(wal, positions):
+        if entry is None:
+            continue  # collected since it was listed
+        try:
+            if isinstance(entry, MemWalError) and not isinstance(entry, TornEntryError):
+                raise entry
+            rows = order.rows_of(position, entry)
+            if rows is not None:
+                entry_rows(rows.batch, schema, key, wal.path(position))
+        except TornEntryError:
+            wrong |= order.torn
+            order.torn.clear()
+        except MemWalError as error:
+            wrong[position] = error
+    wrong |= {one: cut for one, cut in order.torn.items() if not is_skipped(wal, one)}
+    for position in sorted(wrong):
+        found = wrong[position]
+        if position >= followed:
+            yield Finding(
+                Severity.ERROR,
+                f"table.changes() can't read a flushed WAL entry: {found}",
+                wal.path(position),
+                _FLUSHED if isinstance(found, CorruptFileError) else _remedy(found),
+            )
+        else:
+            yield Finding(
+                Severity.WARNING,
+                f"table.wal() can't read an old WAL entry, which nothing else reads: {found}",
+                wal.path(position),
+                "restore the file from a copy; do not delete it, as it may fence old writers",
+            )
 
 
 def _unlisted(wal: Wal, position: int) -> Iterator[Finding]:

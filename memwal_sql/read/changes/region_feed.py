@@ -26,6 +26,7 @@ from memwal_sql.errors import (
     TornEntryError,
 )
 from memwal_sql.read.changes.offsets import ChangeOffset
+from memwal_sql.read.changes.order import Order
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -38,6 +39,7 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_folder, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.wal.torn import is_skipped, whole_end
 from planner.model import TableInfo
 
 _NAMES_GENERATIONS = 14  # the first major version of Lance whose WAL entries do
@@ -78,15 +80,18 @@ class RegionChanges:
         self._schema = feed_schema(info, columns)
 
     def end(self) -> ChangeOffset:
-        """The place after everything that is there now."""
+        """The place after everything that is there now. Raises CorruptFileError where the end of
+        the WAL is damaged."""
         manifest = self._region.refresh()
         flushed = manifest.replay_after_wal_entry_position
         newest = manifest.current_generation - 1
         positions = self._wal.positions()
         last = min(flushed, max(positions, default=0))
         above = [position for position in positions if position > flushed]
-        while above and self._read(above[-1]) is None:
-            above.pop()  # cut off, or still on its way: nobody was told that it is there
+        if above:
+            seen = manifest.wal_entry_position_last_seen
+            end = whole_end(self._wal, above[0], above[-1] + 1, seen)
+            above = [position for position in above if position < end]
         last = above[-1] if above else last
         for position in reversed(above):
             entry = self._read(position)
@@ -96,10 +101,16 @@ class RegionChanges:
         return ChangeOffset(last, newest)
 
     def reaches(self, offset: ChangeOffset) -> bool:
-        """Whether the region has ever come as far as `offset`."""
+        """Whether the region has ever come as far as `offset`. Raises CorruptFileError where the
+        entry there, which whoever recorded the place found complete, is damaged."""
         if offset.position <= self._region.refresh().replay_after_wal_entry_position:
             return True
-        return self._wal.exists(offset.position)
+        try:
+            return self._wal.read(offset.position) is not None
+        except TornEntryError:
+            if not is_skipped(self._wal, offset.position):
+                raise
+            return True
 
     def batches(
         self, after: ChangeOffset, until: ChangeOffset | None = None
@@ -114,7 +125,7 @@ class RegionChanges:
         generation = self._generation_at(after)
         manifest, last = self._extent(after.position, until)
         flushed = manifest.replay_after_wal_entry_position
-        order = _Order(self._wal)
+        order = Order(self._wal)
         pending: tuple[pa.RecordBatch, int] | None = None
         unnumbered = False
         for position, entry in read_ahead(self._wal, after.position + 1, last + 1):
@@ -135,6 +146,12 @@ class RegionChanges:
                 yield from self._published(manifest, published, position - 1)
             generation = own
             yield self._changes(batch, position, generation)
+        # What is flushed, seen or recorded was complete; a torn tail above it is not there.
+        complete = max(flushed, manifest.wal_entry_position_last_seen)
+        complete = complete if until is None else max(complete, until.position)
+        for torn, error in order.torn.items():
+            if torn <= complete and not is_skipped(self._wal, torn):
+                raise error
         newest = generation
         if until is None or until.generation is not None:
             newest = manifest.current_generation - 1
@@ -181,7 +198,12 @@ class RegionChanges:
         if after.generation is not None:
             return after.generation
         for position in range(after.position, 0, -1):
-            entry = self._read(position)
+            try:
+                entry = self._wal.read(position)
+            except TornEntryError:
+                if not is_skipped(self._wal, position):
+                    raise
+                continue
             if entry is None:
                 raise ChangesCollectedError(
                     f"region {self._region.name}: the entries up to WAL position {after.position} "
@@ -279,34 +301,6 @@ class RegionChanges:
             return self._wal.read(position)
         except TornEntryError:
             return None
-
-
-class _Order:
-    """Sees to it that entries follow each other as a WAL's do (protocol rules 5 and 9)."""
-
-    def __init__(self, wal: Wal) -> None:
-        self._wal = wal
-        self._epoch = 0
-        self._torn: dict[int, TornEntryError] = {}
-
-    def rows_of(self, position: int, entry: WalEntry | TornEntryError) -> WalEntry | None:
-        """The entry if it has rows. Raises CorruptFileError naming the file."""
-        if isinstance(entry, TornEntryError):
-            self._torn[position] = entry
-            return None
-        if entry.batch is None:
-            self._epoch = max(self._epoch, entry.writer_epoch)
-            for skipped in entry.skipped:
-                self._torn.pop(skipped, None)
-            return None
-        if self._torn:
-            raise next(iter(self._torn.values()))
-        if entry.writer_epoch < self._epoch:
-            raise CorruptFileError(
-                f"{self._wal.path(position)} was written by epoch {entry.writer_epoch} above the "
-                f"fence of epoch {self._epoch}"
-            )
-        return entry
 
 
 def _listed(manifest: RegionManifest, generation: int) -> FlushedGeneration | None:

@@ -203,10 +203,65 @@ def wal_entry_cut_below_another(site: Site) -> None:
     site.wal(1).write_bytes(data[: len(data) // 2])
 
 
-@damages(INFO, "wal", "the newest WAL entry is torn")
+@damages(WARNING, "wal", "durable rows may be lost")
 def newest_wal_entry_cut(site: Site) -> None:
     data = site.wal(2).read_bytes()
     site.wal(2).write_bytes(data[: len(data) // 2])
+
+
+@damages(WARNING, "wal", "durable rows may be lost")
+def newest_wal_entry_emptied(site: Site) -> None:
+    site.wal(2).write_bytes(b"")
+
+
+@damages(WARNING, "wal", "durable rows may be lost")
+def wal_entry_cut_below_a_fence(site: Site) -> None:
+    newest_wal_entry_cut(site)
+    site.put_entry(encode_fence(writer_epoch=1))
+
+
+@damages(ERROR, "wal", "was complete once, and is torn")
+def noted_wal_entry_cut(site: Site) -> None:
+    last = max(Wal(site.store, site.region).positions())
+    site.commit(wal_entry_position_last_seen=last)
+    newest_wal_entry_cut(site)
+
+
+@damages(ERROR, "checkpoints", "a WAL entry that it holds can't be read")
+def checkpointed_wal_entry_cut(site: Site) -> None:
+    site.wal(2).unlink()
+    site.wal(1).write_bytes(b"")
+
+
+@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
+def flushed_wal_entry_cut(site: Site) -> None:
+    site.wal(-1).write_bytes(site.wal(-1).read_bytes()[:-20])
+
+
+@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
+def last_flushed_wal_entry_emptied(site: Site) -> None:
+    site.wal(0).write_bytes(b"")
+
+
+@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
+def flushed_wal_entry_changed(site: Site) -> None:
+    data = bytearray(site.wal(-1).read_bytes())
+    data[-30] ^= 1
+    site.wal(-1).write_bytes(data)
+
+
+@damages(ERROR, "wal", "table.changes() can't read a flushed WAL entry")
+def old_fence_changed(site: Site) -> None:
+    path = site.file(paths.wal_path(site.region, 1))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@damages(WARNING, "wal", "table.wal() can't read an old WAL entry")
+def fence_cut_below_a_gap(site: Site) -> None:
+    site.file(paths.wal_path(site.region, 1)).write_bytes(b"")
+    site.file(paths.wal_path(site.region, 2)).unlink()
 
 
 @damages(ERROR, "wal", "position 99 was seen once, and is missing")
