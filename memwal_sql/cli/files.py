@@ -151,7 +151,8 @@ def _arrow(file: BinaryIO, _: pa.Schema | None) -> _Read:
 
 
 def _csv(file: BinaryIO, schema: pa.Schema | None) -> _Read:
-    types = {field.name: _csv_type(field) for field in schema or ()}
+    nested = [field for field in schema or () if pa.types.is_nested(_storage(field.type))]
+    types = {field.name: _csv_type(field.type) for field in schema or () if field not in nested}
     reader = pa_csv.open_csv(
         file,
         read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
@@ -163,6 +164,11 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> _Read:
             quoted_strings_can_be_null=False,
         ),
     )
+    for field in nested:
+        if field.name in reader.schema.names:
+            raise InvalidCallError(
+                f"column {field.name!r} is {field.type}, which CSV has no form for"
+            )
     return reader.schema, iter(reader)
 
 
@@ -272,10 +278,8 @@ def _next(text: str, position: int) -> int:
     return found.end() if found else position
 
 
-def _csv_type(field: pa.Field) -> pa.DataType:
-    kind = _storage(field.type)
-    if pa.types.is_nested(kind):
-        raise InvalidCallError(f"column {field.name!r} is {kind}, which CSV has no form for")
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    kind = _storage(kind)
     return pa.string() if is_binary(kind) else kind
 
 

@@ -423,6 +423,33 @@ def test_a_row_of_json_that_lacks_something_is_named(
     assert contents(mw.open_table(str(uri)))[-1] == expected
 
 
+NESTED_KINDS = [
+    pa.list_(pa.int64()),
+    pa.list_(pa.float32(), 2),
+    pa.struct({"x": pa.int64()}),
+    pa.fixed_shape_tensor(pa.float32(), [2]),
+]
+
+
+@pytest.mark.parametrize("kind", NESTED_KINDS, ids=str)
+def test_csv_need_not_have_the_columns_that_it_has_no_form_for(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    schema = pa.schema({"id": pa.int64(), "n": pa.int64(), "inner": kind})
+    table = mw.create_table(str(tmp_path / "t"), schema, primary_key="id")
+    file = tmp_path / "x.csv"
+    file.write_text("id,n\n1,2\n")
+    text = failing("load", table.uri, file, code=ExitCode.CALL)
+    assert "x.csv lacks the columns ['inner']" in text
+    assert as_json("load", table.uri, file, "--missing", "null") == {"rows": 1}
+    assert contents(table) == [{"id": 1, "n": 2, "inner": None}]
+    file.write_text("id,n,inner\n2,2,\n")
+    for missing in ("error", "null"):
+        text = failing("load", table.uri, file, "--missing", missing, code=ExitCode.CALL)
+        assert "column 'inner'" in text and "CSV has no form for" in text
+    assert table.count_rows() == 1
+
+
 @pytest.mark.parametrize("missing", ["error", "null"])
 @pytest.mark.parametrize("place", [5, "text", "", [1], [["x", 1]], True, {"x": {"x": 1}}])
 def test_what_is_no_struct_is_refused(tmp_path: Path, place: Any, missing: str) -> None:
