@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_binary, is_list, is_text
+from exec_nodes.arrow.dictionaries import decoded, has_dictionaries
 from exec_nodes.arrow.struct_fields import check_type, check_values
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
@@ -87,6 +88,9 @@ def exact_cast(
             + _zone_remedy(source, target)
         )
     check_type(source, field, fill=fill)
+    if has_dictionaries(source) and not has_dictionaries(target):
+        column = decoded(column)
+        source = column.type
     try:
         cast = pc.cast(column, target)
         back = pc.cast(cast, source)
