@@ -34,7 +34,10 @@ _LEAST = {
     "max_level": 1,
 }
 _PQ_BITS, _RQ_BITS = (4, 8), tuple(range(1, 10))
-_FILL = "merge the MemTables first (table.merge()), or load rows into the base table"
+_FILL = (
+    "flush the MemTables and merge them first (writer.flush(), then table.merge()), or load rows "
+    "into the base table"
+)
 
 
 def vector_arguments(

@@ -193,3 +193,14 @@ def _details(table: mw.Table) -> Any:
 def _maintained(table: mw.Table) -> tuple[str, ...]:
     names: tuple[str, ...] = _details(table).maintained_indexes
     return names
+
+
+def test_what_is_to_be_done_about_rows_that_are_not_merged_helps(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", rows(0, 1).schema, "id")
+    with table.writer() as writer:
+        writer.upsert(rows(0, 300))
+        with pytest.raises(mw.InvalidCallError, match=r"writer\.flush\(\), then table\.merge\(\)"):
+            table.create_index("v", "IVF_PQ")
+        writer.flush()
+        table.merge()
+        table.create_index("v", "IVF_PQ")

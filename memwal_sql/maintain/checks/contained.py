@@ -10,7 +10,7 @@ from exec_nodes.lance.errors import is_panic
 from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
 
-_REMEDY = "mend what the other findings name, and check again"
+_REMEDY = "mend what this finding or the others name, and check again"
 # What Lance and Arrow raise for files that are damaged.
 _DAMAGE = (
     MemWalError,

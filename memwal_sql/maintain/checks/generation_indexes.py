@@ -19,6 +19,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration
 
+_PAGES, _LOOKUP = "page_data.lance", "page_lookup.lance"
 _REMEDY = "merge the generation, which does not need its indexes"
 
 
@@ -86,13 +87,16 @@ def _btrees(
         for segment in index.segments
     ]
     native = f"{folder}/_pk_index"
-    for btree in (*btrees, native):
-        path = f"{btree}/page_data.lance"
-        if btree == native and not state.store.exists(path):
-            continue  # native code makes it for some writers only
+    if not any(state.store.exists(f"{native}/{name}") for name in (_PAGES, _LOOKUP)):
+        native = ""  # native code makes it for some writers only
+    for btree in filter(None, (*btrees, native)):
         keys = state.keys(region, flushed)
+        path = f"{btree}/{_PAGES}"
         try:
-            wrong = _wrong_entries(state, path, keys)
+            pages = _read(state, path)
+            wrong = _wrong_entries(pages, keys)
+            path = f"{btree}/{_LOOKUP}"
+            bounds_hold = _has_bounds(_read(state, path), pages["values"])
         except (OSError, ValueError, KeyError) as error:
             yield Finding(
                 Severity.ERROR,
@@ -106,17 +110,37 @@ def _btrees(
                 Severity.ERROR,
                 f"a btree of generation {flushed.generation} lacks {wrong} of its keys, or has "
                 "them at other rows: lookups miss them",
+                f"{btree}/{_PAGES}",
+                _REMEDY,
+            )
+        if not bounds_hold:
+            yield Finding(
+                Severity.ERROR,
+                f"a btree of generation {flushed.generation} has other keys in its pages than it "
+                "says: lookups miss them",
                 path,
                 _REMEDY,
             )
 
 
-def _wrong_entries(state: CheckState, path: str, keys: SourceKeys) -> int:
-    """How many rows a btree does not lead to."""
-    reader = LanceFileReader(
-        f"{lance_uri(state.context.uri)}/{path}", storage_options=state.context.storage_options
+def _read(state: CheckState, path: str) -> pa.Table:
+    uri, options = f"{lance_uri(state.context.uri)}/{path}", state.context.storage_options
+    return LanceFileReader(uri, storage_options=options).read_all().to_table()
+
+
+def _has_bounds(lookup: pa.Table, values: pa.ChunkedArray) -> bool:
+    """Whether a btree knows the least and the greatest value of each of its pages."""
+    size = int((lookup.schema.metadata or {}).get(b"batch_size", len(values) or 1))
+    first = np.arange(0, len(values), size)
+    last = np.minimum(first + size, len(values)) - 1
+    return all(
+        lookup[name].equals(values.take(pa.array(rows)).cast(lookup[name].type))
+        for name, rows in (("min", first), ("max", last))
     )
-    entries = reader.read_all().to_table()
+
+
+def _wrong_entries(entries: pa.Table, keys: SourceKeys) -> int:
+    """How many rows a btree does not lead to."""
     ids = entries["ids"].to_numpy()
     order = np.argsort(ids, kind="stable")
     places = np.searchsorted(ids[order], keys.addresses)

@@ -171,5 +171,6 @@ def _make_root(root: str) -> None:
 def _link(shown: str) -> CorruptFileError:
     return CorruptFileError(
         f"{shown} is a symbolic link to a folder, and nothing is listed, written or deleted "
-        "through one: put the folder itself in its place (the table's own folder may be a link)"
+        "through one: remove the link, or, if it is in the place of a folder of the table's, put "
+        "the folder itself there (the table's own folder may be a link)"
     )

@@ -408,6 +408,28 @@ def native_btree_of_other_rows(site: Site) -> None:
     shutil.copyfile(site.generation(3) / page, site.generation(2) / page)
 
 
+@damages(ERROR, "generation indexes", "a btree of generation 2 can't be read")
+def native_btree_lookup_cut(site: Site) -> None:
+    path = site.generation(2) / "_pk_index/page_lookup.lance"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@damages(ERROR, "generation indexes", "a btree of generation 2 can't be read")
+def native_btree_lookup_lost(site: Site) -> None:
+    (site.generation(2) / "_pk_index/page_lookup.lance").unlink()
+
+
+@damages(ERROR, "generation indexes", "a btree of generation 2 can't be read")
+def native_btree_data_lost(site: Site) -> None:
+    (site.generation(2) / "_pk_index/page_data.lance").unlink()
+
+
+@damages(ERROR, "generation indexes", "has other keys in its pages than it says")
+def btree_lookup_of_other_rows(site: Site) -> None:
+    page = "_pk_index/page_lookup.lance"
+    shutil.copyfile(site.generation(3) / page, site.generation(2) / page)
+
+
 # Keys
 
 
@@ -538,6 +560,11 @@ def orphan(site: Site) -> None:
     shutil.copytree(site.generation(2), site.generation(2).parent / "00000000_gen_2")
 
 
+@damages(ERROR, "leftovers", "could not be finished")
+def link_to_a_folder(site: Site) -> None:
+    site.file("_mem_wal/link").symlink_to(site.folder.parent)
+
+
 @damages(INFO, "leftovers", "'mine' is no region's folder")
 def foreign_folder(site: Site) -> None:
     site.file("_mem_wal/mine").mkdir()
@@ -580,6 +607,17 @@ def test_a_sound_table_has_no_finding(tmp_path: Path) -> None:
         assert list(report) == []
         assert str(report).endswith("11 checks, nothing found")
         assert report.to_arrow().schema == FINDINGS
+
+
+def test_a_link_that_is_no_regions_is_named_with_its_remedy(site: Site) -> None:
+    link_to_a_folder(site)
+    table = mw.open_table(site.uri)
+    found = table.check().of(ERROR)
+    assert found
+    assert all("_mem_wal/link is a symbolic link" in one.where for one in found)
+    assert all("remove the link" in one.where and "this finding" in one.remedy for one in found)
+    with pytest.raises(mw.CorruptFileError, match="remove the link"):
+        table.scan().read_all()
 
 
 def test_a_report_is_a_table_too(site: Site) -> None:
