@@ -26,6 +26,16 @@ from memwal_sql.memory import configure
 class _Commands(TyperGroup):
     """Runs a command and turns what it raises into a message and an exit code."""
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().main(*arguments, **options)
+        except SystemExit as end:
+            # What prints help and tables ends by itself with 1 where nobody reads them.
+            if isinstance(end.__context__, BrokenPipeError):
+                drop_output()
+                raise SystemExit(ExitCode.PIPE_CLOSED) from None
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         as_json = _asks_for_json(ctx.args)
         try:
