@@ -81,7 +81,10 @@ def create_table(
     store = open_store(uri, options)
     check_put_if_absent(store)
     if find_lance(uri, options) is not None:
-        raise InvalidCallError(f"{uri} is a table already: open_table or enable it")
+        raise InvalidCallError(
+            f"{uri} is a table already: open_table or enable it; memwal load takes it without "
+            "--primary-key"
+        )
     incarnation = uuid4()
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)

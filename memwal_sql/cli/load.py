@@ -61,7 +61,9 @@ def load(
     ] = None,
     missing: Annotated[
         Missing,
-        typer.Option(help="Columns that a file lacks are an error, or null in all of its rows."),
+        typer.Option(
+            help="Columns and fields of structs that rows lack are an error, or null in these rows."
+        ),
     ] = Missing.ERROR,
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,

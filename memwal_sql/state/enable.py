@@ -92,7 +92,9 @@ def open_lance(uri: str, options: dict[str, str] | None, version: int | None = N
     """The Lance table at `uri`. Raises InvalidCallError when there is none."""
     found = find_lance(uri, options, version)
     if found is None:
-        raise InvalidCallError(f"{uri} is not a Lance table: create_table makes one")
+        raise InvalidCallError(
+            f"{uri} is not a Lance table: create_table makes one, as memwal load --primary-key does"
+        )
     return found
 
 

@@ -313,3 +313,41 @@ def test_modules_of_the_working_folder_are_not_imported_by_others(
     make_older(uri, rows((1, 1)), [mem_wal("r", 1, "OPEN", entry_range(0, 1))])
     as_json("upgrade", uri, "--primary-key", "id", "--read-wal", "wal_of_mine:read")
     assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--help",),
+        ("load", "--help"),
+        ("--version",),
+        ("info", "{table}"),
+        ("regions", "{table}"),
+        ("regions", "{table}", "--output", "json"),
+        ("sql", "{table}", "SELECT 1 AS one"),
+        ("sql", "{table}", "SELECT 1 AS one", "--output", "csv"),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_has_left_has_one_exit_code(table: Any, arguments: tuple[str, ...]) -> None:
+    """Help, versions and tables ended with 1, which says that a check has findings."""
+    reader, closed = os.pipe()
+    os.close(reader)
+    try:
+        named = [one.format(table=table.uri) for one in arguments]
+        process = subprocess.run([*MEMWAL, *named], stdout=closed, stderr=subprocess.PIPE)
+    finally:
+        os.close(closed)
+    assert (process.returncode, process.stderr) == (ExitCode.PIPE_CLOSED, b"")
+
+
+def test_where_a_table_is_or_is_not_the_command_is_told_which_option_helps(
+    table: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("id,n\n1,2\n")
+    text = failing("load", tmp_path / "none", file, code=ExitCode.CALL)
+    assert "is not a Lance table" in text and "memwal load --primary-key" in text
+    text = failing("load", table.uri, file, "--primary-key", "id", code=ExitCode.CALL)
+    assert "is a table already" in text and "without --primary-key" in text
