@@ -44,19 +44,31 @@ def _of_generation(
     if region.spec is None or region.values is None or region.spec.is_manual:
         unrouted.append((region, keys))
         return
-    distinct, index = region.spec.assign(keys)
-    values = region.spec.values_of(distinct)
-    wrong = np.isin(index, [i for i, one in enumerate(values) if one != region.values])
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    wrong = misplaced(region, keys)
+    if wrong:
         yield Finding(
             Severity.ERROR,
-            f"{int(wrong.sum())} keys of generation {flushed.generation} belong to other "
-            f"regions than {region.name}, such as {_example(keys, row)}, which belongs to "
-            f"{values[index[row]]}: lookups miss them",
+            f"generation {flushed.generation}: {wrong} and lookups miss them",
             generation_folder(region.region_id, flushed.path),
             "merge the generation, then upsert these keys again",
         )
+
+
+def misplaced(region: CheckedRegion, keys: pa.Table) -> str | None:
+    """Which keys belong to other regions than the one that they are in; None where the region spec
+    does not say it of any."""
+    if region.spec is None or region.values is None or region.spec.is_manual:
+        return None
+    distinct, index = region.spec.assign(keys)
+    values = region.spec.values_of(distinct)
+    wrong = np.isin(index, [i for i, one in enumerate(values) if one != region.values])
+    if not wrong.any():
+        return None
+    row = int(np.flatnonzero(wrong)[0])
+    return (
+        f"{int(wrong.sum())} keys belong to other regions than {region.name}, such as "
+        f"{_example(keys, row)}, which belongs to {values[index[row]]},"
+    )
 
 
 def _twins(state: CheckState) -> Iterator[Finding]:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
+import pyarrow as pa
+
 from memwal_sql.errors import (
     CorruptFileError,
     MemWalError,
@@ -16,6 +18,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, lacking_in
+from memwal_sql.maintain.checks.region_keys import misplaced
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.read.changes.order import Order
 from memwal_sql.state.entry_rows import entry_rows
@@ -23,7 +26,7 @@ from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.state.replay import Replay, memtables_of, read_listed
 from memwal_sql.storage import paths
 from memwal_sql.storage.region.manifest import RegionManifest
-from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.log import Wal, WalEntry
 from memwal_sql.storage.wal.torn import is_skipped
 
 _FLUSHED = (
@@ -114,12 +117,31 @@ def _entries(state: CheckState, region: CheckedRegion, wal: Wal) -> Iterator[Fin
             continue
         try:
             replay.add(position, entry)
+            yield from _misplaced(state, region, entry, wal.path(position))
         except MemWalError as error:  # it names the file, which may be one before
             where = paths.wal_folder(region.region_id)
             yield Finding(Severity.ERROR, str(error), where, _remedy(error))
             whole = False
     for position, cut in torn.items():
         yield _torn_tail(manifest, position, cut, wal.path(position))
+
+
+def _misplaced(
+    state: CheckState, region: CheckedRegion, entry: WalEntry, path: str
+) -> Iterator[Finding]:
+    """Entries do not say whose they are, so that a file of another region can pass for one."""
+    if entry.batch is None:
+        return
+    schema, key = memtable_schema(state.base.info.schema), state.base.info.primary_key
+    rows = pa.Table.from_batches([entry_rows(entry.batch, schema, key, path)])
+    wrong = misplaced(region, rows.select(list(key)))
+    if wrong:
+        yield Finding(
+            Severity.ERROR,
+            f"the WAL entry may be another region's: {wrong} and lookups miss them",
+            path,
+            "restore the file from a copy, or upsert these keys again",
+        )
 
 
 def _torn_tail(

@@ -286,6 +286,12 @@ def wal_generation_skipped(site: Site) -> None:
     site.put_entry(encode_entry(batch, writer_epoch=2, generation=99))
 
 
+@damages(ERROR, "wal", "the WAL entry may be another region's")
+def wal_entry_of_another_region(site: Site) -> None:
+    other = Site(site.folder, sorted(manifests(site.uri))[1])
+    shutil.copyfile(other.wal(1), site.wal(1))
+
+
 # Generations
 
 
