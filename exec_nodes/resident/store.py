@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -67,6 +67,14 @@ class _Entry(NamedTuple):
     nbytes: int
 
 
+class _Kind:
+    """The artefacts of one kind, the least recently used first."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self.use = KindUse()
+
+
 class ResidentStore:
     """Artefacts of a process, within `max_bytes`. Safe to use from several threads.
 
@@ -78,8 +86,7 @@ class ResidentStore:
     def __init__(self, max_bytes: int | None = None) -> None:
         self._given = max_bytes
         self._bytes = 0
-        self._kinds: dict[str, OrderedDict[Key, _Entry]] = {}
-        self._use: dict[str, KindUse] = {}
+        self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._by_owner: dict[Hashable, set[Key]] = {}
         self._computing: WeakValueDictionary[Key, threading.Lock] = WeakValueDictionary()
         # Queries that were under way may put something of it back: it is evicted again each time.
@@ -113,39 +120,38 @@ class ResidentStore:
     def kinds(self) -> dict[str, KindUse]:
         """How much is resident, by kind."""
         with self._lock:
-            return {kind: KindUse(**vars(use)) for kind, use in sorted(self._use.items())}
+            return {name: replace(kind.use) for name, kind in sorted(self._kinds.items())}
 
     def all_keys(self) -> list[Key]:
         """What is resident."""
         with self._lock:
-            return [key for entries in self._kinds.values() for key in entries]
+            return [key for kind in self._kinds.values() for key in kind.entries]
 
     def get(self, key: Key) -> Any | None:
         """The artefact, or None."""
         with self._lock:
-            entries = self._kinds.get(key.kind)
-            entry = None if entries is None else entries.get(key)
-            use = self._use_of(key.kind)
-            if entries is None or entry is None:
-                use.misses += 1
+            kind = self._kinds[key.kind]
+            entry = kind.entries.get(key)
+            if entry is None:
+                kind.use.misses += 1
                 return None
-            use.hits += 1
-            entries.move_to_end(key)
+            kind.use.hits += 1
+            kind.entries.move_to_end(key)
             return entry.value
 
     def put(self, key: Key, value: Any, nbytes: int) -> None:
         """Keep `value`, which must not be None, unless it is too large."""
         with self._lock:
-            if key in self._kinds.get(key.kind, ()):
+            kind = self._kinds[key.kind]
+            if key in kind.entries:
                 self._remove(key)
             if nbytes > self.largest:
                 return
-            self._kinds.setdefault(key.kind, OrderedDict())[key] = _Entry(value, nbytes)
+            kind.entries[key] = _Entry(value, nbytes)
             for owner in _owners(key):
                 self._by_owner.setdefault(owner, set()).add(key)
-            use = self._use_of(key.kind)
-            use.entries += 1
-            use.bytes += nbytes
+            kind.use.entries += 1
+            kind.use.bytes += nbytes
             self._bytes += nbytes
             self._shrink()
 
@@ -198,23 +204,20 @@ class ResidentStore:
     def evict_where(self, kind: str, is_gone: Callable[[Key], bool]) -> None:
         """Evict the artefacts of one kind for which `is_gone` holds."""
         with self._lock:
-            for key in [key for key in self._kinds.get(kind, ()) if is_gone(key)]:
+            for key in [key for key in self._kinds[kind].entries if is_gone(key)]:
                 self._remove(key)
-
-    def _use_of(self, kind: str) -> KindUse:
-        return self._use.setdefault(kind, KindUse())
 
     def _shrink(self) -> None:
         while self._bytes > self.max_bytes:
-            kind = max(self._kinds, key=lambda one: self._use[one].bytes)
-            self._remove(next(iter(self._kinds[kind])))
+            largest = max(self._kinds.values(), key=lambda kind: kind.use.bytes)
+            self._remove(next(iter(largest.entries)))
 
     def _remove(self, key: Key) -> None:
-        nbytes = self._kinds[key.kind].pop(key).nbytes
+        kind = self._kinds[key.kind]
+        nbytes = kind.entries.pop(key).nbytes
         self._bytes -= nbytes
-        use = self._use[key.kind]
-        use.entries -= 1
-        use.bytes -= nbytes
+        kind.use.entries -= 1
+        kind.use.bytes -= nbytes
         for owner in _owners(key):
             keys = self._by_owner.get(owner, set())
             keys.discard(key)
