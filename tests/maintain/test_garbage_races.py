@@ -444,7 +444,7 @@ def test_many_files_take_few_requests(tmp_path: Path) -> None:
         report = collect(table, store=store)
         assert sum(report["files"].to_pylist()) > 10 * (generations - 1)
         listed = [path for operation, path in store.calls if operation == "list"]
-        assert listed.count("_mem_wal") == 1
+        assert sum(path.startswith("_mem_wal") for path in listed) == 1  # the only region
         versions = lance.dataset(table.uri).version
         kept = [call for call in store.calls if call[0] not in ("delete", "get_tail")]
         assert len([c for c in store.calls if c[0] == "get_tail"]) <= versions
