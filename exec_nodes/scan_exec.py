@@ -82,9 +82,10 @@ class ScanExec(Node):
     def _learning(self, partition: int, learner: BaseMatch) -> Iterator[pa.RecordBatch]:
         output = [*self.output.names, ROW_ADDRESS]
         columns = list(dict.fromkeys([*self.output.names, *learner.key_names]))
+        piece = learner.piece()
         for batch in self.source.scan(columns, (), None, partition):
             keys = key_column([batch.column(name) for name in learner.key_names])
-            stale = learner.add(keys, batch.column(ROW_ADDRESS).to_numpy())
+            stale = piece.add(keys, batch.column(ROW_ADDRESS).to_numpy())
             live = other_rows(batch.num_rows, stale)
             rows = batch.select(output)
             if live is not None:
@@ -92,4 +93,4 @@ class ScanExec(Node):
                 self.metrics.add(stale_rows=len(stale))
             if rows.num_rows:
                 yield rows
-        self.stale.learned(learner)
+        self.stale.learned(learner, partition, piece)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from threading import Lock
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -53,10 +52,28 @@ class Superseded:
         return self._addresses.take(np.flatnonzero(owners_of))
 
 
+class Piece:
+    """What a match finds in some rows of the base, given one batch after the other."""
+
+    def __init__(self, numbers: KeyCodes, owners: Sequence[Owners]) -> None:
+        self._numbers = numbers
+        self._owners = owners
+        self.addresses: list[RowAddresses] = []
+        self.owners_of: list[list[Owners]] = []
+
+    def add(self, keys: KeyColumn, addresses: RowAddresses) -> Rows:
+        """The positions, ascending, of the rows that a newer source supersedes.
+
+        `keys[i]` is the key of the base's row at `addresses[i]`. Every row is to be given once.
+        """
+        rows, codes = self._numbers.find(keys)
+        self.addresses.append(addresses[rows])
+        self.owners_of.append([owners[codes] for owners in self._owners])
+        return rows
+
+
 class BaseMatch:
     """Which rows of a base table are superseded, and by which of some newer sources.
-
-    Takes the base's rows piece by piece, from several threads.
 
     Args:
         newer: each source with the position of its first row that counts.
@@ -78,9 +95,6 @@ class BaseMatch:
             codes = self.numbers.codes[start : start + len(column)]
             start += len(codes)
             memwal_native.mark(codes, self._owners[place // _OWNERS], _bit(place))
-        self._addresses: list[RowAddresses] = []
-        self._owners_of: list[list[Owners]] = []
-        self._lock = Lock()
 
     @property
     def key_names(self) -> list[str]:
@@ -92,32 +106,28 @@ class BaseMatch:
         """Whether the keys are so few that the base's btree finds them faster than a scan."""
         return len(self.numbers.codes) * _ROWS_PER_INDEXED_KEY < base.rows
 
-    def add(self, keys: KeyColumn, addresses: RowAddresses) -> Rows:
-        """The positions, ascending, of the rows that a newer source supersedes.
+    def piece(self) -> Piece:
+        """For some of the rows; each thread takes one of its own."""
+        return Piece(self.numbers, self._owners)
 
-        `keys[i]` is the key of the base's row at `addresses[i]`. Every row is to be given once.
-        """
-        rows, codes = self.numbers.find(keys)
-        found = addresses[rows]
-        owners_of = [owners[codes] for owners in self._owners]
-        with self._lock:
-            self._addresses.append(found)
-            self._owners_of.append(owners_of)
-        return rows
-
-    def result(self) -> Superseded:
-        """What was found in all pieces."""
-        addresses = np.concatenate([np.empty(0, np.uint64), *self._addresses])
+    def result(self, pieces: Iterable[Piece]) -> Superseded:
+        """What was found in pieces that have every row of the base once."""
+        pieces = list(pieces)
+        found = (addresses for piece in pieces for addresses in piece.addresses)
+        addresses = np.concatenate([np.empty(0, np.uint64), *found])
+        batches = [owners for piece in pieces for owners in piece.owners_of]
         owners_of = [
-            np.concatenate([np.empty(0, np.uint8), *(piece[table] for piece in self._owners_of)])
+            np.concatenate([np.empty(0, np.uint8), *(batch[table] for batch in batches)])
             for table in range(len(self._owners))
         ]
         return Superseded(addresses, owners_of)
 
-    def read(self, base: Source) -> None:
-        """Add the rows of `base`, in large pieces."""
+    def read(self, base: Source) -> Superseded:
+        """What is found in the rows of `base`."""
+        piece = self.piece()
         for keys, addresses in self._base_keys(base):
-            self.add(keys, addresses)
+            piece.add(keys, addresses)
+        return self.result([piece])
 
     def _base_keys(self, base: Source) -> Iterator[tuple[KeyColumn, RowAddresses]]:
         """All keys of the base, or those that matter if its btree finds them faster."""

@@ -19,7 +19,7 @@ from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.base.tasks import in_background, map_concurrently
 from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
-from exec_nodes.liveness.base_join import BaseMatch, keys_of, tail_of
+from exec_nodes.liveness.base_join import BaseMatch, Piece, Superseded, keys_of, tail_of
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.source import Source, is_same_table
 
@@ -106,7 +106,7 @@ class StaleSets:
 
     def extend(self, base: Source, newer: Sequence[Source]) -> None:
         """Let `of_base` be known of a version of the base, where it is of another one."""
-        versions = {key.owners[0] for key in self._store.all_keys() if key.kind == _KIND}
+        versions = {key.owners[0] for key in self._store.used(_KIND)}
         if any(one != base.identity and is_same_table(one, base.identity) for one in versions):
             self.of_base(base, newer)
 
@@ -122,9 +122,8 @@ class StaleSets:
         match = BaseMatch([(source, 0) for source in newer])
         return None if match.few(base) else match
 
-    def remember(self, base: Source, newer: Sequence[Source], match: BaseMatch) -> None:
+    def remember(self, base: Source, newer: Sequence[Source], found: Superseded) -> None:
         """Keep what a finished match from `new_match` has found."""
-        found = match.result()
         for place, source in enumerate(newer):
             pair = _Pair(source.rows, partial(found.of, place))
             self._store.put(_pair_key(base, source), pair, found.nbytes // len(newer))
@@ -149,8 +148,7 @@ class StaleSets:
                 missing.append((index, source, rows))
         if missing:
             match = BaseMatch([(source, rows) for _, source, rows in missing])
-            match.read(base)
-            found = match.result()
+            found = match.read(base)
             for place, (index, source, _) in enumerate(missing):
                 pairs[index] = np.concatenate([pairs[index], found.of(place)])
                 pair = _Pair(source.rows, pairs[index].view)
@@ -178,7 +176,7 @@ class _Learning:
         self.lock = Lock()
         self.decided = False
         self.match: BaseMatch | None = None
-        self.parts = 0
+        self.pieces: dict[int, Piece] = {}
 
 
 @dataclass(frozen=True)
@@ -223,9 +221,9 @@ class PlanStale:
     def learner(self) -> BaseMatch | None:
         """What finds the stale rows of the base while they are scanned, if they are not known.
 
-        The same for all partitions of a plan. Whoever scans gives it every batch, leaves out the
-        rows that it finds stale, and calls `learned` when a part is done: `compute` has no set
-        for the base then.
+        The same for all partitions of a plan. Whoever scans one gives a `piece` of it every batch,
+        leaves out the rows that it finds stale, and hands the piece over to `learned` when the
+        partition is done: `compute` has no set for the base then.
         """
         if self.base is None or not self.whole:
             return None
@@ -234,16 +232,19 @@ class PlanStale:
             if not self._learning.decided:
                 self._learning.decided = True
                 self._learning.match = self.sets.new_match(self.base, self._newer)
-                self._learning.parts = self.base.parts
             return self._learning.match
 
-    def learned(self, match: BaseMatch) -> None:
-        """One part of the base was scanned to its end."""
+    def learned(self, match: BaseMatch, partition: int, piece: Piece) -> None:
+        """A partition of the base was scanned to its end: a plan may run one several times, or
+        give one up and run it again."""
+        pieces = self._learning.pieces
         with self._learning.lock:
-            self._learning.parts -= 1
-            done = self._learning.parts == 0
-        if done and self.base is not None:
-            self.sets.remember(self.base, self._newer, match)
+            if self.base is None or partition in pieces:
+                return
+            pieces[partition] = piece
+            done = len(pieces) == self.base.parts
+        if done:
+            self.sets.remember(self.base, self._newer, match.result(pieces.values()))
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
 from exec_nodes.node import Node
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.source import Source
 from planner.model import Query
 from planner.scan import plan_scan
@@ -102,3 +103,26 @@ def test_learned_sets_equal_computed_ones(
             sets.of_base(table.base, part).tolist()
             == StaleSets().of_base(table.base, part).tolist()
         )
+
+
+@pytest.mark.parametrize("how", ["twice", "cut"])
+def test_a_partition_that_runs_again_is_learned_once(tmp_path: Path, how: str) -> None:
+    rows = [(i, i) for i in range(3000)]
+    base = lance_base(tmp_path, rows, max_rows_per_file=700)
+    sets, newer = StaleSets(ResidentStore()), [memtable([(i, -i) for i in range(0, 3000, 2)], 1)]
+    plan = plan_scan(Query(BOTH), snapshot(base, newer), sets)
+    assert learns(plan) and plan.partitions > 1
+    for _ in range(plan.partitions):
+        stream = plan.execute(0)
+        if how == "twice":
+            collected = list(stream)
+            assert sum(batch.num_rows for batch in collected) > 0
+        else:
+            next(stream)
+            stream.close()  # type: ignore[attr-defined]
+    assert sets.cached_base(base, newer) is None
+    collect(plan)
+    expected = StaleSets(ResidentStore()).of_base(base, newer).tolist()
+    assert sets.of_base(base, newer).tolist() == expected
+    again = plan_scan(Query(BOTH), snapshot(base, newer), sets)
+    assert again.statistics.num_rows == collect(again).num_rows == 3000
