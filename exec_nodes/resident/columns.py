@@ -120,16 +120,24 @@ class FragmentColumns:
             unread.setdefault(fields, []).append(fragment)
         for fields, some in unread.items():
             if fields:
-                for _ in self.read(some, pa.schema(fields), self.largest * len(fields)):
-                    pass
+                room = self.largest * len(fields)
+                for rows in self.read(some, pa.schema(fields), room):
+                    room -= rows.nbytes
+                    if room < 0:
+                        break
 
     def extend(self, schema: pa.Schema) -> None:
-        """Read and keep what is missing here of those columns of `schema` that are kept of any
-        version."""
-        stored = (field for field in schema if field.name in self.ids)
-        kept = [field for field in stored if self._store.get(self._mark(field)) is not None]
-        if kept:
-            self.keep(self.fragments.values(), pa.schema(kept))
+        """Read and keep what is new here of those columns of `schema` that are kept of another
+        version and in use: of fragments after the last one that is kept. Others did not fit."""
+        new: dict[tuple[int, ...], list[pa.Field]] = {}
+        for field in schema:
+            if field.name not in self.ids or not self._store.is_used(self._mark(field)):
+                continue
+            kept = [n for n, one in self.fragments.items() if self._kept(one, field) is not None]
+            after = tuple(number for number in self.fragments if number > max(kept, default=number))
+            new.setdefault(after, []).append(field)
+        for numbers, fields in new.items():
+            self.keep([self.fragments[number] for number in numbers], pa.schema(fields))
 
     def read(self, fragments: Sequence[Any], schema: pa.Schema, room: int) -> Batches:
         """The stored columns of `schema` and `_rowaddr` of the rows of `fragments`, from the table;

@@ -67,9 +67,8 @@ class KeyLookups:
 
     def extend(self, column: str) -> None:
         """Read what is missing here of the keys of `column`, where they are kept of any version."""
-        known: KnownKeys | None = self._store.get(self._shared)
-        if known is not None and self._store.get(self._own) is None:
-            self._read(column, known)
+        if self._store.is_used(self._shared) and self._store.get(self._own) is None:
+            self._read(column, self._store.get(self._shared))
 
     def _resident(self, key: KeyBatch) -> KeyRows | None:
         """The keys in memory, all of them or those of another version; None if there are none."""

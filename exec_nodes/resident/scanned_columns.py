@@ -27,7 +27,9 @@ class ScannedColumns:
         which are one of so many parts of what is scanned."""
         kept = [self._columns.whole(fragment, schema) for fragment in fragments]
         tables = [table for table in kept if table is not None]
-        numbers = ",".join(str(fragment.fragment_id) for fragment in fragments)
+        if tables:
+            self._columns.known(schema)  # so they are in use
+        numbers = hash(tuple(fragment.fragment_id for fragment in fragments))
         again = bool(tables) or self._columns.pays(f"scan of {numbers}", schema, 1, 2)
         most = self._columns.largest // parts if again else 0
         room = most - sum(table.nbytes for table in tables)

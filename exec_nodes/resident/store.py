@@ -62,9 +62,11 @@ class KindUse:
     misses: int = 0
 
 
-class _Entry(NamedTuple):
+@dataclass(slots=True)
+class _Entry:
     value: Any
     nbytes: int
+    used: bool = False
 
 
 class _Kind:
@@ -85,6 +87,9 @@ class ResidentStore:
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self._given = max_bytes
+        self._clear()
+
+    def _clear(self) -> None:
         self._bytes = 0
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._by_owner: dict[Hashable, set[Key]] = {}
@@ -127,6 +132,18 @@ class ResidentStore:
         with self._lock:
             return [key for kind in self._kinds.values() for key in kind.entries]
 
+    def used(self, kind: str) -> list[Key]:
+        """The artefacts of one kind that somebody asked for since they were made: what nobody uses
+        is not worth being extended."""
+        with self._lock:
+            return [key for key, entry in self._kinds[kind].entries.items() if entry.used]
+
+    def is_used(self, key: Key) -> bool:
+        """Whether it is there, and somebody asked for it since it was made."""
+        with self._lock:
+            entry = self._kinds[key.kind].entries.get(key)
+            return entry is not None and entry.used
+
     def get(self, key: Key) -> Any | None:
         """The artefact, or None."""
         with self._lock:
@@ -137,6 +154,7 @@ class ResidentStore:
                 return None
             kind.use.hits += 1
             kind.entries.move_to_end(key)
+            entry.used = True
             return entry.value
 
     def put(self, key: Key, value: Any, nbytes: int) -> None:
@@ -145,7 +163,7 @@ class ResidentStore:
             kind = self._kinds[key.kind]
             if key in kind.entries:
                 self._remove(key)
-            if nbytes > self.largest:
+            if nbytes > self.largest or not self.max_bytes:
                 return
             kind.entries[key] = _Entry(value, nbytes)
             for owner in _owners(key):
@@ -196,10 +214,10 @@ class ResidentStore:
         """Evict what was made of owners that no new query reads: under a stream of merges memory
         would else be full of versions that are gone."""
         with self._lock:
-            self._evicted.extend(owners)
-            for owner in self._evicted:
+            for owner in (*owners, *self._evicted):
                 for key in list(self._by_owner.get(owner, ())):
                     self._remove(key)
+            self._evicted.extend(owners)
 
     def evict_where(self, kind: str, is_gone: Callable[[Key], bool]) -> None:
         """Evict the artefacts of one kind for which `is_gone` holds."""
@@ -264,6 +282,9 @@ def default_budget() -> int:
 
 # One for all tables of the process: identities of sources are unique in it.
 STORE = ResidentStore()
+if hasattr(os, "register_at_fork"):
+    # Another thread of the parent may have been in the middle of a change, with the locks.
+    os.register_at_fork(after_in_child=STORE._clear)  # noqa: SLF001
 
 
 class Scope:

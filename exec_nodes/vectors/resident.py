@@ -73,10 +73,9 @@ def extend(source: LanceSource, columns: Iterable[str]) -> None:
     """Read what is new in a version of the vectors that are resident of others, and code it."""
     for column in columns:
         runs = _Runs(source, column)
-        resident = STORE.get(runs.key)
-        if not resident:
+        if not STORE.is_used(runs.key):
             continue
-        metrics = {metric for run in resident for metric in run.vectors.metrics}
+        metrics = {metric for run in STORE.get(runs.key) or () for metric in run.vectors.metrics}
         for run in runs.read():
             for metric in metrics:
                 run.vectors.codes(metric)
@@ -148,7 +147,7 @@ def present(source: LanceSource, run: VectorRun) -> Flags | None:
     def make() -> tuple[Flags | None]:
         return (run.present(source),)
 
-    key = Key("vector flags", (source.identity,), ("present", run))
+    key = Key("vector flags", (source.identity,), ("present", run.identity))
     return STORE.compute(key, make, _flag_bytes)[0]
 
 
@@ -163,7 +162,7 @@ def live_flags(source: Source, run: VectorRun, mask: RowAddresses) -> Flags | No
             return (unmasked,)
         return (here if unmasked is None else here & unmasked,)
 
-    return derived(source, ("live", run), mask, make, _flag_bytes)[0]
+    return derived(source, ("live", run.identity), mask, make, _flag_bytes)[0]
 
 
 def derived(

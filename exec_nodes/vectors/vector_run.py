@@ -19,10 +19,12 @@ class VectorRun:
 
     Attributes:
         fragments: what caches know the fragments by; none for a MemTable.
+        identity: names the run in keys, which must not keep it alive.
     """
 
     vectors: VectorColumn
     fragments: frozenset[Hashable] = field(default_factory=frozenset)
+    identity: object = field(default_factory=object)
 
     def present(self, source: LanceSource) -> Flags | None:
         """By position, whether `source` has the row; None if rows are missing here that it has of

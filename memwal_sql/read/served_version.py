@@ -127,6 +127,8 @@ class ServedVersion:
             with suppress(Exception):  # is for a query to meet
                 self._warm_up(newest)
             self._serve(newest, before)
+            if self._served.base is not newest:  # a query could not wait for it
+                STORE.evict(*(newest.owners - self._served.base.owners))
         finally:
             self._following = False
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from exec_nodes.resident.store import STORE
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.back_pressure import MemoryBudget
@@ -146,6 +147,7 @@ class OpenGenerations:
     def remove(self, memtable: MemTable) -> None:
         """Forget a generation that is committed."""
         self._open = [one for one in self._open if one.memtable is not memtable]
+        STORE.evict(memtable.identity)
         if not self._released:
             self._budget.release(memtable.bytes)
 

@@ -192,3 +192,27 @@ def test_rows_in_memory_go_at_once() -> None:
     gone = [ref(memtable), ref(source)]
     del memtable, source
     assert [one() for one in gone] == [None, None]
+
+
+def test_a_memtable_that_was_searched_goes_when_it_is_flushed(table: mw.Table) -> None:
+    with table.writer() as writer:
+        writer.upsert(rows(1))
+        read(table, 1)
+        memtable = table.snapshot().regions[0].sources[0]
+        gone, identity = ref(memtable), memtable.identity
+        writer.flush()
+        table.merge()
+        read(table, 1)
+        del memtable
+        gc.collect()
+        assert gone() is None
+        assert not [key for key in STORE.all_keys() if identity in key.owners]
+
+
+def test_texts_keep_no_version_of_a_table_open(table: mw.Table) -> None:
+    reader = mw.open_table(table.uri)
+    read(reader, 0)
+    opened = ref(reader.snapshot().base)
+    del reader
+    gc.collect()
+    assert opened() is None

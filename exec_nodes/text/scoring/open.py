@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, cast
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -48,20 +49,22 @@ class SourceTexts:
         # Postings are read when they are needed, so never from an index that was replaced since.
         index = source.index_segments if isinstance(source, LanceSource) else None
         key = Key(_KIND, (source.identity,), (index, column, analyzer))
-        known: tuple[int, LiveCounts] | None = self._store.get(key)
+        known: tuple[int, LiveCounts, WeakSet[Source]] | None = self._store.get(key)
         if known is None or known[0] != source.rows:
             with self._store.locked(key):
                 known = self._store.get(key)
                 if known is None or known[0] != source.rows:
-                    text = self._open(source, column, analyzer)
-                    known = source.rows, LiveCounts(text)
+                    sources = WeakSet[Source]()  # texts must not keep them alive
+                    text = self._open(source, column, analyzer, sources)
+                    known = source.rows, LiveCounts(text), sources
                     self._store.put(key, known, text.nbytes)
+        known[2].add(source)
         return known[1].at(stale)
 
     def extend(self, base: LanceSource, stale: Callable[[], RowAddresses]) -> None:
         """Open the texts of a version of the base that are open of another one."""
-        own = [key for key in self._store.all_keys() if key.kind == _KIND]
-        texts = {key.detail for key in own if is_same_table(key.owners[0], base.identity)}
+        used = self._store.used(_KIND)
+        texts = {key.detail for key in used if is_same_table(key.owners[0], base.identity)}
         for _, column, analyzer in cast(set[_Texts], texts):
             self.live(base, column, analyzer, stale())
 
@@ -70,9 +73,12 @@ class SourceTexts:
         with lance_errors(source.name, source.place):
             return bool(self._segments(source, column, analyzer))
 
-    def _open(self, source: Source, column: str, analyzer: Analyzer) -> PartedText:
+    def _open(
+        self, source: Source, column: str, analyzer: Analyzer, sources: WeakSet[Source]
+    ) -> PartedText:
         def read(addresses: RowAddresses) -> pa.Array:
-            return one_array(source.rows_at(addresses, [column])[column])
+            any_source = next(iter(sources))  # whoever searches has one
+            return one_array(any_source.rows_at(addresses, [column])[column])
 
         if isinstance(source, LanceSource):
             with lance_errors(source.name, source.place):

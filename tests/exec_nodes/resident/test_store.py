@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from exec_nodes.base.errors import InvalidCallError
-from exec_nodes.resident.store import Key, ResidentStore, Scope, default_budget, memory_bytes
+from exec_nodes.resident.store import (
+    STORE,
+    Key,
+    ResidentStore,
+    Scope,
+    default_budget,
+    memory_bytes,
+)
 from tests.model.racing import race
 
 
@@ -166,3 +175,41 @@ def test_the_environment_sets_the_budget(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 256 << 20 <= default_budget() <= 4 << 30
     monkeypatch.setenv("MEMWAL_MEMORY", "5MiB")
     assert ResidentStore().max_bytes == 5 << 20
+
+
+def test_all_owners_are_evicted_however_many() -> None:
+    store = ResidentStore()
+    for number in range(1000):
+        store.put(key(number), "keys", 10)
+    store.evict(*range(1000))
+    assert not store.all_keys()
+
+
+def test_nothing_is_kept_without_a_budget() -> None:
+    store = ResidentStore(0)
+    store.put(key("a"), "flags", 0)
+    assert not store.all_keys()
+
+
+def test_what_nobody_asked_for_since_it_was_made_is_not_in_use() -> None:
+    store = ResidentStore()
+    for name in "ab":
+        store.put(key(name), name, 1)
+    store.get(key("b"))
+    assert store.used("keys") == [key("b")]
+    assert store.is_used(key("b")) and not store.is_used(key("a")) and not store.is_used(key("c"))
+    store.put(key("b"), "anew", 1)
+    assert not store.is_used(key("b"))
+
+
+# Lance warns of every fork of a process that has used it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_forked_child_has_an_empty_store_whatever_its_parent_was_doing() -> None:
+    STORE.put(key("parent"), "of the parent", 10)
+    with STORE._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if STORE.get(key("parent")) is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert STORE.get(key("parent")) == "of the parent"
+    STORE.evict("parent")

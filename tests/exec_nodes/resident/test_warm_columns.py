@@ -144,7 +144,8 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail(
 def test_a_version_is_extended_by_what_is_new_and_deleted_rows_are_left_out(
     dataset: lance.LanceDataset, cache: ResidentStore
 ) -> None:
-    found(at_version(dataset, cache), [address(1)])
+    for _ in range(2):
+        found(at_version(dataset, cache), [address(1)])
     dataset.delete("id < 20")
     lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
     dataset = lance.dataset(dataset.uri)
@@ -160,3 +161,20 @@ def test_a_version_is_extended_by_what_is_new_and_deleted_rows_are_left_out(
     assert whole is not None and whole["id"].to_pylist() == list(range(20, 30))
     gone = columns.rows(dataset.get_fragments()[0], np.array([address(5)], np.uint64), schema)
     assert gone is None  # two thirds were deleted, and are not held for this version
+
+
+def test_a_version_is_extended_by_nothing_that_did_not_fit(
+    dataset: lance.LanceDataset, cache: ResidentStore
+) -> None:
+    """Fragments before the last one that is kept were left out, or evicted."""
+    found(at_version(dataset, cache), [address(1)])
+    columns = FragmentColumns(dataset.uri, dataset, cache)
+    first = columns._identity(columns.fragments[0])
+    cache.evict(first)
+    found(at_version(dataset, cache), [address(35)])
+    lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
+    later = lance.dataset(dataset.uri)
+    with patch(READ, wraps=whole_fragments) as read:
+        at_version(later, cache).extend()
+    read_ids = {one.fragment_id for call in read.call_args_list for one in call.args[2]}
+    assert read_ids == {4}

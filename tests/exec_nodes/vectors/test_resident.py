@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from weakref import ref
 
 import lance
 import numpy as np
@@ -164,3 +166,14 @@ def test_a_column_that_the_rows_do_not_have(tmp_path: Path) -> None:
     wider = LanceSource.base(source.dataset, info, etag="wider", resident=ResidentStore())
     asked = NearestQuery("w", np.ones((1, 2), np.float32), 5, "l2")
     assert len(SourceSearch(wider, asked, (), None).nearest(5, NONE)) == 0
+
+
+def test_vectors_that_were_evicted_are_gone(tmp_path: Path, vectors: ResidentStore) -> None:
+    table = Table(tmp_path / "t", 300)
+    search(table.source(), query())
+    (run,) = vectors.get(Key("vectors", (table.source().place,), 1)) or ()
+    gone = ref(run)
+    del run
+    vectors.evict_where("vectors", lambda _: True)
+    gc.collect()
+    assert gone() is None
