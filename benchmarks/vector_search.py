@@ -30,7 +30,6 @@ _K = 10
 _DIMENSIONS = 64
 _GENERATIONS = 4
 _BATCH = 1_000
-_QUERIES = 40
 _CLUSTER_ROWS = 400
 _WARM_UP = 4
 # With so many candidates measured exactly, the index over the merged rows has a recall of 0.99.
@@ -51,7 +50,8 @@ def vector_search(work: Workspace) -> Iterator[Result]:
         _rows(ids[at * share : (at + 1) * share], centres, random) for at in range(_GENERATIONS)
     ]
     live = merged([base, *newer])
-    queries = [_noisy(centres[[i % len(centres)]], random)[0] for i in range(_QUERIES)]
+    wanted = range(work.sizes.vector_queries)
+    queries = [_noisy(centres[[i % len(centres)]], random)[0] for i in wanted]
     whole = _indexed(work.folder / "merged_vectors", live)
     native = _native(work.folder / "native_vectors", base, newer)
     with _tree(work.folder / "vectors", base, newer) as table:

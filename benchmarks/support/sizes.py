@@ -30,6 +30,7 @@ class Sizes:
         text_upserts: rows of a MemTable with text and vectors.
         flush_rows: rows of one that is flushed.
         vector_rows: vectors of the base table that is searched.
+        vector_queries: different vectors that are searched for.
         settle_seconds: how long background work is waited for before searches are timed.
     """
 
@@ -54,6 +55,7 @@ class Sizes:
     text_upserts: int = 80_000
     flush_rows: int = 100_000
     vector_rows: int = 200_000
+    vector_queries: int = 40
     settle_seconds: float = 2.0
 
 
@@ -80,5 +82,6 @@ SMALL = Sizes(
     text_upserts=2_000,
     flush_rows=2_000,
     vector_rows=4_000,
+    vector_queries=5,
     settle_seconds=0.0,
 )

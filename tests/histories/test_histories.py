@@ -20,7 +20,7 @@ from tests.model.kinds import COMBINATIONS, KeyKind, RegionKind
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
 HISTORIES = len(COMBINATIONS) * SOAK
-STEPS = 6
+STEPS = 5
 QUESTIONS = 4
 
 
