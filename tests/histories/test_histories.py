@@ -19,7 +19,8 @@ from tests.model.kinds import COMBINATIONS, KeyKind, RegionKind
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = os.environ.get("MEMWAL_SEED", "1")
-HISTORIES = len(COMBINATIONS) * SOAK
+# Every second one: each key with some of the region specs, each spec with some of the keys.
+PLAYED = COMBINATIONS if SOAK > 1 else COMBINATIONS[::2]
 STEPS = 5
 QUESTIONS = 4
 
@@ -36,19 +37,10 @@ def fast_folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _share(index: int) -> int:
-    """How many of all histories the combination at `index` plays."""
-    return HISTORIES // len(COMBINATIONS) + (index < HISTORIES % len(COMBINATIONS))
-
-
-@pytest.mark.parametrize(
-    ("kind", "regions", "count"),
-    [(kind, regions, _share(index)) for index, (kind, regions) in enumerate(COMBINATIONS)],
-    ids=[f"{k.name}-{r.name}" for k, r in COMBINATIONS],
-)
+@pytest.mark.parametrize(("kind", "regions"), PLAYED, ids=[f"{k.name}-{r.name}" for k, r in PLAYED])
 def test_every_read_equals_the_oracle_after_every_step(
-    kind: KeyKind, regions: RegionKind, count: int, fast_folder: Path
+    kind: KeyKind, regions: RegionKind, fast_folder: Path
 ) -> None:
-    for number in range(count):
+    for number in range(SOAK):
         seed = f"{SEED}/{kind.name}/{regions.name}/{number}"
         History(seed, kind, regions, str(fast_folder / f"table{number}")).run(STEPS, QUESTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import lance
@@ -11,8 +12,10 @@ import memwal_sql as mw
 from exec_nodes.resident import key_lookups
 from tests.read.life import KEYS, SCHEMA, WIDTH, Life, fresh, seen
 
+SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 
-@pytest.mark.parametrize("seed", range(4))
+
+@pytest.mark.parametrize("seed", range(2 * SOAK))
 def test_what_is_kept_serves_every_version(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ class Checked(TextHistory):
         self.check_statistics()
 
 
-@pytest.mark.parametrize("number", range(3 * SOAK))
+@pytest.mark.parametrize("number", range(2 * SOAK))
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_a_search_finds_what_one_index_over_the_live_rows_does(
     number: int, analyzer: str, tmp_path: Path
