@@ -163,7 +163,8 @@ class ResidentStore:
             kind = self._kinds[key.kind]
             if key in kind.entries:
                 self._remove(key)
-            if nbytes > self.largest or not self.max_bytes:
+            nbytes = max(1, nbytes)  # so that a budget bounds what takes nothing, too
+            if nbytes > self.largest:
                 return
             kind.entries[key] = _Entry(value, nbytes)
             for owner in _owners(key):

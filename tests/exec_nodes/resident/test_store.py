@@ -189,6 +189,11 @@ def test_nothing_is_kept_without_a_budget() -> None:
     store = ResidentStore(0)
     store.put(key("a"), "flags", 0)
     assert not store.all_keys()
+    store.max_bytes = 100
+    store.put(key("a"), "flags", 0)
+    assert store.all_keys()
+    store.max_bytes = 0
+    assert not store.all_keys()
 
 
 def test_what_nobody_asked_for_since_it_was_made_is_not_in_use() -> None:
