@@ -28,7 +28,7 @@ REQUIREMENTS := import tomllib; \
 
 DOCS_VENV ?= .venv-docs
 
-.PHONY: help setup demo test test-fast check wheel format docs bench bench-spark soak clean
+.PHONY: help setup demo test test-fast check wheel format docs bench bench-s3 bench-spark soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ docs: $(DOCS_VENV)/.installed ## Build the manual as a site into build/docs (nee
 
 bench: setup ## Measure against plain and native Lance (some minutes)
 	@$(BIN)/python -m benchmarks
+
+bench-s3: setup ## Count requests and rounds on an S3 server (a minute; with Go, versitygw)
+	@$(BIN)/python -m benchmarks.s3
 
 bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two minutes)
 	@$(BIN)/python -m benchmarks.spark

@@ -1,0 +1,1 @@
+"""Requests, rounds and cost of each operation on an object store."""

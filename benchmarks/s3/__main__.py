@@ -1,0 +1,74 @@
+"""`python -m benchmarks.s3`: requests, rounds and cost of each operation on an S3 server."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.s3.operations import Operation, operations
+from benchmarks.s3.requests import cost, kinds, rounds
+from benchmarks.s3.server import delayed_server, versitygw
+
+_WIDTH = 150
+_HEADINGS = ("operation", "rounds", "requests", "cost", "kinds", "reach", "ok?", "plain Lance")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 if every bound is reached, 1 if not."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.s3", description=__doc__)
+    parser.add_argument("--moto", action="store_true", help="even where Go can build versitygw")
+    parser.add_argument("--delay", type=int, default=30, metavar="MILLISECONDS")
+    parser.add_argument("--requests", action="store_true", help="print each request, too")
+    options = parser.parse_args(arguments)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    gateway = None if options.moto else versitygw()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        delayed_server(Path(folder), options.delay, gateway) as (storage, log),
+    ):
+        found = list(operations(storage, log))
+    if options.requests:
+        for operation in found:
+            _print_requests(operation, console)
+    _print(found, "moto" if gateway is None else "versitygw", options.delay, console)
+    return int(any(_ok(operation) is False for operation in found))
+
+
+def _print(found: Sequence[Operation], server: str, delay: int, console: Console) -> None:
+    title = f"requests to {server}, each {delay} ms late; cost in GETs"
+    table = Table(title=title, title_justify="left")
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading in ("operation", "kinds") else "right")
+    for one in found:
+        reach = "" if one.bound is None else f"{one.bound.rounds:g} / {one.bound.requests}"
+        lance = "" if one.lance is None else f"{rounds(one.lance)} / {len(one.lance)}"
+        ok = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}[_ok(one)]
+        figures = map(str, (rounds(one.requests), len(one.requests), cost(one.requests)))
+        table.add_row(one.name, *figures, kinds(one.requests), reach, ok, lance)
+    console.print(table)
+
+
+def _print_requests(operation: Operation, console: Console) -> None:
+    console.print(operation.name, style="bold")
+    start = min((request.start for request in operation.requests), default=0.0)
+    for one in operation.requests:
+        begin, end = 1000 * (one.start - start), 1000 * (one.end - start)
+        console.print(f"  {begin:6.0f} {end:6.0f} {one.kind:6} {one.path}", highlight=False)
+
+
+def _ok(operation: Operation) -> bool | None:
+    bound, requests = operation.bound, operation.requests
+    if bound is None:
+        return None
+    return rounds(requests) <= bound.rounds and len(requests) <= bound.requests
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

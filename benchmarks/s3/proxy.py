@@ -1,0 +1,85 @@
+"""`python -m benchmarks.s3.proxy TARGET MILLISECONDS LOG`: a proxy before an S3 server.
+
+It holds every request back for so long and notes it in a log. Its port is the first line that it
+prints; it ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import TextIOBase
+from pathlib import Path
+
+_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a client, and one of its own to the server behind."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    target = ""
+    delay = 0.0
+    log: TextIOBase
+    lock = threading.Lock()
+
+    def setup(self) -> None:
+        super().setup()
+        self._behind = HTTPConnection(self.target)
+
+    def finish(self) -> None:
+        self._behind.close()
+        super().finish()
+
+    def _forward(self) -> None:
+        start = time.monotonic()
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        time.sleep(self.delay)
+        # The client has signed its headers, the host among them.
+        self._behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            self._behind.putheader(name, value)
+        self._behind.endheaders(body or None)
+        answer = self._behind.getresponse()
+        content = answer.read()
+        self._note(start)
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in _HOP:
+                self.send_header(name, value)
+        length = str(len(content))
+        if self.command == "HEAD":
+            length = answer.getheader("Content-Length") or "0"
+        if answer.status != 204:  # which has no length
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _note(self, start: float) -> None:
+        """Before the answer: who has that finds the request in the log."""
+        with self.lock:
+            fields = (f"{start:.4f}", f"{time.monotonic():.4f}", self.command, self.path)
+            print(*fields, file=self.log, flush=True)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 (http.server's names)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until the standard input ends."""
+    target, milliseconds, log = arguments
+    _Handler.target, _Handler.delay = target, int(milliseconds) / 1000
+    with Path(log).open("w") as file, ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        _Handler.log = file
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(server.server_port, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

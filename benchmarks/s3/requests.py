@@ -1,0 +1,71 @@
+"""The requests of an operation, from the proxy's log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+# What a request costs, in units of a GET, by the price lists of the large stores.
+_COST = {"GET": 1, "HEAD": 1, "PUT": 12, "POST": 12, "LIST": 12, "DELETE": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as the proxy saw it.
+
+    Attributes:
+        start, end: in seconds.
+        kind: GET, HEAD, PUT, POST, DELETE or LIST.
+        path: of the object, or of the folder that is listed.
+    """
+
+    start: float
+    end: float
+    kind: str
+    path: str
+
+
+class Log:
+    """The proxy's log, read on from where it was read last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def take(self) -> list[Request]:
+        """The requests that have been answered since the last call."""
+        lines = self._path.read_text().splitlines()[self._read :]
+        self._read += len(lines)
+        return [_request(line) for line in lines]
+
+
+def rounds(requests: Sequence[Request]) -> int:
+    """How many requests were waited for one after the other: the most that do not overlap."""
+    count, end = 0, 0.0
+    for one in sorted(requests, key=lambda request: request.end):
+        if one.start >= end:
+            count, end = count + 1, one.end
+    return count
+
+
+def cost(requests: Sequence[Request]) -> int:
+    """What they cost, in units of a GET."""
+    return sum(_COST[request.kind] for request in requests)
+
+
+def kinds(requests: Sequence[Request]) -> str:
+    """How many there are of each kind, such as `3 GET, 1 PUT`."""
+    found = Counter(request.kind for request in requests)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
+
+
+def _request(line: str) -> Request:
+    start, end, method, target = line.split(" ", 3)
+    parts = urlsplit(target)
+    query = parse_qs(parts.query)
+    listed = method == "GET" and "list-type" in query
+    path = query.get("prefix", [""])[0] if listed else parts.path
+    return Request(float(start), float(end), "LIST" if listed else method, path)
