@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.bloom_filters import bloom_filters
+from benchmarks.calls import calls
 from benchmarks.collecting import collecting
 from benchmarks.during_merge import during_merge
 from benchmarks.full_text_search import full_text_search, indexed_upserts
@@ -47,4 +48,5 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "indexed-upserts": indexed_upserts,
     "indexed-flush": indexed_flush,
     "vector-search": vector_search,
+    "calls": calls,
 }

@@ -21,7 +21,7 @@ from planner.regions import factories
 from planner.regions.check import validate
 from planner.regions.hashing.murmur3 import bucket, murmur3
 from planner.regions.pruning import prune
-from planner.regions.spec import spec_of
+from planner.regions.text import spec_of
 
 _BUCKETS = 16
 _CONDITIONS = 100

@@ -38,7 +38,7 @@ class GlobalLimitExec(UnaryNode):
         if not batches:
             return
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        if QUERY not in self.schema.names:
+        if QUERY not in rows.schema.names:
             yield rows.slice(0, self.limit)
             return
         queries = rows.column(QUERY).to_numpy()

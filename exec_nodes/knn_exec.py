@@ -92,7 +92,7 @@ class KNNExec(Node):
         left = self.masks.left(self.ordinal)
         most = self.query.k + (self._spare(left) if left else 0)
         first = search.nearest(most, self.masks.of(self.ordinal))
-        if len(first):
+        if len(first.addresses):
             yield self._batch(first)
         if not left or first.counts(len(self.query.vectors)).max() < most:
             return  # nothing is stale, or there is nothing else
@@ -105,11 +105,8 @@ class KNNExec(Node):
         return ceil(2 * self.query.k * replaced) + _SPARE
 
     def _batch(self, found: Candidates) -> pa.RecordBatch:
-        arrays = [
-            pa.array(found.addresses),
-            pa.array(np.full(len(found), self.ordinal, np.int32)),
-            pa.array(found.distances),
-        ]
-        if self.query.batch:
-            arrays.append(pa.array(found.queries))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        ordinals = np.full(len(found.addresses), self.ordinal, np.int32)
+        columns = [found.addresses, ordinals, found.distances, found.queries]
+        schema = self.schema
+        arrays = [pa.array(values) for values in columns[: len(schema)]]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)

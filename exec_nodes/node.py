@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from exec_nodes.base.counting import count_for
+from exec_nodes.base.counting import running
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +129,13 @@ class Node(ABC):
         """
         stream, counts = self._run(partition), self.metrics.stream()
         while True:
-            outer, counted = _nested.ns, count_for(self.metrics)
-            _nested.ns = 0
+            outer, counted = _nested.ns, running.counters
+            _nested.ns, running.counters = 0, self.metrics
             start = time.perf_counter_ns()
             try:
                 batch = next(stream, None)
             finally:
-                count_for(counted)
+                running.counters = counted
                 spent = time.perf_counter_ns() - start
                 counts.ns += spent - _nested.ns
                 _nested.ns = outer + spent

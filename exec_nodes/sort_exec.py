@@ -31,7 +31,7 @@ class SortExec(UnaryNode):
 
     def label(self) -> str:
         """`SortExec: order_by=[_distance ASC]`."""
-        queries = f"{QUERY} ASC, " if self._batch else ""
+        queries = f"{QUERY} ASC, " if QUERY in self.schema.names else ""
         return f"SortExec: order_by=[{queries}{self.column} {'DESC' if self.descending else 'ASC'}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
@@ -46,10 +46,6 @@ class SortExec(UnaryNode):
             rows.column(SOURCE).to_numpy(),
             -values if self.descending else values,
         ]
-        if self._batch:
+        if QUERY in rows.schema.names:
             keys.append(rows.column(QUERY).to_numpy())
         yield rows.take(pa.array(np.lexsort(keys)))
-
-    @property
-    def _batch(self) -> bool:
-        return QUERY in self.schema.names

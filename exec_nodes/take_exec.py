@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.base.search_rows import QUERY, QUERY_INDEX_FIELD
 from exec_nodes.sources.source import Source
 from exec_nodes.unary_node import UnaryNode
@@ -28,7 +29,7 @@ class TakeExec(UnaryNode):
     @property
     def schema(self) -> pa.Schema:
         """The output columns, then what the rows are ranked by."""
-        kept = (QUERY_INDEX_FIELD if f.name == QUERY else f for f in self._ranking)
+        kept = [QUERY_INDEX_FIELD if f.name == QUERY else f for f in self._ranking]
         return pa.schema([*self.output, *kept])
 
     def label(self) -> str:
@@ -36,9 +37,9 @@ class TakeExec(UnaryNode):
         return f"TakeExec: columns=[{', '.join(self.output.names)}]"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
+        schema, ranking = self.schema, self._ranking
         for batch in self.child.execute(partition):
-            kept = [batch.column(f.name) for f in self._ranking]
+            kept = [batch.column(f.name) for f in ranking]
             taken = self._columns(batch) if len(self.output) and batch.num_rows else ()
             if len(self.output) and not batch.num_rows:
                 continue
@@ -58,6 +59,6 @@ class TakeExec(UnaryNode):
             whole = whole.take(pa.array(np.argsort(np.concatenate(places))))
         return [column.chunk(0) for column in whole.combine_chunks().columns]
 
-    @property
+    @lazy_property
     def _ranking(self) -> list[pa.Field]:
         return [f for f in self.child.schema if f.name not in (ROW_ADDRESS, SOURCE)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -59,16 +60,19 @@ class UnionExec(Node):
     @lazy_property
     def _dealt(self) -> list[list[tuple[int, int]]]:
         """By partition: the (child, child's partition) pairs it reads, in the children's order."""
+        parts = [child.partitions for child in self.inputs]
+        if self.target == 1:
+            return [[(index, part) for index, own in enumerate(parts) for part in range(own)]]
         pieces = []
-        for index, child in enumerate(self.inputs):
-            rows = (child.statistics.num_rows or 0) / child.partitions
-            pieces += [(rows, index, part) for part in range(child.partitions)]
+        for index, (child, own) in enumerate(zip(self.inputs, parts, strict=True)):
+            rows = (child.statistics.num_rows or 0) / own
+            pieces += [(rows, index, part) for part in range(own)]
         count = max(1, min(self.target, len(pieces)))
         dealt: list[list[tuple[int, int]]] = [[] for _ in range(count)]
         loads = [0.0] * count
-        for rows, index, part in sorted(pieces, key=lambda piece: -piece[0]):
+        for rows, index, part in sorted(pieces, key=itemgetter(0), reverse=True):
             # Of equal loads the one with fewer pieces: the rows may not be known.
-            least = min(range(count), key=lambda at: (loads[at], len(dealt[at])))
+            least = min(zip(loads, map(len, dealt), range(count), strict=True))[2]
             loads[least] += rows
             dealt[least].append((index, part))
         return [sorted(pairs) for pairs in dealt if pairs]
@@ -76,7 +80,7 @@ class UnionExec(Node):
 
 def total(parts: Sequence[Statistics]) -> Statistics:
     """The statistics of the union of outputs."""
-    rows = [part.num_rows for part in parts]
-    if any(count is None for count in rows):
+    rows = [part.num_rows for part in parts if part.num_rows is not None]
+    if len(rows) < len(parts):
         return Statistics()
-    return Statistics(sum(count or 0 for count in rows), all(part.exact for part in parts))
+    return Statistics(sum(rows), all(part.exact for part in parts))

@@ -84,6 +84,21 @@ class Postings:
     def count_among(self, documents: _Int32s) -> int:
         """How many of these documents, int32 and ascending, hold the token."""
 
+class TokenList:
+    """Different tokens. Grows at its end. Safe to use from several threads."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def extend(self, more: list[str]) -> None:
+        """Add tokens."""
+
+    def near(self, token: str, distance: int, prefix: int) -> list[str]:
+        """Those that `TokenMap.near` would find, in their order."""
+
 class TokenMap:
     """The tokens of one partition of Lance's index, each with its number."""
 
@@ -95,6 +110,10 @@ class TokenMap:
 
     def get(self, token: str) -> int | None:
         """The token's number; None if it is not there."""
+
+    def near(self, token: str, distance: int, prefix: int) -> list[str]:
+        """The tokens at most `distance` edits of characters (Levenshtein's) from `token` with the
+        same first `prefix` characters, or all of them if it has fewer; ordered by their bytes."""
 
     def items(self) -> list[tuple[str, int]]:
         """Every token with its number, ordered by the token's bytes."""
@@ -126,6 +145,20 @@ def superseded(codes: _Int64s, deleted: _Bytes, seen: _Bytes, rows: _Int32s) -> 
     """Write, ascending and to the end of `rows`, the rows that are `deleted` or whose code `seen`
     has or a later row has too, and count them. All codes are in `seen` afterwards. `deleted` and
     `rows` are as long as `codes`; every code is a place in `seen`."""
+
+def murmur3(columns: Sequence[pa.Array]) -> pa.Array:
+    """Murmur3 of 32 bits of every row, which `pyarrow.array` takes as int32, over its values one
+    after the other (`planner.regions.hashing.murmur3`). A ValueError if a type has none."""
+
+def murmur3_bytes(data: bytes) -> int:
+    """Murmur3 of 32 bits with seed 0, signed."""
+
+def siphash13(columns: Sequence[pa.Array]) -> bytes:
+    """SipHash-1-3 of every row, which holds no NULLs, as the bytes of uint64
+    (`exec_nodes.keys.hashing`). A ValueError if a type has none."""
+
+def siphash13_bytes(data: bytes) -> int:
+    """SipHash-1-3 with zero keys."""
 
 def top_k(
     postings: Sequence[Postings],
@@ -166,12 +199,6 @@ class VectorCodes:
     ) -> None:
         """Code the rows of a contiguous matrix whose first row is row `first`; those that are coded
         already are passed over. `valid` is 0 for rows without a vector."""
-
-    def arrange(self) -> None:
-        """Put near vectors together, if that lets searches pass over most of them.
-
-        Nothing else changes. Searches go on meanwhile; afterwards no more rows can be coded.
-        """
 
     def candidates(
         self,

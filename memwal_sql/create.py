@@ -18,7 +18,6 @@ from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
 from memwal_sql.maintain.checkpoint.records import Checkpoint
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import (
-    Regions,
     Uri,
     check_no_regions,
     check_unique,
@@ -44,6 +43,7 @@ from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
+from planner.regions.text import Regions
 
 _log = logging.getLogger(__name__)
 
@@ -62,9 +62,9 @@ def create_table(
         schema: the columns; the primary key's columns become not nullable.
         primary_key: one column or several; integers, booleans, strings, binary, dates, times,
             timestamps or decimals.
-        regions: the fields of the region spec, such as `[mw.bucket("id", 16)]`; they may read
-            primary key columns only (protocol rule 10). `None`: one region. `mw.manual()`: the
-            caller names the region of every writer.
+        regions: the fields of the region spec, such as `[mw.bucket("id", 16)]`, or their text,
+            `"bucket(id, 16)"`; they may read primary key columns only (protocol rule 10). `None`:
+            one region. `mw.manual()` or `"manual"`: the caller names the region of every writer.
         storage_options: for Lance and for MemWAL alike.
 
     Raises InvalidCallError before anything is written when an argument does not fit or a table

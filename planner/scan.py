@@ -22,14 +22,16 @@ def plan_scan(query: Query, snapshot: Snapshot, stale_sets: StaleSets = STALE_SE
     """
     schema = snapshot.info.schema
     output = pa.schema([schema.field(name) for name in query.columns])
-    regions = tuple(region.sources for region in snapshot.regions)
+    regions = tuple([region.sources for region in snapshot.regions])
     inputs = [name for condition in query.filters for name in condition.columns]
     columns = tuple(dict.fromkeys([*query.columns, *inputs]))
     whole = not query.filters and query.limit is None
     stale = PlanStale(snapshot.base, regions, stale_sets, columns, snapshot.masks, whole)
     scans = tuple(
-        ScanExec(source, ordinal, output, query.filters, query.limit, stale)
-        for ordinal, source in enumerate(stale.sources)
+        [
+            ScanExec(source, ordinal, output, query.filters, query.limit, stale)
+            for ordinal, source in enumerate(stale.sources)
+        ]
     )
     target = 1 if query.limit is not None else os.cpu_count() or 1
     union = UnionExec(scans, target)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
 
+import lance
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from memwal_sql.storage.objects import create_once as settle
+import memwal_sql as mw
+from memwal_sql.storage.retries import Pauses
+from tests.model.small_rows import make_rows
 
 # A slow machine is no failure of the code; a database of examples would make runs differ.
 settings.register_profile("repeatable", deadline=None, database=None)
@@ -37,6 +46,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries of the store without waiting."""
-    monkeypatch.setattr(settle, "_FIRST_PAUSE_SECONDS", 0.0)
+def within() -> Iterator[Callable[[AbstractContextManager[Any]], Any]]:
+    """Enters a context that lasts until the test ends."""
+    with ExitStack() as stack:
+        yield stack.enter_context
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """Where a test makes its table."""
+    return str(tmp_path / "table")
+
+
+@pytest.fixture
+def fast_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one, for tests of meaning and not of the disk."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="memwal-tests-", dir=memory))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def table(uri: str) -> mw.Table:
+    """One with the keys 0 to 2, for what is done wrong to any table."""
+    lance.write_dataset(make_rows(0, 1, 2), uri)
+    return mw.enable(uri, primary_key="id")
+
+
+@pytest.fixture
+def no_pauses() -> Iterator[None]:
+    """Retries without waiting."""
+    with Pauses.set(longest=0.0):
+        yield

@@ -122,6 +122,31 @@ def test_a_folder_has_few_files() -> None:
     assert many == {}
 
 
+def patched(tree: ast.AST) -> Iterator[str]:
+    """The names that a test replaces: by `setattr(of, name, ...)`, `patch.object(of, name)` or
+    `patch("of.name")`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("setattr", "patch", "patch.object")
+        ):
+            yield from (
+                arg.value.rpartition(".")[2]
+                for arg in node.args[:2]
+                if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+            )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda p: p.stem)
+def test_thresholds_and_executors_are_not_patched(path: Path) -> None:
+    """A test sets thresholds by `Thresholds.set`, what runs in the background by `background_by`,
+    and begins with an empty store by `another_store`."""
+    names = set(patched(ast.parse(path.read_text())))
+    assert {n for n in names if n.isupper()} | names & {
+        "in_background",
+        "map_concurrently",
+    } == set()
+
+
 # Words that the field has others for: see the glossary in ARCHITECTURE.
 RETIRED = frozenset(
     {"box", "boxes", "breathe", "floor", "floors", "held", "loose"}

@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-import datafusion
 import lance
 import pyarrow as pa
 import pytest
@@ -23,7 +22,8 @@ from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.write.table_writer import TableWriter
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
+from tests.model.writing import flush_rows, merge_rows, session_of, upsert_rows
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = pa.schema([pa.field("tenant", pa.string(), False), pa.field("v", pa.string())])
@@ -45,17 +45,13 @@ def test_a_life_is_told_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     with table.writer() as writer:
         writer.upsert(ROW)
         writer.flush()
-        with mw.open_table(uri).writer() as second:
-            second.upsert(ROW)
+        upsert_rows(mw.open_table(uri), ROW)
         with pytest.raises(FencedError):
             writer.upsert(ROW)
     table.checkpoint("kept")
     table.merge()
     table.create_index("v", "FTS")
-    with table.writer() as writer:
-        writer.upsert(ROW)
-        writer.flush()
-    table.merge()
+    merge_rows(table, ROW)
     table.build_indexes()
     table.drop_checkpoint("kept")
     table.collect_garbage(older_than=GRACE)
@@ -110,9 +106,7 @@ def test_a_decision_is_told_where_one_looks_closer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "tenant", regions=[mw.identity("tenant")])
-    with table.writer() as writer:
-        writer.upsert(ROWS)
-        writer.flush()
+    flush_rows(table, ROWS)
     caplog.set_level(logging.DEBUG, "memwal_sql")
     decide, pattern = DECISIONS[name]
     decide(table)
@@ -127,7 +121,7 @@ def test_a_put_that_is_tried_again_is_told(caplog: pytest.LogCaptureFixture) -> 
         open_store(f"memory://{uuid4().hex}"), [Fault("put_if_absent", Kind.TIMEOUT)]
     )
     assert settle_put(store, "a", b"x", sleep=lambda _: None) is None
-    assert said(caplog, 0) == ["a: put again, attempt 2, after OutcomeUnknownError"]
+    assert said(caplog, 0) == ["a: tried again after attempt 1, OutcomeUnknownError"]
 
 
 def test_a_lease_that_is_waited_for_and_taken_over_is_told(
@@ -155,8 +149,7 @@ def test_insert_that_is_fenced_tells_that_it_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "tenant")
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     context.sql("INSERT INTO t VALUES ('tenant-one', 'x')").collect()
     upsert, fail = TableWriter.upsert, [FencedError("somebody took over")]
 
@@ -168,7 +161,7 @@ def test_insert_that_is_fenced_tells_that_it_is_made_again(
     monkeypatch.setattr(TableWriter, "upsert", fenced_once)
     caplog.set_level(logging.DEBUG, "memwal_sql")
     context.sql("INSERT INTO t VALUES ('tenant-two', 'x')").collect()
-    assert any("made again after FencedError" in line for line in said(caplog, 0))
+    assert any("INSERT into" in line and "tried again" in line for line in said(caplog, 0))
 
 
 def calls() -> list[tuple[str, ast.Call]]:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 I64 = npt.NDArray[np.int64]
-U32 = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -76,31 +75,3 @@ def fixed_width(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if data is None or not len(array):
         return np.zeros(len(array), dtype)
     return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize)
-
-
-def byte_rows(array: pa.Array) -> tuple[npt.NDArray[np.uint8], I64, I64]:
-    """The bytes of a column, padded by 4, and start and length of each row's."""
-    if pa.types.is_fixed_size_binary(array.type):
-        width = array.type.byte_width
-        starts = (np.arange(len(array), dtype=np.int64) + array.offset) * width
-        lengths = np.full(len(array), width, np.int64)
-    else:
-        large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-        dtype = np.dtype(np.int64 if large else np.int32)
-        raw = array.buffers()[1]
-        if raw is None or not len(array):
-            return np.zeros(4, np.uint8), np.zeros(len(array), int), np.zeros(len(array), int)
-        offsets = np.frombuffer(raw, dtype, len(array) + 1, array.offset * dtype.itemsize)
-        starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    data = array.buffers()[-1]
-    low = int(starts[0]) if len(starts) else 0
-    high = int(starts[-1] + lengths[-1]) if len(starts) else 0
-    padded = np.zeros(high - low + 4, np.uint8)
-    if data is not None and high > low:
-        padded[:-4] = np.frombuffer(data, np.uint8, high - low, low)
-    return padded, starts - low, lengths
-
-
-def unaligned_words(data: npt.NDArray[np.uint8]) -> U32:
-    """The little-endian uint32 at every byte position but the last three."""
-    return np.ndarray((len(data) - 3,), np.dtype("<u4"), data, 0, (1,))

@@ -14,6 +14,9 @@ from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.nested import inner_fields
 from exec_nodes.base.errors import InvalidCallError
 
+# How a caller has what rows lack set to null.
+FILL_OPTION = 'missing="null"'
+
 
 class Differences(NamedTuple):
     """Paths of fields, such as `place.city`; lists and maps on the way add nothing to them."""
@@ -21,10 +24,16 @@ class Differences(NamedTuple):
     lacking: list[str]
     unknown: list[str]
 
+    def refuse(self, has: str, lacks: str, *, fill: bool, option: str = FILL_OPTION) -> None:
+        """Raise InvalidCallError for unknown fields, and, unless they are to `fill`, for those that
+        are lacking; `has` and `lacks` say which rows do."""
+        if self.unknown:
+            raise unknown_fields(has, self.unknown)
+        if self.lacking and not fill:
+            raise missing_fields(lacks, self.lacking, option)
 
-def missing_fields(
-    what: str, paths: Sequence[str], option: str = 'missing="null"'
-) -> InvalidCallError:
+
+def missing_fields(what: str, paths: Sequence[str], option: str = FILL_OPTION) -> InvalidCallError:
     """The error for rows without these fields; `what` says which rows, `option` how the caller has
     them set to null."""
     return InvalidCallError(
@@ -47,11 +56,8 @@ def has_structs(kind: pa.DataType) -> bool:
 def check_type(source: pa.DataType, field: pa.Field, *, fill: bool) -> None:
     """Raise InvalidCallError for a type with other fields inside than the column `field`; `fill`
     lets it lack some."""
-    lacking, unknown = type_differences(source, field.type, field.name)
-    if unknown:
-        raise unknown_fields("the rows have", unknown)
-    if lacking and not fill:
-        raise missing_fields("the rows lack", lacking)
+    found = type_differences(source, field.type, field.name)
+    found.refuse("the rows have", "the rows lack", fill=fill)
 
 
 def check_values(values: Iterable[Any], field: pa.Field, *, fill: bool) -> None:
@@ -59,11 +65,15 @@ def check_values(values: Iterable[Any], field: pa.Field, *, fill: bool) -> None:
     if not has_structs(field.type):
         return
     for row, value in enumerate(values):
-        lacking, unknown = value_differences(value, field.type, field.name)
-        if unknown:
-            raise unknown_fields(f"row {row} has", unknown)
-        if lacking and not fill:
-            raise missing_fields(f"row {row} lacks", lacking)
+        check_value(value, field, row, fill=fill)
+
+
+def check_value(
+    value: Any, field: pa.Field, row: int, *, fill: bool, option: str = FILL_OPTION
+) -> None:
+    """`check_type` for the Python value of one row; `option` as `missing_fields` takes it."""
+    found = value_differences(value, field.type, field.name)
+    found.refuse(f"row {row} has", f"row {row} lacks", fill=fill, option=option)
 
 
 def type_differences(source: pa.DataType, target: pa.DataType, path: str) -> Differences:

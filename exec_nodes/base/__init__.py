@@ -1,1 +1,1 @@
-"""What every node and source builds on: errors, lazy values, tasks, the cache."""
+"""What every node and source builds on: errors, lazy values, tasks, hidden columns."""

@@ -18,6 +18,8 @@ ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
 TOMBSTONE_FIELD = pa.field(TOMBSTONE, pa.bool_(), nullable=False)
 SOURCE_FIELD = pa.field(SOURCE, pa.int32(), nullable=False)
 KEY_POSITION_FIELD = pa.field(KEY_POSITION, pa.int64(), nullable=False)
+# Of a row address.
+ADDRESS_BYTES = 8
 
 RowAddresses = npt.NDArray[np.uint64]
 

@@ -15,22 +15,18 @@ class Counters(Protocol):
 
 
 class _Running(threading.local):
+    """The node that this thread runs."""
+
     counters: Counters | None = None
 
 
-_running = _Running()
-
-
-def count_for(counters: Counters | None) -> Counters | None:
-    """Count for these from now on in this thread; returns those before."""
-    before, _running.counters = _running.counters, counters
-    return before
+running = _Running()
 
 
 def count(**counts: int) -> None:
     """Add to the counters of the node that this thread runs, if any."""
-    if _running.counters is not None:
-        _running.counters.add(**counts)
+    if running.counters is not None:
+        running.counters.add(**counts)
 
 
 def lance_reads() -> Callable[[Any], None] | None:
@@ -39,7 +35,7 @@ def lance_reads() -> Callable[[Any], None] | None:
     Counts lance_requests and lance_bytes of the store, and fragments, indexes and partitions of
     indexes as far as they were read: what is in Lance's cache costs neither.
     """
-    counters = _running.counters
+    counters = running.counters
     if counters is None:
         return None
 

@@ -4,8 +4,9 @@ on a busy machine."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TypeVar
 
@@ -31,15 +32,37 @@ def map_concurrently(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
     return [one.result() for one in under_way]
 
 
+def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
+    """The results of `call` for all items, in their order, on threads of this call's own: `call`
+    may use others. Raises the first error, once none is under way any more."""
+    items = list(items)
+    if len(items) < 2:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(min(threads, len(items)), "memwal-own") as pool:
+        under_way = [pool.submit(call, item) for item in items]
+    return [one.result() for one in under_way]
+
+
 def in_background(call: Callable[[], object]) -> bool:
     """Call `call` some time soon, on a thread of its own kind. What it raises is lost: it is for
     what only makes later work faster. False if the process is about to end, and nothing of the
     kind is done any more."""
     try:
-        _background(os.getpid()).submit(call)
+        _starts[-1](call)
     except RuntimeError:
         return False
     return True
+
+
+@contextmanager
+def background_by(start: Callable[[Callable[[], object]], object]) -> Iterator[None]:
+    """Within the context `start` gets the calls of all threads for the background: it makes them at
+    once, later or never. A RuntimeError of its says that the process is about to end."""
+    _starts.append(start)
+    try:
+        yield
+    finally:
+        _starts.remove(start)
 
 
 @lru_cache(maxsize=1)
@@ -52,3 +75,9 @@ def _pool(pid: int) -> ThreadPoolExecutor:
 def _background(pid: int) -> ThreadPoolExecutor:
     # Few, as readers wait for the same processors; not those above, which its calls may use.
     return ThreadPoolExecutor(_BACKGROUND_THREADS, f"memwal-background-{pid}")
+
+
+# The last one is asked.
+_starts: list[Callable[[Callable[[], object]], object]] = [
+    lambda call: _background(os.getpid()).submit(call)
+]

@@ -40,7 +40,7 @@ class ByFieldId:
 
     Attributes:
         stored: as given.
-        held: the stored name of each wanted column; None for one that the rows do not have.
+        stored_names: of each wanted column; None for one that the rows do not have.
         names_agree: whether names tell the same, so that there is nothing to do.
     """
 
@@ -52,6 +52,11 @@ class ByFieldId:
         self.stored_names: Mapping[str, str | None] = dict(zip(wanted.names, names, strict=True))
         self._wanted = wanted
         self._inside = dict(zip(wanted.names, matched.inside, strict=True))
+
+    @property
+    def present(self) -> Mapping[str, str]:
+        """The stored names of the wanted columns that the rows have."""
+        return {name: stored for name, stored in self.stored_names.items() if stored is not None}
 
     def column(self, name: str, stored: Column) -> Column:
         """The wanted column `name`, made of the stored one; its values may still need a cast."""
@@ -99,12 +104,10 @@ class CurrentSchema:
         if by_id.names_agree:
             self._agreeing = own
             return dataset
-        stored_names = {
-            name: stored for name, stored in by_id.stored_names.items() if stored is not None
-        }
-        rows = dataset.to_table(columns=list(stored_names.values()))
-        columns = [by_id.column(name, rows[stored]) for name, stored in stored_names.items()]
-        table = pa.Table.from_arrays(columns, list(stored_names))
+        present = by_id.present
+        rows = dataset.to_table(columns=list(present.values()))
+        columns = [by_id.column(name, rows[stored]) for name, stored in present.items()]
+        table = pa.Table.from_arrays(columns, list(present))
         renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)
         return lance.write_dataset(renamed, "memory://", data_storage_version="stable")
 
@@ -116,11 +119,9 @@ def project_batch(batch: pa.RecordBatch, by_id: ByFieldId) -> pa.RecordBatch:
     """
     if by_id.names_agree:
         return batch
-    stored_names = {
-        name: stored for name, stored in by_id.stored_names.items() if stored is not None
-    }
-    columns = [by_id.column(name, batch.column(stored)) for name, stored in stored_names.items()]
-    return pa.RecordBatch.from_arrays(columns, list(stored_names))
+    present = by_id.present
+    columns = [by_id.column(name, batch.column(stored)) for name, stored in present.items()]
+    return pa.RecordBatch.from_arrays(columns, list(present))
 
 
 def _numbered(field: pa.Field, own: Any) -> pa.Field:

@@ -26,7 +26,7 @@ def bloom_hits(bloom: BloomFilter, keys: KeyBatch) -> npt.NDArray[np.bool_]:
     """
     if len(keys) <= _FEW_KEYS:
         check = bloom.check_one
-        return np.array([check(a) or check(b) for a, b in keys.few_hashes], np.bool_)
+        return np.array([check(a) or (b != a and check(b)) for a, b in keys.few_hashes], np.bool_)
     hits = bloom.check(keys.hashes)
     if not all(written_by_native([column.type for column in keys.table.columns])):
         hits |= bloom.check(keys.native_writer_hashes)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.base.lazy import lazy_property
-from exec_nodes.keys.keys import KeyBatch, as_key_table
+from exec_nodes.keys.keys import KeyBatch
 
 _INTEGER_BOUNDS = {
     kind: (-(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1)
@@ -43,14 +43,22 @@ class OneKey(KeyBatch):
     @lazy_property
     def table(self) -> pa.Table:
         """The key columns in their exact types."""
-        return as_key_table(self.values, self._schema, self._primary_key)
+        fields = [self._schema.field(name).with_nullable(False) for name in self._primary_key]
+        parts: Any = self.values[0] if len(fields) > 1 else self.values
+        columns = [pa.array([part], one.type) for part, one in zip(parts, fields, strict=True)]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
 def one_key(value: Any, schema: pa.Schema, primary_key: Sequence[str]) -> OneKey | None:
-    """`value` as a key, if it is an integer or ASCII string that its column holds as it is.
+    """`value`, or the only element of a list, as a key, if it is an integer or ASCII string that
+    its column holds as it is.
 
     None for whatever needs a closer look: `as_key_table` then takes it or says what is wrong.
     """
+    if type(value) is list and len(value) == 1:
+        (value,) = value
+        if (type(value) is tuple) != (len(primary_key) > 1):
+            return None
     parts = value if type(value) is tuple else (value,)
     if len(parts) != len(primary_key):
         return None

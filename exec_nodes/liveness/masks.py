@@ -11,22 +11,28 @@ filters are asked, and on a hit their keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import lazy_property
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 
-# Matching the keys of more base rows takes longer than asking about candidates: it is done in the
-# background, to the good of later searches. Of yet more it is not worth it.
-_MATCHED_INLINE = 100_000
-_MATCHED = 4_000_000
 _NO_ROWS: RowAddresses = np.empty(0, np.uint64)
+
+
+class Matched(Thresholds):
+    """Matching the keys of more base rows than `inline` takes longer than asking about candidates:
+    it is done in the background, to the good of later searches. Of more than `most` it is not worth
+    it."""
+
+    inline = 100_000
+    most = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Masks:
         base = self.stale.base
         if self.matched:
             return ()
-        large = base is not None and base.ready and base.rows > _MATCHED_INLINE
+        large = base is not None and base.ready and base.rows > Matched.inline
         regions = (region if large else _split(region)[0] for region in self.stale.regions)
         return tuple(source for region in regions for source in region)
 
@@ -81,33 +87,30 @@ class Masks:
         return found
 
     def _of_base(self, base: Source) -> _Mask:
-        sets, regions = self.stale.sets, self.stale.regions
-        newer = tuple(source for region in regions for source in region)
+        sets, regions, newer = self.stale.sets, self.stale.regions, self.stale.newer
         known = sets.cached_base(base, newer)
         if known is not None:
             return _Mask(known, ())
-        flushed = tuple(source for region in regions for source in _split(region)[1])
+        flushed = tuple([source for region in regions for source in _split(region)[1]])
         known = sets.cached_base(base, flushed)
         if known is None:
-            if base.rows > _MATCHED_INLINE:
-                if base.rows <= _MATCHED:
+            if base.rows > Matched.inline:
+                if base.rows <= Matched.most:
                     sets.find_base(base, flushed)
                 return _Mask(_NO_ROWS, newer)
             known = sets.of_base(base, flushed)
-        return _Mask(known, tuple(source for region in regions for source in _split(region)[0]))
+        return _Mask(known, tuple([source for region in regions for source in _split(region)[0]]))
 
-    def _of_region(self, region: Sequence[Source]) -> Iterator[_Mask]:
+    def _of_region(self, region: Sequence[Source]) -> list[_Mask]:
         known = self.stale.sets.cached_region(region)
         if known is not None:
-            yield from (_Mask(rows, ()) for rows in known)
-            return
+            return [_Mask(rows, ()) for rows in known]
         memtables, flushed = _split(region)
-        for place, memtable in enumerate(memtables):
-            yield _Mask(memtable.keys().hidden, memtables[:place])
-        yield from (_Mask(rows, memtables) for rows in self.stale.sets.of_region(flushed))
+        own = [_Mask(one.keys().hidden, memtables[:at]) for at, one in enumerate(memtables)]
+        return own + [_Mask(rows, memtables) for rows in self.stale.sets.of_region(flushed)]
 
 
 def _split(region: Sequence[Source]) -> tuple[tuple[Source, ...], tuple[Source, ...]]:
     """A region's MemTables and its flushed generations, each newest first."""
-    memtables = tuple(source for source in region if isinstance(source, MemTableSource))
+    memtables = tuple([source for source in region if isinstance(source, MemTableSource)])
     return memtables, tuple(region[len(memtables) :])

@@ -33,7 +33,7 @@ _ENTRY_BYTES = 500
 
 def cover_of(sources: Sequence[Source]) -> Cover:
     """What a stale set has been computed against; `rows` names the prefix of a MemTable."""
-    return tuple((source.identity, source.rows) for source in sources)
+    return tuple([(source.identity, source.rows) for source in sources])
 
 
 @dataclass(frozen=True)
@@ -196,27 +196,34 @@ class PlanStale:
     whole: bool = False
     _learning: _Learning = field(default_factory=_Learning, compare=False, repr=False)
 
-    @property
+    @lazy_property
     def sources(self) -> tuple[Source, ...]:
         """All sources; a source's place is its ordinal in the plan."""
-        return (*(() if self.base is None else (self.base,)), *self._read)
+        return (*(() if self.base is None else (self.base,)), *self.newer)
+
+    @lazy_property
+    def newer(self) -> tuple[Source, ...]:
+        """The regions' sources."""
+        return tuple([source for region in self.regions for source in region])
 
     @property
-    def _read(self) -> tuple[Source, ...]:
-        return tuple(source for region in self.regions for source in region)
-
-    @property
-    def _newer(self) -> tuple[Source, ...]:
-        return (*self._read, *self.masks)
+    def _superseding(self) -> tuple[Source, ...]:
+        """All that make rows of the base stale."""
+        return (*self.newer, *self.masks)
 
     def open(self) -> None:
         """Open all sources, several at once: on an object store each takes some round trips."""
+        _ = self._opened
+
+    @lazy_property
+    def _opened(self) -> bool:
         closed = [source for source in self.sources if not source.ready]
         if closed:
             map_concurrently(lambda source: source.open(self.columns), closed)
         unread = [source for source in self.masks if not source.ready]
         if unread:
             map_concurrently(lambda source: source.open(), unread)
+        return True
 
     def learner(self) -> BaseMatch | None:
         """What finds the stale rows of the base while they are scanned, if they are not known.
@@ -231,7 +238,7 @@ class PlanStale:
         with self._learning.lock:
             if not self._learning.decided:
                 self._learning.decided = True
-                self._learning.match = self.sets.new_match(self.base, self._newer)
+                self._learning.match = self.sets.new_match(self.base, self._superseding)
             return self._learning.match
 
     def learned(self, match: BaseMatch, partition: int, piece: Piece) -> None:
@@ -244,16 +251,20 @@ class PlanStale:
             pieces[partition] = piece
             done = len(pieces) == self.base.parts
         if done:
-            self.sets.remember(self.base, self._newer, match.result(pieces.values()))
+            self.sets.remember(self.base, self._superseding, match.result(pieces.values()))
 
     def compute(self) -> list[RowAddresses]:
         """One set a source, by ordinal."""
+        return self._sets
+
+    @lazy_property
+    def _sets(self) -> list[RowAddresses]:
         self.open()
         found: list[RowAddresses] = []
         learner = self.learner()
         if self.base is not None:
             known = learner is None
-            found.append(self.sets.of_base(self.base, self._newer) if known else _nothing())
+            found.append(self.sets.of_base(self.base, self._superseding) if known else _nothing())
         # With one region, its keys are those that the learner has numbered.
         one = len(self.regions) == 1 and not self.masks
         numbers = learner.numbers if one and learner is not None else None
@@ -265,7 +276,7 @@ class PlanStale:
         """How many rows of all sources are stale, if that is known without reading."""
         total = 0
         if self.base is not None:
-            base = self.sets.cached_base(self.base, self._newer)
+            base = self.sets.cached_base(self.base, self._superseding)
             if base is None:
                 return None
             total = len(base)

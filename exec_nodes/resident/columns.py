@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +22,28 @@ from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.fragments import (
+    FRAGMENT_BITS,
     fragment_identity,
     live_addresses,
     whole_fragments,
 )
-from exec_nodes.lance.scan import batch_rows, conform, scan_dataset
+from exec_nodes.lance.scan import batch_rows, conform
 from exec_nodes.resident.store import Key, ResidentStore
 
 Batches = Iterator[pa.RecordBatch]
-_MARK_BYTES = 200
+_ENTRY_BYTES = 200
+_SAMPLE = 8
+_OFFSET = (1 << FRAGMENT_BITS) - 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Column:
-    """Values of a fragment's rows, and where they are, in ascending order."""
+    """Values of the rows that a fragment has after some deletions, and where they are, in ascending
+    order."""
 
     values: pa.Array
     addresses: RowAddresses
+    deletions: Hashable
 
 
 class FragmentColumns:
@@ -69,6 +75,10 @@ class FragmentColumns:
         """The version's fragments by their number."""
         return {one.fragment_id: one for one in self._dataset.get_fragments()}
 
+    @lazy_property
+    def _largest_fragments(self) -> Sequence[Any]:
+        return nlargest(_SAMPLE, self.fragments.values(), key=lambda one: one.physical_rows)
+
     @property
     def largest(self) -> int:
         """So many bytes of a column may be kept."""
@@ -81,8 +91,9 @@ class FragmentColumns:
         return self._store.pays(Key("column", (self._place,), (work, columns)), saved, cost)
 
     def known(self, schema: pa.Schema) -> bool:
-        """Whether each column of `schema`, all stored, is kept of some fragment of some version."""
-        return all(self._store.get(self._mark(field)) is not None for field in schema)
+        """Whether all columns of `schema`, all stored, are kept of the version, as some of its
+        largest fragments tell: it may have thousands."""
+        return any(None not in self._kept(one, schema) for one in self._largest_fragments)
 
     def whole(self, fragment: Any, schema: pa.Schema) -> pa.Table | None:
         """The stored columns of `schema` and `_rowaddr` of a fragment's rows; None unless all are
@@ -101,15 +112,17 @@ class FragmentColumns:
     ) -> pa.RecordBatch | None:
         """The stored columns of `schema` of some of a fragment's rows, in the order asked; None
         unless all are kept."""
-        found = []
-        for field in schema:
-            kept = self._kept(fragment, field)
+        found, among, places = [], None, None
+        for kept in self._kept(fragment, schema):
             if kept is None:
                 return None
-            rows = _places(kept.addresses, addresses)
-            if rows is None:
-                return None  # read from a version without them
-            found.append(kept.values.take(pa.array(rows)))
+            if kept.addresses is not among:  # columns that were read together share them
+                among = kept.addresses
+                rows = _places(among, addresses)
+                if rows is None:
+                    return None  # read from a version without them
+                places = pa.array(rows)
+            found.append(kept.values.take(places))
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def keep(self, fragments: Iterable[Any], schema: pa.Schema) -> None:
@@ -121,27 +134,33 @@ class FragmentColumns:
         for fields, some in unread.items():
             if fields:
                 room = self.largest * len(fields)
-                for rows in self.read(some, pa.schema(fields), room):
-                    room -= rows.nbytes
-                    if room < 0:
-                        break
+                for _ in self.read(some, pa.schema(fields), room, beyond=False):
+                    pass
 
     def extend(self, schema: pa.Schema) -> None:
         """Read and keep what is new here of those columns of `schema` that are kept of another
         version and in use: of fragments after the last one that is kept. Others did not fit."""
         new: dict[tuple[int, ...], list[pa.Field]] = {}
         for field in schema:
-            if field.name not in self.ids or not self._store.is_used(self._mark(field)):
+            if field.name not in self.ids:
                 continue
-            kept = [n for n, one in self.fragments.items() if self._kept(one, field) is not None]
-            after = tuple(number for number in self.fragments if number > max(kept, default=number))
-            new.setdefault(after, []).append(field)
+            keys = [self._keys(one, [field])[0][0] for one in self.fragments.values()]
+            used = [self._store.take_use(key) for key in keys]  # of all, not up to the first
+            if not any(used):
+                continue
+            kept = [n for n, one in self.fragments.items() if self._kept(one, [field]) != [None]]
+            if kept:
+                last = max(kept)
+                after = tuple(number for number in self.fragments if number > last)
+                new.setdefault(after, []).append(field)
         for numbers, fields in new.items():
             self.keep([self.fragments[number] for number in numbers], pa.schema(fields))
 
-    def read(self, fragments: Sequence[Any], schema: pa.Schema, room: int) -> Batches:
+    def read(
+        self, fragments: Sequence[Any], schema: pa.Schema, room: int, *, beyond: bool = True
+    ) -> Batches:
         """The stored columns of `schema` and `_rowaddr` of the rows of `fragments`, from the table;
-        fragments are kept as long as they take no more than `room` bytes."""
+        fragments are kept as long as they take no more than `room` bytes, and read `beyond`."""
         full = schema.append(ROW_ADDRESS_FIELD)
         found = whole_fragments(self._dataset, schema.names, fragments, batch_rows(schema))
         for fragment, run in groupby(found, key=lambda pair: pair[0]):
@@ -150,27 +169,18 @@ class FragmentColumns:
                 rows = conform(batch, full)
                 yield rows
                 room -= rows.nbytes
-                if room < 0:
+                if room >= 0:
+                    batches.append(rows)
+                elif beyond:
                     batches.clear()
                 else:
-                    batches.append(rows)
+                    return
             if batches:
                 table = pa.Table.from_batches(batches)
                 addresses = one_array(table[ROW_ADDRESS]).to_numpy()
                 self._keep_addresses(fragment, addresses)
                 for field in schema:
-                    self._keep(fragment, field, _Column(one_array(table[field.name]), addresses))
-
-    def read_once(
-        self, field: pa.Field, fragments: Iterable[Any]
-    ) -> tuple[pa.ChunkedArray, RowAddresses]:
-        """A column of the rows of `fragments` in ascending row address, and their addresses; not
-        kept."""
-        schema = pa.schema([field])
-        ascending = sorted(fragments, key=lambda fragment: fragment.fragment_id)
-        found = scan_dataset(self._dataset, schema, (), None, ascending, schema)
-        table = pa.Table.from_batches(found, schema.append(ROW_ADDRESS_FIELD))
-        return table[field.name], table[ROW_ADDRESS].to_numpy()
+                    self._keep(fragment, field, one_array(table[field.name]), addresses)
 
     def addresses(self, fragment: Any) -> RowAddresses:
         """As `live_addresses`, and kept."""
@@ -186,10 +196,19 @@ class FragmentColumns:
             return True
         return _places(self.addresses(fragment), np.array([address], np.uint64)) is not None
 
+    def fetch(self, fragment: Any, address: int, names: list[str]) -> pa.Table | None:
+        """Stored columns of the row at an address, which is one of a fragment's, from Lance; None
+        if it was deleted."""
+        if not fragment.num_deletions:
+            return fragment.take([address & _OFFSET], columns=names)
+        # By address, as a fragment counts its live rows only; deleted ones are left out.
+        found = self._dataset._take_rows(pa.array([address], pa.uint64()), names)  # noqa: SLF001
+        return found if found.num_rows else None
+
     def _field_of_now(self, fragment: Any, field: pa.Field) -> pa.Array | None:
         """A column of a fragment's rows; None if it is not kept, or without rows of this version,
         as another one, which it was read from, had not all of them."""
-        kept = self._kept(fragment, field)
+        (kept,) = self._kept(fragment, [field])
         if kept is None:
             return None
         addresses = self.addresses(fragment)
@@ -199,13 +218,13 @@ class FragmentColumns:
         if np.count_nonzero(live) < len(addresses):
             return None
         left = kept.values.filter(pa.array(live))
-        self._keep(fragment, field, _Column(left, addresses))
+        self._keep(fragment, field, left, addresses)
         return left
 
     def _is_kept(self, fragment: Any, field: pa.Field) -> bool:
         """Whether a column is kept of all of a fragment's rows; where more than half of what is
         kept were deleted, they are left out."""
-        kept = self._kept(fragment, field)
+        (kept,) = self._kept(fragment, [field])
         if kept is None:
             return False
         addresses = self.addresses(fragment)
@@ -213,40 +232,40 @@ class FragmentColumns:
             return self._field_of_now(fragment, field) is not None
         return addresses is kept.addresses or bool(among(addresses, kept.addresses).all())
 
-    def _kept(self, fragment: Any, field: pa.Field) -> _Column | None:
-        """What is kept of a column of a fragment: of its rows of now, or else of those that it had
-        in the version that was read last."""
-        key = self._key(fragment, field)
-        kept: _Column | None = self._store.get(_of_version(key, self._deletions(fragment)))
-        if kept is not None:
-            return kept
-        last: tuple[Hashable] | None = self._store.get(key)
-        return None if last is None else self._store.get(_of_version(key, *last))
+    def _kept(self, fragment: Any, fields: Iterable[pa.Field]) -> list[_Column | None]:
+        """What is kept of each of some columns of a fragment: of its rows of now, or else of those
+        that it had in the version that was read last."""
+        keys, deletions = self._keys(fragment, fields)
+        kept: list[_Column | None] = []
+        for columns in self._store.get_all(keys):
+            of_now = [one for one in columns or () if one.deletions == deletions]
+            kept.append((of_now or columns or [None])[0])  # the last one first
+        return kept
 
-    def _keep(self, fragment: Any, field: pa.Field, column: _Column) -> None:
-        # By deletions: while queries move on to another version, both are read.
-        key, deletions = self._key(fragment, field), self._deletions(fragment)
-        self._store.put(_of_version(key, deletions), column, column.values.nbytes)
-        self._store.put(key, (deletions,), _MARK_BYTES)
-        self._store.put(self._mark(field), True, _MARK_BYTES)
+    def _keep(
+        self, fragment: Any, field: pa.Field, values: pa.Array, addresses: RowAddresses
+    ) -> None:
+        (key,), deletions = self._keys(fragment, [field])
+        columns, room = [_Column(values, addresses, deletions)], self.largest - _ENTRY_BYTES
+        for before in self._store.get(key) or ():
+            if before.deletions != deletions and values.nbytes + before.values.nbytes <= room:
+                columns.append(before)  # both are read while queries move on
+                break
+        nbytes = sum(one.values.nbytes for one in columns)
+        self._store.put(key, columns, nbytes + _ENTRY_BYTES)
 
     def _keep_addresses(self, fragment: Any, found: RowAddresses) -> None:
         self._store.put(self._addresses_key(fragment), found, found.nbytes)
 
     def _addresses_key(self, fragment: Any) -> Key:
-        return Key("row addresses", (self._identity(fragment),), self._deletions(fragment))
+        identity, deletions = self._identified(fragment)
+        return Key("row addresses", (identity,), deletions)
 
-    def _key(self, fragment: Any, field: pa.Field) -> Key:
-        return Key("column", (self._identity(fragment),), (self.ids[field.name], field.type))
-
-    def _mark(self, field: pa.Field) -> Key:
-        return Key("column", (self._place,), (self.ids[field.name], field.type))
-
-    def _identity(self, fragment: Any) -> Hashable:
-        return self._identified(fragment)[0]
-
-    def _deletions(self, fragment: Any) -> Hashable:
-        return self._identified(fragment)[1]
+    def _keys(self, fragment: Any, fields: Iterable[pa.Field]) -> tuple[list[Key], Hashable]:
+        """Of some columns of a fragment; and what tells its rows of this version."""
+        identity, deletions = self._identified(fragment)
+        details = [(self.ids[field.name], field.type) for field in fields]
+        return [Key("column", (identity,), detail) for detail in details], deletions
 
     def _identified(self, fragment: Any) -> tuple[Hashable, Hashable]:
         """What tells a fragment, and its rows of this version; Lance makes it anew each time."""
@@ -257,14 +276,9 @@ class FragmentColumns:
         return identity
 
 
-def _of_version(column: Key, deletions: Hashable) -> Key:
-    """The rows that a fragment has after some deletions."""
-    return column._replace(detail=(*cast(tuple[Hashable, ...], column.detail), deletions))
-
-
-def _places(batches: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:
-    """Where each of `addresses` is among those `held`, which are sorted; None unless all are."""
-    places = batches.searchsorted(addresses)
-    if (places == len(batches)).any() or (batches[places] != addresses).any():
+def _places(stored: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:
+    """Where each of `addresses` is among those `stored`, which are sorted; None unless all are."""
+    places = stored.searchsorted(addresses)
+    if (places == len(stored)).any() or (stored[places] != addresses).any():
         return None
     return places

@@ -9,10 +9,8 @@ import pyarrow as pa
 from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.scan import row_bytes
+from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.store import Key, ResidentStore
-
-# Below it, the fixed cost of a Lance scan outweighs the reading.
-SMALL_BYTES = 4 * 1024 * 1024
 
 
 class DecodedColumns:
@@ -31,23 +29,21 @@ class DecodedColumns:
     def of(self, schema: pa.Schema) -> tuple[pa.Table, RowAddresses]:
         """The columns of `schema` of all rows, and the row addresses."""
         wanted = [*schema.names, ROW_ADDRESS]
-        kept = {name: self._store.get(self._key(name)) for name in wanted}
-        found: dict[str, pa.Array] = {n: c for n, c in kept.items() if c is not None}
-        missing = [name for name in wanted if name not in found]
+        keys = {name: Key("column", (self._identity,), name) for name in wanted}
+        kept = self._store.get_all(list(keys.values()))
+        found: dict[str, pa.Array] = dict(zip(wanted, kept, strict=True))
+        missing = [name for name, column in found.items() if column is None]
         if missing:
             table = self._read(pa.schema([f for f in schema if f.name in missing]))
             for name in missing:
                 found[name] = column = one_array(table[name])
-                self._store.put(self._key(name), column, column.nbytes)
+                self._store.put(keys[name], column, column.nbytes)
         addresses = found[ROW_ADDRESS].to_numpy()
         return pa.Table.from_arrays(
             [found[name] for name in schema.names], schema=schema
         ), addresses
 
-    def _key(self, name: str) -> Key:
-        return Key("column", (self._identity,), name)
-
 
 def is_small(rows: int, schema: pa.Schema) -> bool:
     """Whether these columns of so many rows are worth keeping decoded."""
-    return rows * row_bytes(schema) <= SMALL_BYTES
+    return rows * row_bytes(schema) <= Admission.small

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,11 +138,15 @@ class ResidentStore:
         with self._lock:
             return [key for key, entry in self._kinds[kind].entries.items() if entry.used]
 
-    def is_used(self, key: Key) -> bool:
-        """Whether it is there, and somebody asked for it since it was made."""
+    def take_use(self, key: Key) -> bool:
+        """Whether it is there, and somebody asked for it since it was made, and since the last call
+        of this."""
         with self._lock:
             entry = self._kinds[key.kind].entries.get(key)
-            return entry is not None and entry.used
+            used = entry is not None and entry.used
+            if entry is not None:
+                entry.used = False
+            return used
 
     def get(self, key: Key) -> Any | None:
         """The artefact, or None."""
@@ -156,6 +160,20 @@ class ResidentStore:
             kind.entries.move_to_end(key)
             entry.used = True
             return entry.value
+
+    def get_all(self, keys: Sequence[Key]) -> list[Any]:
+        """The artefacts of some keys, one or more of one kind; None in place of a missing one."""
+        with self._lock:
+            kind = self._kinds[keys[0].kind]
+            entries = [kind.entries.get(key) for key in keys]
+            for key, entry in zip(keys, entries, strict=True):
+                if entry is None:
+                    kind.use.misses += 1
+                else:
+                    kind.use.hits += 1
+                    kind.entries.move_to_end(key)
+                    entry.used = True
+            return [None if entry is None else entry.value for entry in entries]
 
     def put(self, key: Key, value: Any, nbytes: int) -> None:
         """Keep `value`, which must not be None, unless it is too large."""

@@ -32,15 +32,20 @@ from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.lance.fragments import fragment_identity
 from exec_nodes.lance.row_ids import RowIds
-from exec_nodes.lance.scan import fragment_groups, read_table, scan_dataset, take_rows
+from exec_nodes.lance.scan import (
+    every_value,
+    fragment_groups,
+    read_table,
+    scan_dataset,
+    take_rows,
+)
 from exec_nodes.lance.stored_generation import open_generation
 from exec_nodes.resident.columns import FragmentColumns
 from exec_nodes.resident.decoded_columns import DecodedColumns, is_small
-from exec_nodes.resident.key_lookups import KeyLookups
-from exec_nodes.resident.scanned_columns import ScannedColumns
-from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.keys import KeyLookups
+from exec_nodes.resident.rows import ResidentRows
+from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import STORE, Key, ResidentStore
-from exec_nodes.resident.warm_columns import WarmColumns
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 
@@ -82,6 +87,7 @@ class LanceSource:
         self.version = version
         self.region = region
         self.generation = generation
+        self.name = BASE_NAME if generation == BASE_GENERATION else _name(region, generation)
         self.place = place
         self._info = info
         self._resident = resident
@@ -92,6 +98,7 @@ class LanceSource:
         self._whole = whole
         self._read_file = read_file
         self._dataset: Any = None
+        self._runs: dict[Key, ResidentRuns[Any]] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -185,13 +192,6 @@ class LanceSource:
         return [fragment for group in self._groups for fragment in group]
 
     @property
-    def name(self) -> str:
-        """As plans print it."""
-        if self.generation == BASE_GENERATION:
-            return BASE_NAME
-        return _name(self.region, self.generation)
-
-    @property
     def dataset(self) -> Any:
         """The Lance dataset; opened once."""
         if self._dataset is None:
@@ -277,7 +277,7 @@ class LanceSource:
             schema = self._schema_of(columns)
             every_row = bool(columns) and not filters and limit is None
             if every_row and self._kept.ids.keys() >= set(columns):
-                yield from self._scanned.scan(self._groups[part], self.parts, schema)
+                yield from self._rows.scan(self._groups[part], self.parts, schema)
                 return
             whole = self.parts == 1 and self._fragments is None
             fragments = None if whole else self._groups[part]
@@ -293,14 +293,17 @@ class LanceSource:
         """See `Source.might_contain`: by the bloom filter; the base table has none."""
         if self._bloom is None:
             return np.ones(len(keys), np.bool_)
-        read, checksum = self._bloom, self._bloom_checksum
-        path = f"{self.place}/bloom_filter.bin"
-        with lance_errors(self.name, self.place):
-            bloom = self._resident.compute(
-                Key("bloom filter", (self.identity,)),
-                lambda: BloomFilter(read(), path, checksum),
-                lambda found: len(found.data),
-            )
+        key = Key("bloom filter", (self.identity,))
+        bloom: BloomFilter | None = self._resident.get(key)
+        if bloom is None:
+            read, checksum = self._bloom, self._bloom_checksum
+            path = f"{self.place}/bloom_filter.bin"
+            with lance_errors(self.name, self.place):
+                bloom = self._resident.compute(
+                    key,
+                    lambda: BloomFilter(read(), path, checksum),
+                    lambda found: len(found.data),
+                )
         return bloom_hits(bloom, keys)
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
@@ -346,10 +349,10 @@ class LanceSource:
                 table, stored = self._decoded(columns)
                 return table.take(pa.array(stored.searchsorted(addresses)))
             schema = self._schema_of(columns)
-            found = self._warm.take(addresses, schema)
+            found = self._rows.take(addresses, schema)
             if found is None:
                 found = take_rows(self.dataset, schema, self.row_ids(addresses))
-                self._warm.fetched(found, self.rows)
+                self._rows.fetched(found)
             return found
 
     def extend(self) -> None:
@@ -357,7 +360,7 @@ class LanceSource:
         with lance_errors(self.name, self.place):
             self._kept.extend(self._info.schema)
             if len(self._info.primary_key) == 1:
-                self._lookups.extend(self._info.primary_key[0])
+                self._lookups.extend()
 
     def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
         """The addresses of the rows of some fragments."""
@@ -365,12 +368,23 @@ class LanceSource:
             found = [self._kept.addresses(fragment) for fragment in fragments]
         return np.concatenate([np.empty(0, np.uint64), *found])
 
-    def whole_column(
-        self, name: str, fragments: Iterable[Any]
-    ) -> tuple[pa.ChunkedArray, RowAddresses]:
-        """A column of the rows of some fragments in ascending row address, and their addresses."""
+    def every_value(self, field: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
+        """A column of all rows of some fragments, deleted ones too."""
         with lance_errors(self.name, self.place):
-            return self._kept.read_once(self._info.schema.field(name), fragments)
+            yield from every_value(self.dataset, field, fragments)
+
+    def runs(self, kind: str, detail: Hashable) -> ResidentRuns[Any]:
+        """What is resident of its fragments of one kind; `detail` tells which."""
+        key = Key(kind, (self.place,), detail)
+        found = self._runs.get(key)
+        if found is None:
+            made = ResidentRuns[Any](self._resident, key, self.whole_fragments)
+            found = self._runs.setdefault(key, made)
+        return found
+
+    def field(self, name: str) -> pa.Field:
+        """A column, as the table's schema has it."""
+        return self._info.schema.field(name)
 
     def field_id(self, name: str) -> int | None:
         """What Lance knows a column by, whatever its name; None if the rows don't have it."""
@@ -391,20 +405,17 @@ class LanceSource:
 
     @lazy_property
     def _lookups(self) -> KeyLookups:
-        rows = SingleRows(self.dataset, self._kept, self._warm, self.rows)
-        return KeyLookups(self.identity, self._resident, self.dataset, rows)
+        key = self._info.primary_key[0]
+        runs = self.runs("key places", self.field_id(key))
+        return KeyLookups(self.field(key), runs, self.dataset, self._rows)
 
     @lazy_property
     def _kept(self) -> FragmentColumns:
         return FragmentColumns(self.place, self.dataset, self._resident, self._read_file)
 
     @lazy_property
-    def _scanned(self) -> ScannedColumns:
-        return ScannedColumns(self._kept)
-
-    @lazy_property
-    def _warm(self) -> WarmColumns:
-        return WarmColumns(self._kept)
+    def _rows(self) -> ResidentRows:
+        return ResidentRows(self._kept, self.rows)
 
     @lazy_property
     def _tombstone(self) -> tuple[str, ...]:
@@ -417,7 +428,13 @@ class LanceSource:
 
     def _is_small(self, names: Sequence[str]) -> bool:
         """Whether a scan of these columns is answered from memory."""
-        return self.generation != BASE_GENERATION and is_small(self.rows, self._schema_of(names))
+        if self.generation == BASE_GENERATION:
+            return False
+        return self._is_small_whole or is_small(self.rows, self._schema_of(names))
+
+    @lazy_property
+    def _is_small_whole(self) -> bool:
+        return is_small(self.rows, self._info.schema.append(TOMBSTONE_FIELD))
 
     def _schema_of(self, names: Sequence[str]) -> pa.Schema:
         schema = self._info.schema

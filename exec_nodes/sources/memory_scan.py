@@ -25,12 +25,12 @@ def scan_table(
     to `BATCH_ROWS`. With a limit, the stream may end after that many rows.
     """
     output = [*columns, ROW_ADDRESS]
-    inputs = (name for condition in filters for name in condition.columns)
+    inputs = [name for condition in filters for name in condition.columns]
     needed = list(dict.fromkeys([*columns, *inputs]))
     # Not append_column: a table of no columns has forgotten how many rows it has.
     rows = pa.Table.from_arrays(
-        [*(table[name] for name in needed), pa.array(addresses)],
-        schema=pa.schema([*(table.schema.field(name) for name in needed), ROW_ADDRESS_FIELD]),
+        [*[table[name] for name in needed], pa.array(addresses)],
+        schema=pa.schema([*[table.schema.field(name) for name in needed], ROW_ADDRESS_FIELD]),
     )
     left = len(addresses) if limit is None else limit
     for start in range(0, len(addresses), BATCH_ROWS):

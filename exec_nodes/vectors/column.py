@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,14 @@ Addresses = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+# Of a coded row, beside a byte an element: what it is scaled by, its square and its error.
+_ROW_BYTES = 12
+
+
+def code_bytes(dimension: int) -> int:
+    """About how many bytes the code of a vector takes."""
+    return dimension + _ROW_BYTES
+
 
 class VectorColumn:
     """The vectors of all rows of a source in ascending row address; float16 is widened to float32,
@@ -24,7 +33,6 @@ class VectorColumn:
         chunks: matrices of the rows one after the other.
         addresses: by position: the row's address.
         valid: by position: whether the row has a vector without nulls; None if all have.
-        metrics: those for which codes were asked for.
     """
 
     def __init__(
@@ -34,12 +42,13 @@ class VectorColumn:
         valid: Flags | None = None,
         codes: Callable[[VectorColumn, Metric], VectorCodes] | None = None,
     ) -> None:
-        """`codes` gives `codes` where the caller keeps them."""
+        """`codes` gives `codes` where the caller keeps them; else they are kept here."""
         self.chunks = tuple(chunks)
         self.addresses = addresses
         self.valid = valid
         self._codes = codes
-        self.metrics: set[Metric] = set()
+        self._kept: dict[Metric, VectorCodes] = {}
+        self._lock = Lock()
 
     @classmethod
     def decoded(
@@ -52,8 +61,8 @@ class VectorColumn:
         decoded = [_decoded(chunk) for chunk in column.chunks]
         valid = None
         if any(flags is not None for _, flags in decoded):
-            flags = (np.ones(len(m), np.bool_) if v is None else v for m, v in decoded)
-            valid = np.concatenate(list(flags))
+            flags = [np.ones(len(m), np.bool_) if v is None else v for m, v in decoded]
+            valid = np.concatenate(flags)
         return cls([matrix for matrix, _ in decoded], addresses, valid, codes)
 
     def __len__(self) -> int:
@@ -61,13 +70,27 @@ class VectorColumn:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(chunk.nbytes for chunk in self.chunks) + self.addresses.nbytes
+        """Bytes held, without codes."""
+        return sum([chunk.nbytes for chunk in self.chunks]) + self.addresses.nbytes
+
+    @property
+    def coded_bytes(self) -> int:
+        """About how many bytes the codes for a metric take."""
+        return len(self) * code_bytes(self.chunks[0].shape[1] if self.chunks else 0)
+
+    @property
+    def metrics(self) -> Collection[Metric]:
+        """Those whose codes are kept here."""
+        return tuple(self._kept)
 
     def codes(self, metric: Metric) -> VectorCodes:
         """All rows as the kernel for a metric has them, and perhaps later ones."""
-        self.metrics.add(metric)
-        return self.coded(None, metric) if self._codes is None else self._codes(self, metric)
+        if self._codes is not None:
+            return self._codes(self, metric)
+        with self._lock:
+            if metric not in self._kept:
+                self._kept[metric] = self.coded(None, metric)
+            return self._kept[metric]
 
     def coded(self, known: VectorCodes | None, metric: Metric) -> VectorCodes:
         """`known` with the rows after those that it has."""

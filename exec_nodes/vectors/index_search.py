@@ -13,30 +13,35 @@ from exec_nodes.arrow.row_masks import live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.index_info import IndexInfo
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.blocklist import blocklist
 from exec_nodes.vectors.query import NearestQuery
 from exec_nodes.vectors.resident import derived
 
-# Partitions probed where every row is live and matches: recall 0.99 on 200,000 clustered vectors
-# in 256 partitions.
-_PROBES = 20
 ALL_PROBES = 1_000_000
-# Candidates for each row asked for, measured to give recall 0.99 (PQ: 4 bits a dimension). They
-# are also at least so many, as the few nearest may be anywhere among them.
+# Candidates for each row asked for, measured to give recall 0.99 (PQ: 4 bits a dimension).
 _REFINE = {"PQ": 10, "RQ": 10, "SQ": 4}
-_FEWEST_REFINED = 50
-
 # Up to this share of masked rows, more candidates are asked for and the masked ones dropped: a mask
 # of 24,000 rows makes Lance's search of 200,000 half as slow again.
 _MASKED_LATER = 0.3
-# Rows that count are measured one by one if they are at most this share of all: probing in
-# proportion to the others would leave out few partitions.
-_FEW_SHARE = 20
-_FEW_LEAST, _FEW_MOST = 2_000, 50_000
 
 Queries = npt.NDArray[np.int32]
+
+
+class IndexUse(Thresholds):
+    """How an index is asked, and when it is not."""
+
+    # Partitions probed where every row is live and matches: recall 0.99 on 200,000 clustered
+    # vectors in 256 partitions.
+    probes = 20
+    # Candidates are at least so many, as the few nearest may be anywhere among them.
+    fewest_refined = 50
+    # Rows that count are measured one by one if they are at most this share of all: probing in
+    # proportion to the others would leave out few partitions.
+    few_share = 20
+    few_least, few_most = 2_000, 50_000
 
 
 @dataclass(frozen=True)
@@ -114,11 +119,11 @@ class IndexSearch:
         if factor is not None:
             return most * factor
         factors = [f for name, f in _REFINE.items() if self.index.kind.upper().endswith(name)]
-        return max(most * factors[0], _FEWEST_REFINED) if factors else most
+        return max(most * factors[0], IndexUse.fewest_refined) if factors else most
 
     @property
     def _probes(self) -> int:
-        asked = self.query.nprobes or _PROBES
+        asked = self.query.nprobes or IndexUse.probes
         return min(ALL_PROBES, int(np.ceil(asked / max(self.share, 1e-6))))
 
     @property
@@ -144,7 +149,7 @@ def few_rows(
     """The rows that meet `condition` and are not masked, sorted, if they are so few that measuring
     them all is better than asking an index; otherwise about their share of all rows."""
     rows = source.rows
-    most = min(max(rows // _FEW_SHARE, _FEW_LEAST), _FEW_MOST)
+    most = min(max(rows // IndexUse.few_share, IndexUse.few_least), IndexUse.few_most)
     share = (rows - len(mask)) / max(1, rows)
     if condition is None:
         return share if share * rows > most else _without(source.matching(()), mask)

@@ -60,28 +60,29 @@ def nearest(
     Of the rows for which `counts` is true, by position; None counts all. Rows without a distance
     never count.
     """
-    if not len(column):
+    rows = len(column)
+    if not rows:
         return Candidates.of([])
     if metric == "hamming":
         found = _of_bits(column, queries, most, counts, bounds)
         pairs = zip(queries, found, strict=True)
         return Candidates.of(
-            [measured(column, rows, query, most, metric, bounds) for query, rows in pairs]
+            [measured(column, own, query, most, metric, bounds) for query, own in pairs]
         )
     allowed = _both(counts, column.valid)
     nearest_rows = column.codes(metric).nearest(
         queries.astype(np.float64),
         most,
         chunks=column.chunks,
-        rows=len(column),
+        rows=rows,
         allowed=None if allowed is None else allowed.view(np.uint8),
         least=bounds.lower,
         below=bounds.upper,
     )
     return Candidates.of(
         [
-            (column.addresses[np.frombuffer(rows, np.int64)], np.frombuffer(away, np.float32))
-            for rows, away in nearest_rows
+            (column.addresses[np.frombuffer(own, np.int64)], np.frombuffer(away, np.float32))
+            for own, away in nearest_rows
         ]
     )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from exec_nodes.vectors.metrics import Matrix, Metric
 from exec_nodes.vectors.nearest import NO_BOUNDS, Bounds
 
@@ -39,9 +37,3 @@ class NearestQuery:
     def batch(self) -> bool:
         """Whether rows must say which query they are for."""
         return len(self.vectors) > 1
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one vector in memory."""
-        wide = np.float32 if self.vectors.dtype == np.float16 else self.vectors.dtype
-        return int(self.vectors.shape[1] * np.dtype(wide).itemsize)

@@ -20,8 +20,7 @@ from exec_nodes.vectors.column import VectorColumn
 from exec_nodes.vectors.index_search import IndexSearch, few_rows
 from exec_nodes.vectors.nearest import measured, nearest
 from exec_nodes.vectors.query import NearestQuery
-from exec_nodes.vectors.resident import live_flags, resident_vectors
-from exec_nodes.vectors.vector_run import VectorRun
+from exec_nodes.vectors.resident import VectorRun, live_flags, resident_vectors
 
 # By how much more candidates are asked for when too few met a filter that Lance can't take.
 _GROWTH = 8
@@ -45,9 +44,7 @@ class SourceSearch:
         query, source = self.query, self.source
         if not source.rows:
             return Candidates.of([])
-        runs = resident_vectors(
-            source, query.column, query.row_bytes, query.metric, eager=self._unindexed
-        )
+        runs = resident_vectors(source, query.column, query.metric, eager=self._unindexed)
         if runs is not None:
             count(searched_in_memory=1)
             return self._in_memory(runs, most, mask)
@@ -59,13 +56,12 @@ class SourceSearch:
 
     def _in_memory(self, runs: Sequence[VectorRun], most: int, mask: RowAddresses) -> Candidates:
         query, source, found = self.query, self.source, []
-        rows = _minus(source.matching(self.filters), mask) if self.filters else None
+        rows = source.matching(self.filters) if self.filters else None
         for one in runs:
-            vectors = one.vectors
-            if rows is None:
-                counts = live_flags(source, one, mask)
-            else:
-                counts = among(vectors.addresses, rows)
+            vectors, counts = one.value, live_flags(source, one, mask)
+            if rows is not None:
+                met = among(vectors.addresses, rows)
+                counts = met if counts is None else met & counts
             found.append(
                 nearest(
                     vectors, query.vectors, most, query.metric, counts=counts, bounds=query.bounds
@@ -167,8 +163,3 @@ class SourceSearch:
         if index is None or self.query.bounds.lower is not None:
             return None
         return index if isinstance(source, LanceSource) and source.has_index(index.name) else None
-
-
-def _minus(rows: RowAddresses, mask: RowAddresses) -> RowAddresses:
-    live = live_rows(rows, mask) if len(rows) else None
-    return rows if live is None else rows[live]

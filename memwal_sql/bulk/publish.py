@@ -8,12 +8,12 @@ of each region.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import uuid4
 
+from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
-from memwal_sql.bulk.read import StagedRegion, staged_regions
+from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.lease import maintenance_lease
@@ -33,7 +33,6 @@ from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
 
 TURN = "publishing"
-_PARALLEL_REGIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +77,18 @@ class Publisher:
         base = self._base()
         if not base.stored.equals(self._stored, check_metadata=True):
             self._regions, self._stored = {}, base.stored
-        with ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-publish") as pool:
-            parts = staged_regions(context, base, tasks, pool)
-            with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=TURN):
-                context.check_writes()
-                for part in parts:
-                    if part.key not in self._regions:
-                        self._regions[part.key] = self._region(base, part)
-                futures = [
-                    pool.submit(self._regions[part.key].publish, part.batch, mark) for part in parts
-                ]
-                errors = [error for f in futures if (error := f.exception()) is not None]
-                if errors:
-                    raise errors[0]
-        done = [part for part, f in zip(parts, futures, strict=True) if f.result()]
+        parts = staged_regions(context, base, tasks)
+
+        def publish(part: StagedRegion) -> bool:
+            return self._regions[part.key].publish(part.batch, mark)
+
+        with maintenance_lease(context.store, f"publishing {mark or uuid4().hex}", name=TURN):
+            context.check_writes()
+            for part in parts:
+                if part.key not in self._regions:
+                    self._regions[part.key] = self._region(base, part)
+            published = map_in_threads(publish, parts, PARALLEL)
+        done = [part for part, new in zip(parts, published, strict=True) if new]
         rows = sum(part.rows for part in done)
         if mark is not None:
             complete(context.store, mark, rows)
@@ -100,12 +97,11 @@ class Publisher:
     def empty_wals(self, regions: Sequence[RegionManifest]) -> None:
         """Claim regions, and flush what their WALs hold."""
         base = self._base()
-        with ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-publish") as pool:
-            for done in [
-                pool.submit(self._publisher(base, one, one.region_values).empty_wal)
-                for one in regions
-            ]:
-                done.result()
+
+        def empty(region: RegionManifest) -> None:
+            self._publisher(base, region, region.region_values).empty_wal()
+
+        map_in_threads(empty, regions, PARALLEL)
 
     def claimed(
         self, base: BaseTable, region: RegionManifest, values: RegionValues | None

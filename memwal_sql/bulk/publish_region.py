@@ -26,7 +26,7 @@ from memwal_sql.storage.generation.write import random_hex
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
-    ManifestConflictError,
+    ManifestChanges,
     RegionManifest,
     RegionManifests,
     RegionStatus,
@@ -137,15 +137,17 @@ class RegionPublisher:
 
     def seal(self) -> None:
         """Let nobody claim the region any more. Raises FencedError where somebody has."""
-        lease, latest = self._own_lease(), self._manifests.latest(self._manifest)
-        while latest.status is not RegionStatus.SEALED:
-            if latest.writer_epoch != lease.epoch:
-                raise fenced(self.region_id, lease.epoch, latest.writer_epoch)
-            try:
-                latest = self._manifests.commit(latest, status=RegionStatus.SEALED)
-            except ManifestConflictError as conflict:
-                latest = conflict.latest
-        self._manifest = latest
+        lease = self._own_lease()
+
+        def sealed(manifest: RegionManifest) -> ManifestChanges:
+            if manifest.status is RegionStatus.SEALED:
+                return {}
+            if manifest.writer_epoch != lease.epoch:
+                raise fenced(self.region_id, lease.epoch, manifest.writer_epoch)
+            return {"status": RegionStatus.SEALED}
+
+        latest = self._manifests.latest(self._manifest)
+        self._manifest = self._manifests.change(latest, sealed)
 
     def _own_lease(self) -> RegionClaim:
         if self._lease is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,8 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 from exec_nodes.arrow.arrays import Mask
+from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
 from exec_nodes.lance.errors import lance_errors, lance_panics
 from memwal_sql.bulk.keys import PieceKeys, winners
@@ -30,9 +31,14 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.wal.arrow_stream import read_stream
 from memwal_sql.write.router import RegionKey, RegionValues
 
-# What is read of a region at once; less than the largest piece it can't be.
-_TABLE_BYTES = 64 << 20
+PARALLEL = 8  # regions
 _NAME = "what a task has staged"
+
+
+class StagedTables(Thresholds):
+    """What is read of a region at once; less than the largest piece it can't be."""
+
+    nbytes = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class StagedRegion:
 
 
 def staged_regions(
-    context: TableContext, base: BaseTable, tasks: Sequence[StagedTask], executor: Executor
+    context: TableContext, base: BaseTable, tasks: Sequence[StagedTask]
 ) -> list[StagedRegion]:
     """What the tasks staged for each region.
 
@@ -57,7 +63,7 @@ def staged_regions(
     for number, task in enumerate(tasks):
         for piece in task.pieces:
             by_region.setdefault(piece.key, []).append((number, piece))
-    batches = executor.map(StagedReader(context, base).batch, by_region.values())
+    batches = map_in_threads(StagedReader(context, base).batch, by_region.values(), PARALLEL)
     return [
         StagedRegion(key, pieces[0][1].values, sum(piece.rows for _, piece in pieces), batch)
         for (key, pieces), batch in zip(by_region.items(), batches, strict=True)
@@ -104,7 +110,7 @@ class StagedReader:
         for piece, mask in pieces:
             rows = self.rows(piece)
             gathered.append(rows if mask is None else rows.filter(pa.array(mask)))
-            if sum(table.nbytes for table in gathered) >= _TABLE_BYTES:
+            if sum(table.nbytes for table in gathered) >= StagedTables.nbytes:
                 yield pa.concat_tables(gathered)
                 gathered = []
         if any(table.num_rows for table in gathered):

@@ -24,19 +24,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import Mask
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.keys import KeyBatch, key_column
 from memwal_sql.bulk.publish import Publisher
 from memwal_sql.bulk.publish_region import RegionBatch, RegionPublisher
-from memwal_sql.errors import RepairError, RetryError
+from memwal_sql.errors import RepairError
 from memwal_sql.maintain.details import latest_dataset, maintenance, mark_only
 from memwal_sql.maintain.progress import Progress, Report
-from memwal_sql.read.point_lookup import get_in
+from memwal_sql.read.lookup import get_in
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.region.manifest import RegionStatus
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 from memwal_sql.write.ingest.normalise import Normaliser
 from planner.model import RegionSources, Snapshot
 from planner.regions.ids import lancedb_id
@@ -44,9 +46,13 @@ from planner.regions.values import RegionValue
 
 SET_ASIDE_FOLDER = f"{RECORD_FOLDER}/set_aside"
 _JOB = "repair_regions"
-_KEYS = 65_536
-_ATTEMPTS = 20
 _DELETED = "_deleted"
+
+
+class RepairParts(Thresholds):
+    """Of a region that goes, the rows of so many keys are moved at once."""
+
+    keys = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ class RegionRepairer:
                 path = f"{SET_ASIDE_FOLDER}/{uuid4().hex}.arrow"
                 self._context.store.put_if_absent(path, _file_of(part.lost))
                 files.append((path, part.lost.num_rows))
-            done = min((number + 1) * _KEYS, pair.keys.num_rows)
+            done = min((number + 1) * RepairParts.keys, pair.keys.num_rows)
             self._report(Progress(_JOB, pair.other.name, done, pair.keys.num_rows, "rows"))
         if moved:
             rows = (part.moved for part in pair.parts() if part.moved.num_rows)
@@ -151,14 +157,16 @@ class RegionRepairer:
     def _mark(self, region: RegionReader) -> None:
         """Mark all of a sealed region as merged."""
         last = region.refresh().current_generation - 1
-        for _ in range(_ATTEMPTS):
+
+        def mark() -> None:
             with maintenance(self._context, _JOB):
                 merged = self._base().details.merged_generations.get(region.region_id, 0)
-                if merged >= last or mark_only(
+                if merged < last and not mark_only(
                     latest_dataset(self._context), {region.region_id: last}
                 ):
-                    return
-        raise RetryError(f"{self._context.uri}: other commits kept coming in between; try again")
+                    raise ConflictError("a merge came in between")
+
+        over_conflicts(mark, self._context.uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +318,8 @@ class _Rows:
 
 
 def _slices(keys: pa.Table) -> Iterator[pa.Table]:
-    for start in range(0, keys.num_rows, _KEYS):
-        yield keys.slice(start, _KEYS)
+    for start in range(0, keys.num_rows, RepairParts.keys):
+        yield keys.slice(start, RepairParts.keys)
 
 
 def _distinct(keys: pa.Table) -> pa.Table:

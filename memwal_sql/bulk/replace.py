@@ -14,7 +14,6 @@ What another writer adds after the claims is newer than the new rows, and stays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from uuid import uuid4
 
@@ -26,16 +25,13 @@ from lance.fragment import FragmentMetadata, write_fragments
 from memwal_sql.bulk.publish import TURN
 from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import RetryError
 from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 from memwal_sql.storage.wal.entry import TOMBSTONE
-
-_ATTEMPTS = 10
-_PARALLEL_REGIONS = 8
 
 
 def replace_rows(
@@ -53,8 +49,7 @@ def replace_rows(
     flushed, and `manifests` are those of all regions then. Raises InvalidCallError as publishing
     does, and RetryError when other commits kept coming in between; all rows are the old ones then.
     """
-    with ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-replace") as pool:
-        parts = staged_regions(context, base, tasks, pool)
+    parts = staged_regions(context, base, tasks)
     reader = StagedReader(context, base)
     with maintenance_lease(context.store, f"replacing {uuid4().hex}", name=TURN):
         empty_wals()
@@ -75,12 +70,14 @@ def replace_rows(
             for piece in part.batch.whole
             for one in piece.fragments
         ]
-        for _ in range(_ATTEMPTS):
+
+        def commit() -> int:
             merge()
             dataset = latest_dataset(context)
             merged = details_of(context, dataset).merged_generations
             if any(m.current_generation - 1 > merged.get(m.region_id, 0) for m in manifests()):
-                continue  # flushed since: it would hide new rows, or show among them
+                # It would hide new rows, or show among them.
+                raise ConflictError("generations were flushed since")
             operation = lance.LanceOperation.Update(
                 removed_fragment_ids=[f.fragment_id for f in dataset.get_fragments()],
                 new_fragments=list(fragments),
@@ -89,10 +86,11 @@ def replace_rows(
                 committed = lance.LanceDataset.commit(
                     dataset, operation, read_version=dataset.version, max_retries=0
                 )
-            except (OSError, RuntimeError):
-                continue  # somebody else's commit came first
+            except (OSError, RuntimeError) as error:
+                raise ConflictError(str(error)) from error
             return int(committed.version)
-    raise RetryError(f"{context.uri}: other commits came in between {_ATTEMPTS} times; try again")
+
+        return over_conflicts(commit, context.uri)
 
 
 def _live(

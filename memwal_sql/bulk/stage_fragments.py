@@ -21,7 +21,7 @@ from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey
 from planner.regions.factories import unsharded
-from planner.regions.spec import spec_of
+from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 
 
@@ -37,7 +37,7 @@ class FragmentStager(Stager):
         folder: str,
         limits: StageLimits | None = None,
     ) -> None:
-        whole = spec_of(unsharded(), 1)
+        whole = RegionSpec(1, (unsharded(),))
         super().__init__(
             store=store, writer=writer, spec=whole, form=form, folder=folder, limits=limits
         )

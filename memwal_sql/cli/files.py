@@ -26,12 +26,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from exec_nodes.arrow.arrays import is_binary
-from exec_nodes.arrow.struct_fields import (
-    has_structs,
-    missing_fields,
-    unknown_fields,
-    value_differences,
-)
+from exec_nodes.arrow.struct_fields import check_value, has_structs
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.missing import missing_columns
 
@@ -215,11 +210,7 @@ def _check_rows(
     structs = [field for field in schema if has_structs(field.type)]
     for number, row in _objects(lines) if structs else ():
         for field in structs:
-            lacking, unknown = value_differences(row.get(field.name), field.type, field.name)
-            if unknown:
-                raise unknown_fields(f"row {number} has", unknown)
-            if lacking and not fill:
-                raise missing_fields(f"row {number} lacks", lacking, FILL)
+            check_value(row.get(field.name), field, number, fill=fill, option=FILL)
 
 
 def _objects(lines: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:

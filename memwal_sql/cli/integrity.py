@@ -20,7 +20,6 @@ from memwal_sql.cli.options import (
     storage_options,
 )
 from memwal_sql.cli.output import progress_bars, remark, show_json, show_result, show_rows
-from memwal_sql.cli.region_fields import parse_regions
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.legacy.upgrade import upgrade as upgrade_table
 from memwal_sql.maintain.checks.findings import Severity
@@ -129,7 +128,7 @@ def upgrade(
             uri,
             read_wal=None if read_wal is None else _function(read_wal),
             primary_key=primary_key or None,
-            regions=parse_regions(region or []),
+            regions=", ".join(region) if region else None,
             storage_options=storage_options(options),
             progress=report,
         )

@@ -20,7 +20,6 @@ from memwal_sql.cli.options import (
     storage_options,
 )
 from memwal_sql.cli.output import remark, show_result
-from memwal_sql.cli.region_fields import parse_regions
 from memwal_sql.create import create_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.table import Table
@@ -95,7 +94,7 @@ def _made(
         uri,
         schema,
         primary_key=primary_key,
-        regions=parse_regions(region or []),
+        regions=", ".join(region) if region else None,
         storage_options=storage_options(options),
     )
 

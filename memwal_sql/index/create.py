@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
@@ -21,8 +22,8 @@ from memwal_sql.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
-from memwal_sql.index.text import TEXT_KINDS, text_arguments
-from memwal_sql.index.vector import VECTOR_KINDS, vector_arguments
+from memwal_sql.index.text import TEXT_KINDS, TextParameters, text_arguments
+from memwal_sql.index.vector import VECTOR_KINDS, VectorParameters, vector_arguments
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
@@ -43,6 +44,10 @@ _UNASKED = {
 }
 
 
+class IndexParameters(VectorParameters, TextParameters, total=False):
+    """The parameters of indexes of any kind, as arguments of `Table.create_index`."""
+
+
 def create_index(
     context: TableContext,
     column: str,
@@ -50,7 +55,7 @@ def create_index(
     *,
     name: str | None,
     replace: bool,
-    parameters: Mapping[str, Any],
+    parameters: IndexParameters,
 ) -> None:
     """See `Table.create_index`."""
     kind = index_type.upper() if isinstance(index_type, str) else index_type
@@ -78,7 +83,7 @@ def create_index(
         else:
             arguments = _no_arguments(kind, parameters)
         build = dataset.create_scalar_index
-    _built(context.uri, build, column, kind, name=chosen, replace=replace, **arguments)
+    _built(context.uri, partial(build, column, kind, name=chosen, replace=replace, **arguments))
     if kind not in SCALAR_KINDS:
         _maintain(context, f"create_index {chosen}", lambda maintained: _with(maintained, chosen))
     _log.info("indexed %s: made index %r, %s on %r", context.uri, chosen, kind, column)
@@ -99,7 +104,7 @@ def drop_index(context: TableContext, name: str) -> None:
         context, f"drop_index {name}", lambda maintained: (n for n in maintained if n != name)
     )
     dataset = latest_dataset(context)
-    _built(context.uri, dataset.drop_index, name)
+    _built(context.uri, partial(dataset.drop_index, name))
     _log.info("dropped index %r of %s", name, context.uri)
 
 
@@ -133,13 +138,13 @@ def _no_arguments(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _built(uri: str, call: Any, *arguments: Any, **named: Any) -> None:
+def _built(uri: str, call: Callable[[], object]) -> None:
     try:
         with lance_panics(BASE_NAME, uri):
-            call(*arguments, **named)
+            call()
     except MemWalError:
         raise
-    except (ValueError, TypeError, NotImplementedError) as error:
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise InvalidCallError(f"Lance refuses: {error}") from error
     except (OSError, RuntimeError) as error:
         if "conflict" in str(error).lower():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 import lance
 import pyarrow as pa
@@ -12,25 +12,36 @@ from memwal_sql.errors import InvalidCallError
 
 TEXT_KINDS = ("FTS", "INVERTED")
 
-_ANALYZER = (
-    "analyzer",
-    "base_tokenizer",
-    "language",
-    "max_token_length",
-    "lower_case",
-    "stem",
-    "remove_stop_words",
-    "custom_stop_words",
-    "ascii_folding",
-    "min_ngram_length",
-    "max_ngram_length",
-    "prefix_only",
-    "split_identifiers",
-    "split_on_numerics",
-    "preserve_original",
-    "index_operators",
-)
-_BUILD = ("with_position", "memory_limit", "num_workers")
+
+class AnalyzerParameters(TypedDict, total=False):
+    """How texts become words. None is Lance's default, but of `max_token_length` any length."""
+
+    analyzer: str | None
+    base_tokenizer: str | None
+    language: str | None
+    max_token_length: int | None
+    lower_case: bool | None
+    stem: bool | None
+    remove_stop_words: bool | None
+    custom_stop_words: Sequence[str] | None
+    ascii_folding: bool | None
+    min_ngram_length: int | None
+    max_ngram_length: int | None
+    prefix_only: bool | None
+    split_identifiers: bool | None
+    split_on_numerics: bool | None
+    preserve_original: bool | None
+    index_operators: bool | None
+
+
+class TextParameters(AnalyzerParameters, total=False):
+    """The parameters of full-text indexes."""
+
+    with_position: bool | None
+    memory_limit: int | None
+    num_workers: int | None
+
+
 # These keep exact document lengths, on which scores depend: larger blocks round them.
 _BLOCK_SIZE = 128
 _FORMAT, _FORMAT_OF_CODE = 2, 3
@@ -45,7 +56,7 @@ def text_arguments(field: pa.Field, parameters: Mapping[str, Any]) -> dict[str, 
         raise InvalidCallError(
             f"column {field.name!r} is {field.type}; a full-text index needs a string column"
         )
-    known = (*_ANALYZER, *_BUILD)
+    known = TextParameters.__annotations__
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise InvalidCallError(
@@ -53,7 +64,7 @@ def text_arguments(field: pa.Field, parameters: Mapping[str, Any]) -> dict[str, 
         )
     # None is the analyzer's default, but for this one, where it means any length.
     given = {n: v for n, v in parameters.items() if v is not None or n == "max_token_length"}
-    analyzer = {name: value for name, value in given.items() if name in _ANALYZER}
+    analyzer = {n: v for n, v in given.items() if n in AnalyzerParameters.__annotations__}
     try:
         lance.tokenize("a", **analyzer)
     except (ValueError, TypeError, OverflowError, OSError) as error:

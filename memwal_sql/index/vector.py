@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
@@ -21,9 +22,42 @@ VECTOR_KINDS = (
 )
 METRICS = ("l2", "cosine", "dot", "hamming")
 
-_IVF = ("metric", "num_partitions", "target_partition_size", "sample_rate", "ivf_centroids")
-_PQ = ("num_sub_vectors", "num_bits", "pq_codebook")
-_HNSW = ("m", "ef_construction", "max_level")
+
+class IvfParameters(TypedDict, total=False):
+    """What every vector index takes. None is as good as left out, here and below."""
+
+    metric: Literal["l2", "cosine", "dot", "hamming", "euclidean"] | None
+    num_partitions: int | None
+    target_partition_size: int | None
+    sample_rate: int | None
+    ivf_centroids: npt.ArrayLike | None
+
+
+class RqParameters(TypedDict, total=False):
+    """What `IVF_RQ` takes, too."""
+
+    num_bits: int | None
+
+
+class PqParameters(RqParameters, total=False):
+    """What `IVF_PQ` and `IVF_HNSW_PQ` take, too."""
+
+    num_sub_vectors: int | None
+    pq_codebook: npt.ArrayLike | None
+
+
+class HnswParameters(TypedDict, total=False):
+    """What the kinds of `HNSW` take, too."""
+
+    m: int | None
+    ef_construction: int | None
+    max_level: int | None
+
+
+class VectorParameters(IvfParameters, PqParameters, HnswParameters, total=False):
+    """The parameters of all vector indexes; which of them a kind takes, is checked."""
+
+
 _LEAST = {
     "num_partitions": 1,
     "target_partition_size": 1,
@@ -84,13 +118,13 @@ def _dimension(field: pa.Field) -> int:
 
 
 def _check_names(kind: str, parameters: Mapping[str, Any]) -> None:
-    known = [*_IVF]
+    known = [*IvfParameters.__annotations__]
     if "PQ" in kind:
-        known += _PQ
+        known += PqParameters.__annotations__
     if "RQ" in kind:
-        known += ["num_bits"]
+        known += RqParameters.__annotations__
     if "HNSW" in kind:
-        known += _HNSW
+        known += HnswParameters.__annotations__
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise InvalidCallError(f"unknown parameters {unknown} of {kind}; it has {known}")

@@ -35,7 +35,6 @@ from memwal_sql.legacy.format import (
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import (
-    Regions,
     Uri,
     check_no_regions,
     check_unique,
@@ -60,6 +59,7 @@ from memwal_sql.storage.records.table import (
 from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.table import Table
 from planner.regions.spec import RegionSpec
+from planner.regions.text import Regions
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ are made, and looked at afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
-from memwal_sql.errors import NotFoundError, RepairError, RetryError
+from memwal_sql.errors import NotFoundError, RepairError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.state.base_table import open_latest
 from memwal_sql.state.context import TableContext
@@ -28,8 +28,7 @@ from memwal_sql.storage.base.memwal_index import (
     read_details_at,
 )
 from memwal_sql.storage.base.merge_token import MergeProgress, pass_shard, regions_in
-
-_ATTEMPTS = 10
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,8 @@ def _settle(context: TableContext, lease: Lease) -> None:
     details over another rewrite, so where one has not landed yet, the details are committed as they
     are: whatever was read before that comes too late.
     """
-    for _ in range(_ATTEMPTS):
+
+    def settle() -> None:
         left = lease.unfinished
         landed = [restore_progress(context, one) for one in left]
         if all(landed):
@@ -84,13 +84,12 @@ def _settle(context: TableContext, lease: Lease) -> None:
         found = details_of(context, dataset)
         fence = Unfinished(dataset.version, uuid4())
         lease.rewrites(*left, fence)
-        with suppress(RetryError):  # then one has landed just now: look again
-            commit_details(dataset, found, fence.index_uuid)
-            for one in (*left, fence):
-                restore_progress(context, one)
-            lease.rewrites()
-            return
-    raise RetryError(f"{context.uri}: other commits came in between {_ATTEMPTS} times; try again")
+        commit_details(dataset, found, fence.index_uuid)  # refused: one has landed just now
+        for one in (*left, fence):
+            restore_progress(context, one)
+        lease.rewrites()
+
+    over_conflicts(settle, context.uri)
 
 
 def change_details(
@@ -102,7 +101,8 @@ def change_details(
     returns is committed, and nothing when that is None. Raises RetryError when others keep coming
     in between.
     """
-    for _ in range(_ATTEMPTS):
+
+    def commit() -> int:
         with maintenance(context, job) as lease:
             dataset = latest_dataset(context)
             rewrite = Rewrite(details_of(context, dataset), dataset, uuid4())
@@ -111,15 +111,14 @@ def change_details(
                 return int(dataset.version)
             unfinished = Unfinished(dataset.version, rewrite.index_uuid)
             lease.rewrites(unfinished)
-            try:
-                committed = commit_details(dataset, changed, rewrite.index_uuid)
-            except RetryError:
-                continue  # somebody else committed a version that Lance would not pass over
+            # Lance refuses where somebody else committed what it would not pass over.
+            committed = commit_details(dataset, changed, rewrite.index_uuid)
             if committed.version != dataset.version + 1:
                 restore_progress(context, unfinished)
             lease.rewrites()
             return int(committed.version)
-    raise RetryError(f"{context.uri}: other commits came in between {_ATTEMPTS} times; try again")
+
+    return over_conflicts(commit, context.uri)
 
 
 def details_of(context: TableContext, dataset: Any) -> IndexDetails:
@@ -136,7 +135,8 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
 
     What was merged again since then is left alone: the base table holds what its mark says.
     """
-    for _ in range(_ATTEMPTS):
+
+    def restore() -> bool:
         dataset = latest_dataset(context)
         found = _find(context, rewrite, dataset.version)
         if found is None:
@@ -148,9 +148,11 @@ def restore_progress(context: TableContext, rewrite: Unfinished) -> bool:
             for shard, generation in before.items()
             if rewritten.get(shard, 0) == now.get(shard, 0) < generation
         }
-        if not erased or _restored(dataset, now, erased):
-            return True
-    raise RetryError(f"{context.uri}: merges kept coming in between; run the job again")
+        if erased and not _restored(dataset, now, erased):
+            raise ConflictError("a merge came in between")
+        return True
+
+    return over_conflicts(restore, context.uri)
 
 
 def _find(

@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors, lance_panics
-from memwal_sql.errors import InvalidCallError, RetryError, StoreUnavailableError
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +27,6 @@ JOB = "build_indexes"
 # Every search asks each segment of a vector index, so there should be few.
 MOST_SEGMENTS = 8
 _SYSTEM = "__lance"
-_ATTEMPTS = 10
 
 
 def build_indexes(
@@ -66,11 +66,15 @@ def _indexes(dataset: Any) -> list[Any]:
 
 def _build(context: TableContext, name: str) -> bool:
     """Whether the index was behind."""
-    for attempt in range(_ATTEMPTS):
+    behind = False
+
+    def build() -> bool:
+        nonlocal behind
         dataset = latest_dataset(context)
         index = next((one for one in _indexes(dataset) if one.name == name), None)
         if index is None or covers_everything(dataset, index):
-            return attempt > 0
+            return behind
+        behind = True
         try:
             with lance_panics(BASE_NAME, context.uri):
                 dataset.optimize.optimize_indices(index_names=[name], **_settings(index))
@@ -80,9 +84,10 @@ def _build(context: TableContext, name: str) -> bool:
                 raise StoreUnavailableError(
                     f"index {name!r} of {context.uri} could not be built, and is as it was: {error}"
                 ) from error
-        else:
-            return True
-    raise RetryError(f"index {name!r}: other commits came in between {_ATTEMPTS} times; try again")
+            raise ConflictError(str(error)) from error
+        return True
+
+    return over_conflicts(build, f"index {name!r} of {context.uri}")
 
 
 def _settings(index: Any) -> dict[str, int]:

@@ -3,7 +3,7 @@
 It is a log of numbered records in `_memwal_sql/maintenance/`, each created once. A job takes the
 lease with a record, proves that it still has it with another one before every commit, and gives it
 back with a last one. Who finds it held waits; when its holder has died or has been silent for
-`PATIENCE_SECONDS`, by the waiter's own clock, it takes over, and the old holder finds out with its
+`Patience.seconds`, by the waiter's own clock, it takes over, and the old holder finds out with its
 next record.
 
 The lease saves work, and keeps rewritten details right in all but the rarest of races. What it
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import MaintenanceLostError, MemWalError, NotFoundError
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -30,7 +31,6 @@ from memwal_sql.storage.records.table import Record, Records
 
 _log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 30.0
 _KEPT = 8
 _MOST_PROCESSES = 2**31 - 1
 _MOVE_AWAY = "stop all maintenance jobs, then move the folder of the record away"
@@ -39,6 +39,12 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 # Holders of this process that live: another one with its process id has died without a word.
 _own: set[str] = set()
+
+
+class Patience(Thresholds):
+    """How long a holder may be silent."""
+
+    seconds = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,7 @@ def _wait_and_take(
             seen, since, pause = version, clock(), _FIRST_PAUSE_SECONDS
         taken = latest is not None and bool(latest.content.get("held"))
         dead = taken and latest is not None and _is_dead(latest)
-        if not taken or dead or clock() - since > PATIENCE_SECONDS:
+        if not taken or dead or clock() - since > Patience.seconds:
             if lease.take(latest):
                 if taken:
                     why = "died" if dead else "is silent"

@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from exec_nodes.base.tasks import map_concurrently
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.resident.store import Key
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.manifest import read_fragment_ids
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details_at
 from memwal_sql.storage.base.merge_token import MergeProgress
 
-# So many versions are read together: on an object store each takes a round trip.
-_TOGETHER = 32
 _BYTES = 300
 _MARK_BYTES = 150
+
+
+class VersionsRead(Thresholds):
+    """So many versions are read `together`: on an object store each takes a round trip. One query
+    reads `most`: where an index is thousands of versions behind, some queries read the fragments
+    that it lacks meanwhile."""
+
+    together = 32
+    most = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Commits:
         known: Commit | None = self._context.scope.store.get(self._key(version))
         if known is not None:
             return known, 0
-        first = max(lowest, version - _TOGETHER)
+        first = max(lowest, version - VersionsRead.together)
         versions = range(first, version + 1)
         found = dict(zip(versions, map_concurrently(self._read, versions), strict=True))
         for one in versions[1:]:

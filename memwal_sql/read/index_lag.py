@@ -16,7 +16,7 @@ from uuid import UUID
 
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, StoreUnavailableError
-from memwal_sql.read.commits import Commits
+from memwal_sql.read.commits import Commits, VersionsRead
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -25,9 +25,6 @@ from planner.model import IndexGap
 
 _log = logging.getLogger(__name__)
 
-# So many versions are looked at by one query at most: where an index is thousands of versions
-# behind, some queries read the fragments that it lacks meanwhile.
-_READ_INLINE = 256
 _KEPT_BYTES = 1024
 _FRAGMENT_BYTES = 64
 
@@ -132,7 +129,7 @@ class _Since:
     def _look_back(self, commits: Commits) -> bool:
         """Go from version to version, from the newest to the one that the index was built over;
         whether that has come to an end."""
-        left = _READ_INLINE
+        left = VersionsRead.most
         while True:
             commit, read = commits.at(self._next, max(self._built, 1))
             left -= read

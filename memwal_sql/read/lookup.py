@@ -6,7 +6,8 @@ its bloom filter, and the base table last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,114 @@ import pyarrow as pa
 from exec_nodes.base.columns import KEY_POSITION, TOMBSTONE
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.source import Source
+from memwal_sql.read.region import RegionReader
+from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.state.base_table import BaseTable
+from planner.model import Snapshot
 
 Places = npt.NDArray[np.int64]
+
+
+def get(
+    collector: SnapshotCollector, base: BaseTable, keys: KeyBatch, columns: Sequence[str]
+) -> pa.Table:
+    """The live rows of distinct `keys` over a base version, in their order, at strong consistency;
+    asks only the regions of the keys. Of a pinned handle those of its version."""
+    if collector.pinned:
+        return get_in(collector.snapshot(base, "eventual"), keys, columns)
+    output = _output(base.info.schema, columns)
+    if len(keys) == 1:
+        return find_one(keys, _newest_first(collector, base, keys.values[0]), output)
+    parts = (
+        (_sources(collector, base, region), places)
+        for region, places in _routes(collector, base, keys)
+    )
+    return _collect(keys, parts, base.source, output)
+
+
+def _newest_first(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> Iterator[Source]:
+    """The sources that may hold a key."""
+    info = base.info
+    for spec in info.region_specs:
+        values = spec.key_function(info.schema, info.primary_key)(key)
+        region = collector.region_of(base, spec.spec_id, values)
+        if region is not None:
+            yield from _sources(collector, base, region)
+    for region in collector.regions_without_values(base):
+        yield from _sources(collector, base, region)
+    yield base.source
+
+
+def _routes(
+    collector: SnapshotCollector, base: BaseTable, keys: KeyBatch
+) -> Iterator[tuple[RegionReader, Places]]:
+    """Each region that may hold some of the keys, with the places of those keys.
+
+    A region without values may hold any key (protocol rule 1).
+    """
+    for spec in base.info.region_specs:
+        distinct, index = spec.assign(keys.table)
+        for number, row in enumerate(spec.values_of(distinct)):
+            region = collector.region_of(base, spec.spec_id, tuple(row.values()))
+            if region is not None:
+                yield region, np.flatnonzero(index == number)
+    for region in collector.regions_without_values(base):
+        yield region, np.arange(len(keys))
+
+
+def _sources(
+    collector: SnapshotCollector, base: BaseTable, region: RegionReader
+) -> tuple[Source, ...]:
+    found = region.strong_sources(base)
+    if region.values is None:
+        collector.check_values(base, [(region, found)])
+    return found
+
+
+def get_in(snapshot: Snapshot, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
+    """The live rows of distinct `keys` in a snapshot that was taken before; asks every region in
+    it."""
+    output = _output(snapshot.info.schema, columns)
+    if len(keys) == 1:
+        newer = (source for region in snapshot.regions for source in region.sources)
+        base = () if snapshot.base is None else (snapshot.base,)
+        return find_one(keys, chain(newer, base), output)
+    everywhere = np.arange(len(keys))
+    parts = ((region.sources, everywhere) for region in snapshot.regions)
+    return _collect(keys, parts, snapshot.base, output)
+
+
+def _collect(
+    keys: KeyBatch,
+    parts: Iterable[tuple[Sequence[Source], Places]],
+    base: Source | None,
+    output: pa.Schema,
+) -> pa.Table:
+    """Look for the keys at each part's places in its sources, and for the rest in the base."""
+    if not output.names:  # a table without columns would lose how many rows there are
+        return _collect(keys, parts, base, keys.table.schema).select([])
+    found = FoundRows(output)
+    wanted = np.ones(len(keys), dtype=np.bool_)
+    for sources, places in parts:
+        places = places[wanted[places]]
+        if len(places):
+            left = search(_take(keys, places), places, sources, found)
+            wanted[places] = False
+            wanted[left] = True
+    if base is not None:
+        places = np.flatnonzero(wanted)
+        search(_take(keys, places), places, (base,), found)
+    return found.in_order()
+
+
+def _output(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    if list(columns) == schema.names:
+        return schema
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def _take(keys: KeyBatch, places: Places) -> KeyBatch:
+    return keys if len(places) == len(keys) else KeyBatch(keys.table.take(pa.array(places)))
 
 
 class FoundRows:

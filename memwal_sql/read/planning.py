@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
 import pyarrow as pa
 
 from exec_nodes.node import Node
-from memwal_sql.errors import RetryError, SourceGoneError
+from memwal_sql.errors import RetryError
 from planner.model import Query, Snapshot
 from planner.plan import plan
-
-_ATTEMPTS = 8
-T = TypeVar("T")
-
 
 # A query over any snapshot: its plan, the sources of which need not be open yet.
 Planner = Callable[[Snapshot], Node]
@@ -36,21 +31,6 @@ def opened(node: Node) -> Node:
     """A plan with every source open."""
     _ = node.statistics
     return node
-
-
-def while_present(call: Callable[[], T], catch_up: Callable[[], object]) -> T:
-    """What `call` returns, which takes a snapshot.
-
-    A generation that was merged and collected since the snapshot was taken means again, never
-    skip (protocol rule 14); `catch_up` is called before. Raises SourceGoneError when that keeps
-    happening.
-    """
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return call()
-        except SourceGoneError:
-            catch_up()
-    return call()
 
 
 def batches(node: Node) -> Iterator[pa.RecordBatch]:

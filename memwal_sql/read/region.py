@@ -7,10 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from threading import Lock
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.evolution.project import same_columns
 from exec_nodes.resident.store import STORE
 from exec_nodes.sources.lance_source import LanceSource
@@ -33,8 +37,13 @@ from planner.regions.ids import lancedb_id, lancedb_values
 from planner.regions.names import region_name
 from planner.regions.values import RegionValue, is_value_of, type_of
 
-# So many generations stay open after they were merged: an index lacks them for a moment.
-KEPT_MERGED = 32
+_GENERATION = attrgetter("generation")
+
+
+class Merged(Thresholds):
+    """So many generations stay open after they were merged: an index lacks them for a moment."""
+
+    kept_open = 32
 
 
 class StaleBaseError(Exception):
@@ -47,6 +56,23 @@ class Unflushed:
 
     manifest: RegionManifest
     memtables: tuple[MemTableSource, ...]
+
+
+class _Columns:
+    """What a region's reader has read under the columns that the base table had.
+
+    Attributes:
+        stored: these columns.
+        tail: reads what is not flushed.
+        generations: by folder.
+        unmerged: those of the manifest and the merge progress that were read last.
+    """
+
+    def __init__(self, stored: pa.Schema, tail: WalTail) -> None:
+        self.stored = stored
+        self.tail = tail
+        self.generations: dict[str, LanceSource] = {}
+        self.unmerged: tuple[RegionManifest, int, tuple[LanceSource, ...]] | None = None
 
 
 class RegionReader:
@@ -63,12 +89,10 @@ class RegionReader:
         self._manifests = RegionManifests(context.store, self.region_id)
         self._manifest = manifest
         self.log_end = LogEnd(Wal(context.store, self.region_id))
-        self._tail = self._new_tail(base)
-        self._generations: dict[str, LanceSource] = {}
+        self._columns = _Columns(base.stored, self._new_tail(base))
         self._merged = 0
         # Those above were asked for since the last merge, for an index that lacks them.
         self._bridged_after = 0
-        self._stored = base.stored
         self._lock = Lock()
 
     @property
@@ -107,8 +131,11 @@ class RegionReader:
         every other writer's rows come from the WAL. The MemTables are taken before the manifest
         is read: what is flushed between the two is in both, and dropped here.
         """
+        return self._unflushed(self._columns)
+
+    def _unflushed(self, columns: _Columns) -> Unflushed:
         writer = live_writer(self._context.identity, self.region_id)
-        if writer is not None and not same_columns(writer.entry_schema, self._stored):
+        if writer is not None and not same_columns(writer.entry_schema, columns.stored):
             # The base has other columns since it was opened: the WAL has its rows by field id.
             with suppress(MemWalError):
                 writer.flush_wal()
@@ -121,8 +148,8 @@ class RegionReader:
             manifest = self.refresh()
             if memtables is not None and manifest.writer_epoch == writer.epoch:
                 current = manifest.current_generation
-                return Unflushed(manifest, tuple(m for m in memtables if m.generation >= current))
-        manifest, memtables = self._tail.read(self._manifest)
+                return Unflushed(manifest, tuple([m for m in memtables if m.generation >= current]))
+        manifest, memtables = columns.tail.read(self._manifest)
         self.advance(manifest)
         return Unflushed(manifest, memtables)
 
@@ -149,14 +176,34 @@ class RegionReader:
         Generations up to the merge progress of the base version are left out; the rest must run
         without a gap (protocol rule 14), else StaleBaseError asks for a newer base version.
         """
-        merged = base.details.merged_generations.get(self.region_id, 0)
+        return self._sources(self._of_columns(base), base, manifest, memtables)
+
+    def _sources(
+        self,
+        columns: _Columns,
+        base: BaseTable,
+        manifest: RegionManifest,
+        memtables: tuple[MemTableSource, ...],
+    ) -> tuple[Source, ...]:
+        merged = base.found.details.merged_generations.get(self.region_id, 0)
+        known = columns.unmerged
+        if known is None or known[0] is not manifest or known[1] != merged:
+            known = manifest, merged, self._flushed(columns, base, manifest, merged)
+            columns.unmerged = known
+        live = sorted([m for m in memtables if m.rows], key=_GENERATION, reverse=True)
+        return (*live, *known[2])
+
+    def _flushed(
+        self, columns: _Columns, base: BaseTable, manifest: RegionManifest, merged: int
+    ) -> tuple[LanceSource, ...]:
+        """The generations above the merge progress, newest first."""
         if merged > self._merged:
             with self._lock:
                 self._merged = merged
-                lowest = min(merged - KEPT_MERGED, self._bridged_after)
+                lowest = min(merged - Merged.kept_open, self._bridged_after)
                 self._bridged_after = merged
                 self._keep(lambda _, source: source.generation > lowest)
-        flushed = sorted(manifest.flushed_generations, key=lambda g: g.generation)
+        flushed = sorted(manifest.flushed_generations, key=_GENERATION)
         unmerged = [g for g in flushed if g.generation > merged]
         found, last = [g.generation for g in unmerged], manifest.current_generation - 1
         gapless = all(b == a + 1 for a, b in pairwise([merged, *found]))
@@ -165,14 +212,13 @@ class RegionReader:
                 f"region {self.region_id} lists the generations {found} where those from "
                 f"{merged + 1} to {last} are needed over base version {base.version}"
             )
-        live = sorted((m for m in memtables if m.rows), key=lambda m: -m.generation)
-        return (*live, *(self._generation(base, g) for g in reversed(unmerged)))
+        return tuple(self._generation(columns, base, g) for g in reversed(unmerged))
 
     def strong_sources(self, base: BaseTable) -> tuple[Source, ...]:
         """`sources` of now, with every row that is not flushed yet."""
-        self._take_columns(base)
-        unflushed = self.unflushed()
-        return self.sources(base, unflushed.manifest, unflushed.memtables)
+        columns = self._of_columns(base)
+        unflushed = self._unflushed(columns)
+        return self._sources(columns, base, unflushed.manifest, unflushed.memtables)
 
     def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
         """The merged generations above `after` up to `through`, newest first; None where one is
@@ -183,31 +229,40 @@ class RegionReader:
         known = [one for one in found if one is not None]
         if len(known) < len(found):
             return None
-        return tuple(self._generation(base, one) for one in known)
+        columns = self._of_columns(base)
+        return tuple(self._generation(columns, base, one) for one in known)
 
     def _keep(self, is_kept: Callable[[str, LanceSource], bool]) -> None:
         """Let go of the other generations; `_lock` is held."""
-        kept = {path: s for path, s in self._generations.items() if is_kept(path, s)}
-        gone = [s for path, s in self._generations.items() if path not in kept]
+        columns = self._columns
+        columns.unmerged = None
+        kept = {path: s for path, s in columns.generations.items() if is_kept(path, s)}
+        gone = [s for path, s in columns.generations.items() if path not in kept]
         if gone:
-            self._generations = kept
+            columns.generations = kept
             STORE.evict(*(one.identity for one in gone), *(one.place for one in gone))
 
-    def _take_columns(self, base: BaseTable) -> None:
-        """Forget what was read under other columns than those of `base`."""
-        if base.stored is self._stored or base.stored.equals(self._stored, check_metadata=True):
-            return
+    def _of_columns(self, base: BaseTable) -> _Columns:
+        """What is read under the columns of `base`, whichever other queries read: what was read
+        under others is forgotten."""
+        columns = self._columns
+        if base.stored is columns.stored:
+            return columns
+        if base.stored.equals(columns.stored, check_metadata=True):
+            columns.stored = base.stored
+            return columns
         with self._lock:
-            self._stored = base.stored
             self._keep(lambda *_: False)
-            self._tail = self._new_tail(base)
+            self._columns = _Columns(base.stored, self._new_tail(base))
+            return self._columns
 
     def _new_tail(self, base: BaseTable) -> WalTail:
         return WalTail(self._context, self._manifests, self.log_end, self.name, base)
 
-    def _generation(self, base: BaseTable, flushed: FlushedGeneration) -> LanceSource:
-        self._take_columns(base)
-        source = self._generations.get(flushed.path)
+    def _generation(
+        self, columns: _Columns, base: BaseTable, flushed: FlushedGeneration
+    ) -> LanceSource:
+        source = columns.generations.get(flushed.path)
         if source is None:
             bloom = bloom_filter_path(self.region_id, flushed.path)
             source = LanceSource.flushed(
@@ -222,7 +277,7 @@ class RegionReader:
                 names=base.names,
                 rows=flushed.rows,
             )
-            self._generations[flushed.path] = source
+            columns.generations[flushed.path] = source
         return source
 
 
@@ -297,6 +352,6 @@ def _sortable(values: Mapping[str, RegionValue] | None, region_id: UUID) -> tupl
 def gap_error(error: Exception) -> RepairError:
     """The error for a gap, or a missing generation, that a newer base version did not close."""
     return RepairError(
-        f"{error}; the base table was restored to an older version, or generation folders were "
-        "removed by hand: see table.check()"
+        f"{error}; newer versions did not help: the base table was restored to an older one, or "
+        "generation folders were removed by hand, see table.check()"
     )

@@ -16,6 +16,7 @@ from functools import partial
 from threading import Lock
 
 from exec_nodes.base.tasks import in_background
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.resident.store import STORE
 from memwal_sql.errors import MemWalError
 from memwal_sql.state.base_table import BaseTable, BaseTracker
@@ -23,14 +24,18 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import FoundDetails, read_details_at
 
-# The first query over a version of a smaller table is fast anyway.
-_LEAST_ROWS = 100_000
 # A version that has been replaced for so long is not read any more, ready or not.
 _MOST_SECONDS = 10.0
 # What is kept of it goes this long after queries have begun to read the next one.
 _LEAVE_SECONDS = 1.0
 
 WarmUp = Callable[[BaseTable], None]
+
+
+class Served(Thresholds):
+    """The first query over a version of a table with less than `least_rows` is fast anyway."""
+
+    least_rows = 100_000
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ class ServedVersion:
     def _newest_of_the_same_rows(self, served: _Served) -> _Served | None:
         """None if the newest version shows others, or queries would not notice its being new."""
         base, version, found = served.base, served.version, served.found
-        if base.source.rows < _LEAST_ROWS:
+        if base.source.rows < Served.least_rows:
             return None
         try:
             self._context.check_reads()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from threading import Lock
 from typing import Literal, TypeVar
 from uuid import UUID
 
 from exec_nodes.sources.source import Source
-from memwal_sql.errors import InvalidCallError, NotFoundError, TableReplacedError
+from memwal_sql.errors import (
+    InvalidCallError,
+    NotFoundError,
+    SourceGoneError,
+    TableReplacedError,
+)
 from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
@@ -26,6 +31,7 @@ from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
+from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.gc_watermarks import check_watermarks
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
@@ -40,7 +46,6 @@ _log = logging.getLogger(__name__)
 Consistency = Literal["eventual", "manifest", "strong"]
 CONSISTENCIES = ("eventual", "manifest", "strong")
 ATTEMPTS = 8
-_PARALLEL_REQUESTS = 32
 # Readers move on from one version to the next, and back to the one that is served.
 _MOST_CHECKED = 4
 T = TypeVar("T")
@@ -54,7 +59,11 @@ def check_consistency(value: str) -> None:
 
 
 class SnapshotCollector:
-    """Takes snapshots of one table; keeps what can't change between them."""
+    """Takes snapshots of one table; keeps what can't change between them.
+
+    Attributes:
+        pinned: whether one version is read, as it was recorded.
+    """
 
     def __init__(
         self,
@@ -67,59 +76,96 @@ class SnapshotCollector:
         """
         Args:
             pinned: read the tracker's version as it was recorded, and never a newer one.
-            held: read these regions over that version; what a checkpoint holds.
+            checkpoint: read these regions over that version; what a checkpoint holds.
         """
         self._context = context
         self._tracker = tracker
-        self._pinned = pinned
+        self.pinned = pinned
         self._checkpoint = checkpoint
         self._served = ServedVersion(context, tracker, self._warm_up)
         self._checkpoint_regions: tuple[RegionSources, ...] | None = None
         self._regions: dict[UUID, RegionReader] = {}
+        self._folders: set[str] = set()  # of these
         self._by_values: dict[ValuesKey, RegionReader] = {}
         self._twins: dict[ValuesKey, list[RegionReader]] = {}
         self._without_values: tuple[RegionReader, ...] = ()
         self._view: tuple[BaseTable, RecordedView] | None = None
-        self._checked: deque[tuple[str, MergeProgress]] = deque(maxlen=_MOST_CHECKED)
+        self._checked: OrderedDict[str, MergeProgress] = OrderedDict()
         self._lock = Lock()
 
-    def collect(
-        self, consistency: str, filters: Sequence[Predicate] = (), *, served: bool = False
+    def begin(self, consistency: str) -> BaseTable:
+        """The base version that a query begins with: the one that is served, or of the present the
+        newest where the regions are read as they were recorded in it."""
+        check_consistency(consistency)
+        recorded = self.pinned or consistency == "eventual"
+        return self.not_below_watermarks(self.newest() if recorded else self.served())
+
+    def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
+        """`over_base`, with the version to `begin` with."""
+        return self.over_base(self.begin(consistency), take)
+
+    def over_base(self, base: BaseTable, take: Callable[[BaseTable], T]) -> T:
+        """What `take` returns, called with a base version, and with newer ones where the regions
+        are past it, or files of it or of a generation are gone: merged and collected meanwhile
+        means again, never skip (protocol rule 14). Another table may be there now, which `catch_up`
+        says. The one loop of all reads.
+
+        Raises RepairError when that keeps happening, and SourceGoneError where a pinned version
+        lacks files.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return take(base)
+            except (StaleBaseError, NotFoundError, SourceGoneError) as error:
+                gap = error
+                if self.pinned:
+                    break
+                _log.debug(
+                    "%s: version %d is taken again, as the regions are past it: %s",
+                    self._context.uri,
+                    base.version,
+                    type(error).__name__,
+                )
+                base = self.not_below_watermarks(self.catch_up())
+        self.check_watermarks(base)
+        raise gap if self.pinned and isinstance(gap, SourceGoneError) else gap_error(gap)
+
+    def snapshot(
+        self, base: BaseTable, consistency: str, filters: Sequence[Predicate] = ()
     ) -> Snapshot:
-        """One consistent state of the table, without the regions that `filters` rule out.
+        """One consistent state of the table over a base version, without the regions that
+        `filters` rule out.
 
         `"eventual"` reads the regions recorded in the MemWAL index, `"manifest"` the region
-        manifests, `"strong"` the unflushed rows of every writer too. These two begin with the base
-        version that is `served` to queries, or with the newest.
+        manifests, `"strong"` the unflushed rows of every writer too.
         """
+        if self.pinned or consistency == "eventual":
+            found = self._recorded(base, filters)
+        else:
+            found = self._current(base, filters, strong=consistency == "strong")
+        return replace(found, indexes=base.indexes.infos)
+
+    def collect(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
+        """The `snapshot` over the newest base version."""
         check_consistency(consistency)
-        recorded = self._pinned or consistency == "eventual"
-
-        def collect(base: BaseTable) -> Snapshot:
-            if recorded:
-                found = self._recorded(base, filters)
-            else:
-                found = self._current(base, filters, strong=consistency == "strong")
-            return replace(found, indexes=base.indexes.infos)
-
-        return self._over_base(self.served if served and not recorded else self.newest, collect)
+        return self._over_newest(lambda base: self.snapshot(base, consistency, filters))
 
     def served(self) -> BaseTable:
         """The base version that queries of now begin with; its rows are those of the newest."""
-        if self._pinned:
+        if self.pinned:
             return self._tracker.current
         return self._served.latest()
 
     def catch_up(self) -> BaseTable:
         """The newest base version, which queries begin with from now on."""
-        return self._tracker.current if self._pinned else self._served.catch_up()
+        return self._tracker.current if self.pinned else self._served.catch_up()
 
     def _warm_up(self, base: BaseTable) -> None:
         warm_up(self._current(base, (), strong=True))
 
     def newest(self) -> BaseTable:
         """The newest base version; of a pinned handle its own."""
-        return self._tracker.current if self._pinned else self._tracker.latest()
+        return self._tracker.current if self.pinned else self._tracker.latest()
 
     @property
     def reads_base_alone(self) -> bool:
@@ -133,32 +179,14 @@ class SnapshotCollector:
         Buffered rows of this process's own writers are made durable for it.
         """
         check_consistency(consistency)
-        return self._over_base(self.newest, lambda base: self._pin(base, consistency, filters))
+        return self._over_newest(lambda base: self._pin(base, consistency, filters))
 
-    def _over_base(self, begin: Callable[[], BaseTable], take: Callable[[BaseTable], T]) -> T:
-        """Call `take` with a base version, and with newer ones where the regions are past it, or
-        gone: another table may be there now, which `catch_up` says."""
-        base = self.not_below_watermarks(begin())
-        for _ in range(ATTEMPTS):
-            try:
-                return take(base)
-            except (StaleBaseError, NotFoundError) as error:
-                gap = error
-                if self._pinned:
-                    break
-                _log.debug(
-                    "%s: version %d is taken again, as the regions are past it: %s",
-                    self._context.uri,
-                    base.version,
-                    type(error).__name__,
-                )
-                base = self.not_below_watermarks(self.catch_up())
-        self.check_watermarks(base)
-        raise gap_error(gap)
+    def _over_newest(self, take: Callable[[BaseTable], T]) -> T:
+        return self.over_base(self.not_below_watermarks(self.newest()), take)
 
     def check_watermarks(self, base: BaseTable) -> None:
         """Raise TableReplacedError when a gap comes from a restore to below what was collected."""
-        if not self._pinned:
+        if not self.pinned:
             check_watermarks(self._context.store, base.details.merged_generations)
 
     def not_below_watermarks(self, base: BaseTable) -> BaseTable:
@@ -168,11 +196,13 @@ class SnapshotCollector:
 
         Raises TableReplacedError.
         """
-        if self._pinned or any(etag == base.etag for etag, _ in self._checked):
+        if self.pinned or base.found.etag in self._checked:
             return base
         for _ in range(ATTEMPTS):
             progress = base.details.merged_generations
-            if self._checked and _has_grown(self._checked[-1][1], progress):
+            with self._lock:
+                before = next(reversed(self._checked.values()), None)
+            if before is not None and _has_grown(before, progress):
                 break
             try:
                 check_watermarks(self._context.store, progress)
@@ -182,7 +212,10 @@ class SnapshotCollector:
                 if newest is base:
                     raise
                 base = newest  # merged and collected meanwhile
-        self._checked.append((base.etag, progress))
+        with self._lock:
+            self._checked[base.etag] = progress
+            if len(self._checked) > _MOST_CHECKED:
+                self._checked.popitem(last=False)
         return base
 
     def region_of(
@@ -260,7 +293,7 @@ class SnapshotCollector:
         Raises StaleBaseError where they are known by that: it may have.
         """
         unknown = [one for one, rows in found if rows and one.values is None]
-        if any(may_come(base, one.manifest) for one in unknown):
+        if unknown and any(may_come(base, one.manifest) for one in unknown):
             self.regions(base)
             if any(self._regions[one.region_id] is not one for one in unknown):
                 raise StaleBaseError("the values of regions are known now that were not before")
@@ -268,18 +301,19 @@ class SnapshotCollector:
     def _listed(self, base: BaseTable) -> list[RegionReader]:
         """Every region; the values of those that were known before as they were."""
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
-        listed = (region_of(folder) for folder in folders)
+        listed = [region_of(folder) for folder in folders if folder not in self._folders]
         new = [one for one in listed if one is not None and one not in self._regions]
-        if new and not self._pinned:
-            self._tracker.verified()  # they may be those of a table that was made anew
-        for manifest in self.parallel(self._first_look, new):
-            if manifest is not None:
-                self._reader(manifest, base)
+        if new:
+            if not self.pinned:
+                self._tracker.verified()  # they may be those of a table that was made anew
+            for manifest in self.parallel(self._first_look, new):
+                if manifest is not None:
+                    self._reader(manifest, base)
         return self._in_order()
 
     def _in_order(self) -> list[RegionReader]:
         found = list(self._regions.values())  # at once, as other threads may add to it
-        found.sort(key=lambda region: region.order)
+        found.sort(key=attrgetter("order"))
         return found
 
     def regions_to_merge(self) -> list[RegionReader]:
@@ -291,7 +325,7 @@ class SnapshotCollector:
             self.check_twins(base)
             return regions
 
-        return self._over_base(self.newest, found)
+        return self._over_newest(found)
 
     def check_twins(self, base: BaseTable) -> None:
         """Raise RepairError where regions that are known by now have the same values, and
@@ -339,7 +373,7 @@ class SnapshotCollector:
             )
 
         collected = tuple(self.parallel(sources, kept))
-        self.check_values(base, zip(kept, (one.sources for one in collected), strict=True))
+        self.check_values(base, zip(kept, [one.sources for one in collected], strict=True))
         gaps = IndexGaps(self._context, base, kept)
         pruned = len(regions) - len(kept)
         if pruned:
@@ -351,7 +385,7 @@ class SnapshotCollector:
             return self._of_checkpoint(self._checkpoint, base, filters)
         manifests = recorded_regions(self._context, base)
         if manifests is None:  # never recorded, or lost to a merge (protocol rule 23)
-            if self._pinned:
+            if self.pinned:
                 return Snapshot(base.info, base.source, (), 0)
             return self._current(base, filters, strong=False)
         known = self._view
@@ -385,9 +419,9 @@ class SnapshotCollector:
         if self._checkpoint is not None:
             return self._checkpoint
         recorded = None
-        if self._pinned or consistency == "eventual":
+        if self.pinned or consistency == "eventual":
             recorded = recorded_regions(self._context, base)
-            if recorded is None and self._pinned:
+            if recorded is None and self.pinned:
                 return PinnedSnapshot(base.version, ())
         if recorded is None:
             regions = [(region, region.manifest) for region in self._live(base, self.regions(base))]
@@ -418,6 +452,7 @@ class SnapshotCollector:
                 return known
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
+            self._folders.add(str(manifest.region_id))
             # Made anew each time, as other threads go through it without the lock.
             without = tuple(one for one in self._without_values if one is not known)
             if reader.values is None:
@@ -442,11 +477,7 @@ class SnapshotCollector:
 
     def parallel(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """The results of `call`, in order; several at once where each waits for a remote store."""
-        items = list(items)
-        if not self._context.store.remote or len(items) < 2:
-            return [call(item) for item in items]
-        with ThreadPoolExecutor(min(_PARALLEL_REQUESTS, len(items))) as pool:
-            return list(pool.map(call, items))
+        return side_by_side(self._context.store.remote, call, items)
 
 
 def _are_found(region: RegionReader, manifest: RegionManifest, base: BaseTable) -> bool:

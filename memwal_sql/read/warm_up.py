@@ -29,8 +29,7 @@ def warm_up(snapshot: Snapshot) -> None:
     for masks in (flushed, newer):  # of searches and of scans
         STALE_SETS.extend(base, masks)
     SOURCE_TEXTS.extend(base, lambda: STALE_SETS.of_base(base, flushed))
-    for name in snapshot.gaps:
-        snapshot.gaps.get(name)
+    list(snapshot.gaps)
 
 
 def _vectors(schema: pa.Schema) -> list[str]:

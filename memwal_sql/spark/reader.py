@@ -32,7 +32,7 @@ from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
 from memwal_sql.sql.filter_text import implied
-from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.sql.filtered_scan import datafusion_scan, pushed_filters
 from planner.model import Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.expr import Predicate
@@ -132,10 +132,12 @@ class BatchReader(DataSourceReader):
         if share.base is None and not any(region.sources for region in share.regions):
             return  # what was in these regions' WALs were fences
         names = tuple(self._schema.names)
-        if self._filter is None:
-            reader = stream(rows.planned(partial(scan, Query(names))))
+        filters = () if self._filter is None else pushed_filters(self._filter, rows.schema)
+        if filters is None:
+            consistency = self._options.consistency
+            reader = datafusion_scan(rows, names, str(self._filter), None, consistency)
         else:
-            reader = filtered_scan(rows, names, self._filter, None, self._options.consistency)
+            reader = stream(rows.planned(partial(scan, Query(names, filters))))
         for batch in reader:
             yield as_spark(batch, target)
 

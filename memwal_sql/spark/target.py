@@ -10,11 +10,11 @@ from memwal_sql.bulk.rows import RowForm
 from memwal_sql.create import create_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
-from memwal_sql.spark.region_text import region_fields
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema
 from memwal_sql.state.enable import find_lance
 from memwal_sql.table import Table
+from planner.regions.text import spec_of
 
 
 def row_form(options: Options) -> RowForm:
@@ -58,8 +58,12 @@ def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:
     if form.deletes:
         raise InvalidCallError(f"{options.uri} is no table yet: there is nothing to delete")
     columns = pa.schema([field for field in rows if field.name != form.delete_column])
-    text = options.values.get("regions")
-    regions = None if text is None else region_fields(text)
+    regions = options.values.get("regions")
+    if regions is not None and spec_of(regions, 1).is_manual:
+        raise InvalidCallError(
+            f"regions={regions!r}: nothing says which region a row of Spark belongs to; give "
+            'functions of key columns, such as "bucket(id, 8)", or leave regions out'
+        )
     create_table(options.uri, columns, key, regions, storage_options=options.storage_options)
     return table_of(options)
 
@@ -75,8 +79,8 @@ def _check_same(options: Options, table: Table) -> None:
     text = options.values.get("regions")
     if text is None:
         return
-    given = tuple(field.field_id for field in region_fields(text))
     spec = routing_spec(table.info)
+    given = spec_of(text, 1).field_ids
     if given != spec.field_ids:
         raise InvalidCallError(
             f"{options.uri} has regions by {list(spec.field_ids)}, not by {list(given)}: leave "

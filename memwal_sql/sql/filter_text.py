@@ -12,9 +12,9 @@ from datafusion.expr import EmptyRelation, TableScan
 
 import memwal_native
 from memwal_native import MountedTable
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.sql.errors import original_error
-from planner.predicates.condition import predicate_of
+from planner.predicates.condition import Condition, condition_of, predicate_of
 from planner.predicates.expr import Predicate
 
 Answers = Callable[[Sequence[memwal_native.Predicate], pa.Schema], list[str]]
@@ -54,6 +54,23 @@ def is_never_true(condition: str, schema: pa.Schema) -> bool:
     """Whether DataFusion sees that no row can meet the condition, as of `1 = 0` and `id = NULL`."""
     probe = _Probe(schema, lambda filters, _: ["exact"] * len(filters))
     return isinstance(_plan(condition, probe), EmptyRelation)
+
+
+def prefilters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | None:
+    """The conjuncts of a condition, all to be applied before rows are ranked; None where no row can
+    meet it.
+
+    Raises InvalidCallError for a condition that can't be applied before the ranking.
+    """
+    if is_never_true(condition, schema):
+        return None
+    found = conjuncts(condition, schema, lambda filters, _: ["exact"] * len(filters))
+    if found is None:
+        raise UnsupportedError(
+            f"filter={condition!r} has a part, such as random(), that can't be applied before the "
+            "rows are ranked"
+        )
+    return tuple(condition_of(predicate, schema) for predicate in found)
 
 
 def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFrame:

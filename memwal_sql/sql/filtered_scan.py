@@ -10,36 +10,39 @@ import pyarrow as pa
 
 from memwal_native import MountedTable, calls_functions
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.read.planning import stream
 from memwal_sql.sql.filter_text import condition_errors, conjuncts, filtered
 from memwal_sql.sql.provider import SqlTable, TableProvider, answers
+from planner.predicates.condition import Condition, condition_of
 
 _NAME = "scanned"
 
 
-def filtered_scan(
+def pushed_filters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | None:
+    """The conjuncts of a condition, where every source applies all of them as DataFusion would.
+
+    Raises InvalidCallError when it does not parse or names an unknown column.
+    """
+    if not isinstance(condition, str):
+        raise InvalidCallError(f"filter={condition!r} must be a SQL condition, as text")
+    # Of columns and literals alone, it means the same each time; `now()` would not.
+    read = conjuncts if _calls_functions(condition) else _known_conjuncts
+    predicates = read(condition, schema, answers)
+    if predicates is None:
+        return None
+    return tuple(condition_of(predicate, schema) for predicate in predicates)
+
+
+def datafusion_scan(
     table: SqlTable,
     columns: Sequence[str],
     condition: str,
     limit: int | None,
     consistency: str,
 ) -> pa.RecordBatchReader:
-    """The live rows for which `condition` is true, streamed.
-
-    Raises InvalidCallError when the condition does not parse or names an unknown column.
-    """
-    if not isinstance(condition, str):
-        raise InvalidCallError(f"filter={condition!r} must be a SQL condition, as text")
-    provider = TableProvider(None, table, consistency)
-    # Of columns and literals alone, it means the same each time; `now()` would not.
-    read = conjuncts if _calls_functions(condition) else _known_conjuncts
-    predicates = read(condition, table.schema, answers)
-    if predicates is not None:
-        # Nothing is left to do for DataFusion, whose physical plan would cost some milliseconds.
-        projection = [table.schema.get_field_index(name) for name in columns]
-        return stream(provider.scan(projection, predicates, limit), limit)
+    """The live rows for which `condition` is true, streamed, as DataFusion finds them. Where all
+    filters are pushed, its physical plan would cost some milliseconds for nothing."""
     context = datafusion.SessionContext()
-    context.register_table(_NAME, MountedTable(provider))
+    context.register_table(_NAME, MountedTable(TableProvider(None, table, consistency)))
     frame = filtered(context.table(_NAME), condition)
     if limit is not None:
         frame = frame.limit(limit)

@@ -58,10 +58,15 @@ class SearchProvider:
         names = self.schema.names
         wanted = tuple(names if projection is None else (names[index] for index in projection))
         found = [p for p in predicates if self._ranking(p)]
-        ranked = [p for p in predicates if not self._ranking(p)]
-        node = search_plan(
-            self._table, self._columns, self._search, wanted, ranked, self._consistency
-        )
+        ranked = (p for p in predicates if not self._ranking(p))
+        filters = tuple(condition_of(p, self._columns) for p in ranked)
+        columns = tuple(name for name in wanted if name in self._columns.names)
+
+        def plan(snapshot: Snapshot) -> Node:
+            return self._search.plan(columns, filters, of_columns(snapshot, self._columns))
+
+        ruling = [] if self._search.counts_all else [one.predicate for one in filters]
+        node = self._table.planned(plan, self._consistency, ruling)
         if found:
             output = pa.schema([node.schema.field(name) for name in wanted])
             conditions = tuple(condition_of(p, self.schema) for p in found)
@@ -94,25 +99,3 @@ class SearchProvider:
                 f"about {sorted(ranking)}: the first choose what is ranked, the others what is "
                 "found. Give them as two conditions, or put the search into a subquery with LIMIT"
             )
-
-
-def search_plan(
-    table: ReadTable,
-    schema: pa.Schema,
-    search: Search,
-    names: Sequence[str],
-    predicates: Sequence[Predicate],
-    consistency: str,
-) -> Node:
-    """A plan that yields those of `names` that are columns of the table, and all of `added`.
-
-    `schema` are the table's columns for which `search` was made.
-    """
-    columns = tuple(name for name in names if name in schema.names)
-    filters = tuple(condition_of(predicate, schema) for predicate in predicates)
-    ruling = [] if search.counts_all else [condition.predicate for condition in filters]
-
-    def plan(snapshot: Snapshot) -> Node:
-        return search.plan(columns, filters, of_columns(snapshot, schema))
-
-    return table.planned(plan, consistency, ruling)

@@ -211,7 +211,7 @@ class BaseTracker:
         # A tagged version outlives cleanup, so that the probes could miss a newer one for ever; as
         # it is, only what is cleaned up before it is so old makes them late.
         overdue = self._clock() - self._checked > _FULL_CHECK_SECONDS
-        return self.is_there(version + 1) or overdue
+        return self._context.store.exists(self._path(version + 1)) or overdue
 
     def _is_as_it_was(self, version: int) -> bool:
         """Whether a version is there, and its file the one that was found at first."""

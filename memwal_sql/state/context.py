@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Scope
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import TableRecord, check_current
@@ -25,7 +26,7 @@ class TableContext:
     first_version: str | None = None
     scope: Scope = field(default_factory=Scope, repr=False)
 
-    @property
+    @lazy_property
     def identity(self) -> tuple[str, str]:
         """Tells the table from all others, also from one that was deleted at the same place."""
         return self.uri, str(self.incarnation) if self.record else str(self.first_version)

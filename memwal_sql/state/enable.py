@@ -30,12 +30,11 @@ from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.records.table import INCARNATION_KEY
 from planner.regions.check import validate
 from planner.regions.factories import unsharded
-from planner.regions.field import RegionField
-from planner.regions.spec import RegionSpec, spec_of
+from planner.regions.spec import RegionSpec
 from planner.regions.storage import to_storage
+from planner.regions.text import Regions, spec_of
 
 Uri = str | os.PathLike[str]
-Regions = RegionSpec | RegionField | Sequence[RegionField]
 
 _FIRST_SPEC_ID = 1
 _LEGACY = "0.1"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
+from typing import TypeVar
 
 from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.errors import CorruptFileError, MemWalError, TornEntryError
@@ -12,11 +13,13 @@ from memwal_sql.state.batch_marks import decode_mark
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import FindTexts, MemTable
 from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.wal.order import Order
 from planner.model import TableInfo
 
 _READ_AHEAD = 16
 
 MakeMemTable = Callable[[int], MemTable]
+E = TypeVar("E", bound=MemWalError)
 
 
 def memtables_of(info: TableInfo, region: str, texts: FindTexts = tuple) -> MakeMemTable:
@@ -49,8 +52,7 @@ class Replay:
         self._wal = wal
         self._current_generation = current_generation
         self._make = make
-        self._fence_epoch = 0
-        self._torn: dict[int, TornEntryError] = {}
+        self._order = Order(wal)
 
     def torn(self, acknowledged: int) -> tuple[int, ...]:
         """Positions to be recorded as skipped.
@@ -58,10 +60,10 @@ class Replay:
         Raises TornEntryError when one is not above `acknowledged`, the last position that is
         known to have been complete.
         """
-        for position, error in self._torn.items():
+        for position, error in self._order.torn.items():
             if position <= acknowledged:
                 raise error
-        return tuple(self._torn)
+        return tuple(self._order.torn)
 
     def read(self, first: int, end: int) -> None:
         """Take the entries from `first` up to `end`, exclusive; all of them must be there. Raises
@@ -73,24 +75,11 @@ class Replay:
 
     def add(self, position: int, entry: WalEntry | TornEntryError) -> None:
         """Take the entry at `position`. Raises CorruptFileError naming the file."""
-        if isinstance(entry, TornEntryError):
-            self._torn[position] = entry
-        elif entry.batch is None:
-            self._fence_epoch = max(self._fence_epoch, entry.writer_epoch)
-            for skipped in entry.skipped:
-                self._torn.pop(skipped, None)
-        else:
-            self._add_rows(entry, self._memtable_of(entry.position, entry.generation))
+        rows = self._order.rows_of(position, entry)
+        if rows is not None:
+            self._add_rows(rows, self._memtable_of(position, rows.generation))
 
     def _add_rows(self, entry: WalEntry, into: ReplayedMemTable) -> None:
-        if self._torn:
-            # Whoever wrote these rows had been told that the torn entry was complete.
-            raise next(iter(self._torn.values()))
-        if entry.writer_epoch < self._fence_epoch:
-            raise CorruptFileError(
-                f"{self._wal.path(entry.position)} was written by epoch {entry.writer_epoch} "
-                f"above the fence of epoch {self._fence_epoch}"
-            )
         memtable, path = into.memtable, self._wal.path(entry.position)
         rows = entry_rows(entry.batch, memtable.schema, memtable.primary_key, path)
         memtable.append(rows, indexed=False)
@@ -129,31 +118,28 @@ def read_ahead(
 
     On an object store several are read at once; a local file is faster than a thread's turn.
     """
-
-    def read(position: int) -> WalEntry | TornEntryError | None:
-        try:
-            return wal.read(position)
-        except TornEntryError as error:
-            return error
-
-    step = _READ_AHEAD if wal.remote else 1
-    for start in count(first, step) if end is None else range(first, end, step):
-        positions = range(start, start + step if end is None else min(end, start + step))
-        yield from zip(positions, map_concurrently(read, positions), strict=True)
+    positions = count(first) if end is None else range(first, end)
+    return _side_by_side(wal, positions, TornEntryError)
 
 
 def read_listed(
     wal: Wal, positions: Sequence[int]
 ) -> Iterator[tuple[int, WalEntry | MemWalError | None]]:
     """What is at each of `positions`, or why it can't be read; None: nothing. As `read_ahead`."""
+    return _side_by_side(wal, positions, MemWalError)
 
-    def read(position: int) -> WalEntry | MemWalError | None:
+
+def _side_by_side(
+    wal: Wal, positions: Iterable[int], expected: type[E]
+) -> Iterator[tuple[int, WalEntry | E | None]]:
+    """What is at each of `positions`; errors of the `expected` kind are handed out."""
+
+    def read(position: int) -> WalEntry | E | None:
         try:
             return wal.read(position)
-        except MemWalError as error:
+        except expected as error:
             return error
 
-    step = _READ_AHEAD if wal.remote else 1
-    for start in range(0, len(positions), step):
-        some = positions[start : start + step]
+    step, left = _READ_AHEAD if wal.remote else 1, iter(positions)
+    while some := list(islice(left, step)):
         yield from zip(some, map_concurrently(read, some), strict=True)

@@ -15,6 +15,7 @@ from memwal_sql.storage.names import parse_reversed_name, reversed_name
 MEM_WAL_FOLDER = "_mem_wal"
 RECORD_FOLDER = "_memwal_sql"
 BASE_VERSIONS_FOLDER = "_versions"
+BLOOM_FILTER = "bloom_filter.bin"
 BASE_FOLDERS = ("data", "_deletions", "_indices", "_transactions", BASE_VERSIONS_FOLDER)
 """What Lance writes of the base table, the versions last."""
 MANIFEST_SUFFIX = ".binpb"
@@ -84,7 +85,7 @@ def generation_folder(region_id: UUID, name: str) -> str:
 
 def bloom_filter_path(region_id: UUID, name: str) -> str:
     """The bloom filter over the primary keys of a flushed generation."""
-    return f"{generation_folder(region_id, name)}/bloom_filter.bin"
+    return f"{generation_folder(region_id, name)}/{BLOOM_FILTER}"
 
 
 def generation_uri(table_uri: str, region_id: UUID, name: str) -> str:

@@ -11,8 +11,7 @@ import pyarrow as pa
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.checkpoint.records import Checkpoint
-from memwal_sql.read.planning import Planner, opened, while_present
-from memwal_sql.read.point_lookup import PointReader
+from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.recorded import check_whole
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable, BaseTracker, load_base
@@ -44,7 +43,6 @@ class TableHandle:
         self._collector = SnapshotCollector(
             context, self._tracker, pinned=pinned, checkpoint=snapshot
         )
-        self._points = PointReader(self._collector)
         self._insert_writer: OpenTable | None = None
         self._insert_lock = Lock()
 
@@ -104,11 +102,10 @@ class TableHandle:
         """The plan of a query over a snapshot of its own, with every source open, and with the base
         version that is served to queries; of `filters`, see `snapshot`."""
 
-        def planned() -> Node:
-            snapshot = self._collector.collect(consistency, filters, served=True)
-            return opened(planner(snapshot))
+        def planned(base: BaseTable) -> Node:
+            return opened(planner(self._collector.snapshot(base, consistency, filters)))
 
-        return while_present(planned, self.catch_up)
+        return self._collector.query(consistency, planned)
 
     def _base_of(self, version: int) -> BaseTable:
         """A base version that a snapshot has just been taken of."""

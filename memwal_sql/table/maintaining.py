@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Unpack
 
 import pyarrow as pa
 
 from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.arguments import names_given
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.index.create import create_index, drop_index
+from memwal_sql.index.create import IndexParameters, create_index, drop_index
 from memwal_sql.maintain.checkpoint.checkpoints import (
     Expires,
     drop_checkpoint,
@@ -64,7 +64,7 @@ class MaintainedTable(TableHandle):
         *,
         name: str | None = None,
         replace: bool = False,
-        **parameters: Any,
+        **parameters: Unpack[IndexParameters],
     ) -> None:
         """Build an index over the base table; queries use it at once.
 
@@ -88,7 +88,7 @@ class MaintainedTable(TableHandle):
                 `ef_construction`, `max_level`. Of texts: `base_tokenizer`, `language`, `stem`,
                 `remove_stop_words`, `custom_stop_words`, `lower_case`, `ascii_folding`,
                 `max_token_length`, `min_ngram_length`, `max_ngram_length`, `prefix_only`,
-                `with_position`, ...
+                `with_position`, ... Filters' indexes have none.
 
         Raises InvalidCallError before anything is written when the arguments do not fit, or when
         the base table has too few rows to train on; RetryError when the base table changed so

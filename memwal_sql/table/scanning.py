@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.read.planning import scan, stream, while_present
-from memwal_sql.sql.filtered_scan import filtered_scan
+from memwal_sql.read.planning import batches, opened, scan, stream
+from memwal_sql.sql.filtered_scan import datafusion_scan, pushed_filters
 from memwal_sql.sql.provider import TableProvider
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.writing import WrittenTable
 from planner.model import Query
+
+T = TypeVar("T")
 
 
 class ScannedTable(WrittenTable):
@@ -38,15 +40,7 @@ class ScannedTable(WrittenTable):
             filter: a SQL condition as in WHERE.
             limit: at most so many rows.
         """
-        # The columns may be others than when this handle last read.
-        names = self._columns(columns, self._collector.served().info.schema)
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
-        ):
-            raise InvalidCallError(f"limit={limit!r} must be a number of rows, from 0 to 2**63 - 1")
-        if filter is not None:
-            return filtered_scan(self, names, filter, limit, consistency)
-        return stream(self.planned(partial(scan, Query(names, (), limit)), consistency), limit)
+        return self._scanned(lambda rows: rows, columns, filter, limit, consistency)
 
     def to_arrow(
         self,
@@ -56,11 +50,8 @@ class ScannedTable(WrittenTable):
         consistency: str = "strong",
     ) -> pa.Table:
         """What `scan` streams, in memory."""
-
-        def rows() -> pa.Table:
-            return self.scan(columns, filter, limit, consistency).read_all()
-
-        return while_present(rows, self.catch_up)
+        read_all = pa.RecordBatchReader.read_all
+        return self._scanned(read_all, columns, filter, limit, consistency)
 
     def to_pandas(
         self,
@@ -92,15 +83,17 @@ class ScannedTable(WrittenTable):
         consistency: str = "strong",
     ) -> int:
         """How many live rows there are, or how many meet `filter`, a SQL condition."""
+        if filter is not None:
+            return self._scanned(_count, (), filter, None, consistency)
 
-        def rows() -> int:
-            if filter is None:
-                known = self.planned(partial(scan, Query(())), consistency).statistics
-                if known.exact and known.num_rows is not None:
-                    return known.num_rows
-            return sum(batch.num_rows for batch in self.scan((), filter, None, consistency))
+        def counted(base: BaseTable) -> int:
+            node = scan(Query(()), self._collector.snapshot(base, consistency))
+            known = node.statistics
+            if known.exact and known.num_rows is not None:
+                return known.num_rows
+            return _count(batches(node))
 
-        return while_present(rows, self.catch_up)
+        return self._collector.query(consistency, counted)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The live rows of now as a stream of the Arrow PyCapsule interface."""
@@ -112,3 +105,33 @@ class ScannedTable(WrittenTable):
         and the tables about it known."""
         provider = MountedTable(TableProvider(self.uri, self))
         return provider.__datafusion_table_provider__(session)
+
+    def _scanned(
+        self,
+        use: Callable[[pa.RecordBatchReader], T],
+        columns: Sequence[str] | None,
+        condition: str | None,
+        limit: int | None,
+        consistency: str,
+    ) -> T:
+        """What `use` makes of the rows; it is called again where files are gone meanwhile."""
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 63
+        ):
+            raise InvalidCallError(f"limit={limit!r} must be a number of rows, from 0 to 2**63 - 1")
+
+        def scanned(base: BaseTable) -> T:
+            schema = base.info.schema
+            names = self._columns(columns, schema)
+            filters = () if condition is None else pushed_filters(condition, schema)
+            if filters is None:
+                return use(datafusion_scan(self, names, str(condition), limit, consistency))
+            ruling = [one.predicate for one in filters]
+            snapshot = self._collector.snapshot(base, consistency, ruling)
+            return use(stream(opened(scan(Query(names, filters, limit), snapshot)), limit))
+
+        return self._collector.query(consistency, scanned)
+
+
+def _count(rows: Iterable[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in rows)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import pyarrow as pa
 
+from memwal_sql.read.planning import stream
 from memwal_sql.search.options import DEFAULT_K, HybridOptions, TextOptions, VectorOptions
-from memwal_sql.search.request import full_text_search, hybrid_search, vector_search
-from memwal_sql.sql.search_execute import search_rows
+from memwal_sql.search.request import Search, full_text_search, hybrid_search, vector_search
+from memwal_sql.sql.filter_text import prefilters
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.handle import TableHandle
 
 
@@ -43,11 +46,8 @@ class SearchedTable(TableHandle):
         A column needs no index: its rows are measured one by one then. Raises InvalidCallError
         naming the value and the remedy.
         """
-        schema = self._collector.served().info.schema
-        search = vector_search(schema, column, query, k, options)
-        return search_rows(
-            self, schema, search, self._columns(columns, schema), filter, consistency
-        )
+        search = partial(vector_search, column=column, query=query, k=k, options=options)
+        return self._found(search, filter, columns, consistency)
 
     def full_text_search(
         self,
@@ -79,11 +79,8 @@ class SearchedTable(TableHandle):
         A column needs no index: its texts are tokenized then. Raises InvalidCallError naming the
         value and the remedy.
         """
-        schema = self._collector.served().info.schema
-        search = full_text_search(schema, column, query, k, options)
-        return search_rows(
-            self, schema, search, self._columns(columns, schema), filter, consistency
-        )
+        search = partial(full_text_search, column=column, query=query, k=k, options=options)
+        return self._found(search, filter, columns, consistency)
 
     def hybrid_search(
         self,
@@ -108,8 +105,35 @@ class SearchedTable(TableHandle):
             options: those of the two searches, and `candidates`, how many rows of each ranking
                 count (four times `k`), `vector_weight` and `text_weight` (1), and `rrf_k` (60).
         """
-        schema = self._collector.served().info.schema
-        search = hybrid_search(schema, vector_column, vector, text_column, text, k, options)
-        return search_rows(
-            self, schema, search, self._columns(columns, schema), filter, consistency
+        search = partial(
+            hybrid_search,
+            vector_column=vector_column,
+            vector=vector,
+            text_column=text_column,
+            text=text,
+            k=k,
+            options=options,
         )
+        return self._found(search, filter, columns, consistency)
+
+    def _found(
+        self,
+        search: Callable[[pa.Schema], Search],
+        condition: str | None,
+        columns: Sequence[str] | None,
+        consistency: str,
+    ) -> pa.Table:
+        """What a search finds among the rows for which `condition` is true, the best first."""
+
+        def found(base: BaseTable) -> pa.Table:
+            schema = base.info.schema
+            asked, names = search(schema), self._columns(columns, schema)
+            filters = () if condition is None else prefilters(condition, schema)
+            if filters is None:  # no row meets the condition
+                node = asked.plan(names, (), self._collector.snapshot(base, consistency))
+                return node.schema.empty_table()
+            ruling = () if asked.counts_all else [one.predicate for one in filters]
+            snapshot = self._collector.snapshot(base, consistency, ruling)
+            return stream(asked.plan(names, filters, snapshot)).read_all()
+
+        return self._collector.query(consistency, found)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import random
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -24,15 +21,11 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.open_writers import OpenTable, live_table_writer
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.retries import ATTEMPTS, ConflictError, with_retries
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.write.options import WriterArguments, WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
-
-_log = logging.getLogger(__name__)
-
-# At most so long before each attempt: two that claimed in step would fence each other for ever.
-_PAUSES_S = (0.0, *(0.02 * 2**n for n in range(7)))
 
 
 class WrittenTable(TableHandle):
@@ -70,8 +63,8 @@ class WrittenTable(TableHandle):
         taking the regions over, and what `TableWriter.upsert` raises.
         """
         self._check_present("write")
-        for pause in _PAUSES_S:
-            time.sleep(pause * random.random())  # noqa: S311
+
+        def upsert() -> int:
             writer = self._writer_for_insert(columns)
             try:
                 written: int = writer.upsert(rows).rows
@@ -82,12 +75,15 @@ class WrittenTable(TableHandle):
             except ReopenError as error:  # fenced, or closed meanwhile: its rows are durable then
                 if not (writer.of_insert or writer.closed):
                     raise
-                _log.debug("INSERT into %s: made again after %s", self.uri, type(error).__name__)
-                lost = error
-        raise RetryError(
-            f"other writers took regions of {self.uri} over {len(_PAUSES_S)} times while this "
-            "INSERT claimed them: run it again, or let one process write"
-        ) from lost
+                raise ConflictError(str(error)) from error
+
+        try:
+            return with_retries(upsert, f"INSERT into {self.uri}", on=ConflictError)
+        except ConflictError as error:
+            raise RetryError(
+                f"other writers took regions of {self.uri} over {ATTEMPTS} times while this INSERT "
+                "claimed them: run it again, or let one process write"
+            ) from error
 
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""

@@ -12,7 +12,7 @@ from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from planner.regions.names import region_name
-from planner.regions.spec import RegionSpec
+from planner.regions.text import text_of
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def overview(
         version=base.version,
         primary_key=base.info.primary_key,
         columns=tuple((field.name, str(field.type)) for field in base.info.schema),
-        region_specs=tuple(_spec_text(spec) for spec in base.info.region_specs),
+        region_specs=tuple(map(text_of, base.info.region_specs)),
         rows=sum(fragment.count_rows() for fragment in fragments),
         bytes=sum(_file_bytes(fragment) for fragment in fragments),
         fragments=len(fragments),
@@ -172,19 +172,6 @@ def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
         flushed_position=manifest.replay_after_wal_entry_position,
         generations=(*stored, *in_memory),
     )
-
-
-def _spec_text(spec: RegionSpec) -> str:
-    """`carrier = identity(carrier), origin_bucket = bucket(origin, 16)`."""
-    texts = []
-    for one in spec.fields:
-        columns = ", ".join(str(name) for name in one.source_columns)
-        if one.transform is not None:
-            arguments = ", ".join(filter(None, [columns, *one.parameters.values()]))
-            texts.append(f"{one.field_id} = {one.transform}({arguments})")
-        else:
-            texts.append(f"{one.field_id} = {one.expression} of {columns}")
-    return ", ".join(texts)
 
 
 def _file_bytes(fragment: Any) -> int:

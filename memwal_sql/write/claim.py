@@ -19,12 +19,12 @@ from memwal_sql.errors import (
     CorruptFileError,
     FencedError,
     RegionSealedError,
-    RetryError,
     TornEntryError,
 )
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
+from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.region.manifest import (
-    ManifestConflictError,
+    ManifestChanges,
     RegionManifest,
     RegionManifests,
     RegionStatus,
@@ -33,8 +33,6 @@ from memwal_sql.storage.wal.log import Wal, encode_fence
 from planner.regions.values import RegionValue
 
 _log = logging.getLogger(__name__)
-
-_COMMIT_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +62,21 @@ def claim(
     make: MakeMemTable,
     check: Callable[[], None],
     values: Mapping[str, RegionValue] | None = None,
+    known: RegionManifest | None = None,
 ) -> Claim:
     """Become the region's writer.
 
     `make` gives an empty MemTable of a generation. `values` are the region's, to be written down
-    where its manifest leaves them out. `check` raises where this package must not write the table
-    any more, which is certain only once the epoch is committed: who has raised the table's version
-    claims every region after that, and fences whoever was earlier.
+    where its manifest leaves them out. `known` is a manifest that was just read or created: the
+    commit of the epoch finds out whether it is the newest still. `check` raises where this package
+    must not write the table any more, which is certain only once the epoch is committed: who has
+    raised the table's version claims every region after that, and fences whoever was earlier.
 
     Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
     takes no writers, CorruptFileError when its WAL is damaged, which changes nothing. A claim that
     fails at any other point leaves nothing but a higher epoch and a fence.
     """
-    log = _read_log(manifests, wal, manifests.latest(), make)
+    log = _read_log(manifests, wal, known or manifests.latest(), make)
     own = _commit_epoch(manifests, log.manifest, values)
     epoch = own.writer_epoch
     if own.version > log.manifest.version + 1:  # others have flushed, and perhaps collected
@@ -84,9 +84,8 @@ def claim(
         _check_epoch(log.manifest, epoch)
     fence = _put_fence(wal, own.region_id, epoch, log.end)
     # Without this check two claimers whose fences both landed would both think they had won.
-    manifest = manifests.newer(own) or own
+    manifest = beside(manifests.remote, lambda: manifests.newer(own) or own, check)
     _check_epoch(manifest, epoch)
-    check()
     replayed = log.replayed
     if log.torn:  # they may have been under way
         first = manifest.replay_after_wal_entry_position + 1
@@ -145,20 +144,19 @@ def _read_log(
 def _commit_epoch(
     manifests: RegionManifests, latest: RegionManifest, values: Mapping[str, RegionValue] | None
 ) -> RegionManifest:
-    missing = {"region_values": values} if values and latest.region_values is None else {}
-    for _ in range(_COMMIT_ATTEMPTS):
-        if latest.status is RegionStatus.SEALED:
+    changes: ManifestChanges = {}
+    if values and latest.region_values is None:
+        changes["region_values"] = values
+
+    def next_epoch(manifest: RegionManifest) -> ManifestChanges:
+        if manifest.status is RegionStatus.SEALED:
             raise RegionSealedError(
-                f"region {latest.region_id} is sealed, as it is about to be dropped: "
+                f"region {manifest.region_id} is sealed, as it is about to be dropped: "
                 "write to another region"
             )
-        try:
-            return manifests.commit(latest, writer_epoch=latest.writer_epoch + 1, **missing)
-        except ManifestConflictError as conflict:
-            latest = conflict.latest
-    raise RetryError(
-        f"region {latest.region_id}: {_COMMIT_ATTEMPTS} attempts to claim it lost against others"
-    )
+        return {**changes, "writer_epoch": manifest.writer_epoch + 1}
+
+    return manifests.change(latest, next_epoch)
 
 
 def _check_epoch(manifest: RegionManifest, epoch: int) -> None:

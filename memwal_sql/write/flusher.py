@@ -30,17 +30,17 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
+from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
-    ManifestConflictError,
+    ManifestChanges,
     RegionManifest,
     RegionManifests,
 )
+from memwal_sql.storage.retries import with_retries
 from memwal_sql.write.claim import RegionClaim, fenced
 
 _log = logging.getLogger(__name__)
-
-_FIRST_PAUSE_SECONDS = 0.1
 
 T = TypeVar("T")
 WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
@@ -57,9 +57,11 @@ class _Flush:
 class RegionFlusher:
     """Writes and commits the sealed MemTables of one region.
 
-    `write` writes a generation durably into a new folder at each call. `check` is called before
-    each commit, and raises where the table must not be written any more. `committed` and `failed`
-    are called from the executor's threads, without any lock held.
+    `write` writes a generation durably into a new folder at each call. `check` raises where the
+    table must not be written any more: it is called for each generation, beside the writing where
+    the store is remote. What it misses the commit finds, as who shuts writers out claims every
+    region after that. `committed` and `failed` are called from the executor's threads, without any
+    lock held.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class RegionFlusher:
 
     def _run(self, flush: _Flush) -> None:
         try:
-            flush.written = self._write_generation(flush.memtable)
+            flush.written = self._write_and_check(flush.memtable)
             with self._commit_lock:
                 while (ready := self._next_written()) is not None:
                     self._commit(*ready)
@@ -121,33 +123,35 @@ class RegionFlusher:
                 error,
             )
 
-    def _write_generation(self, memtable: MemTable) -> FlushedGeneration:
-        rows = memtable.newest_rows()
-        return self._persistent(
-            lambda: self._write(self._lease.region_id, memtable.generation, rows)
+    def _write_and_check(self, memtable: MemTable) -> FlushedGeneration:
+        region, generation, rows = (
+            self._lease.region_id,
+            memtable.generation,
+            memtable.newest_rows(),
+        )
+        return beside(
+            self._manifests.remote,
+            lambda: self._persistent(lambda: self._write(region, generation, rows)),
+            lambda: self._persistent(self._check),
         )
 
     def _persistent(self, call: Callable[[], T]) -> T:
         """Make a call that may fail for a while as often as the options say."""
-        for attempt in range(1, self._attempts + 1):
+
+        def flush() -> T:
             if self._stopped:
-                break
-            try:
-                return call()
-            except (ReopenError, RepairError):
-                raise
-            except Exception as error:
-                if attempt == self._attempts:
-                    raise
-                _log.debug(
-                    "region %s: flushing is tried again after attempt %d: %s",
-                    self._lease.region_id,
-                    attempt,
-                    type(error).__name__,
+                raise WriterFailedError(
+                    f"region {self._lease.region_id}: flushing stopped after an earlier failure"
                 )
-                self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
-        raise WriterFailedError(
-            f"region {self._lease.region_id}: flushing stopped after an earlier failure"
+            return call()
+
+        return with_retries(
+            flush,
+            f"a flush of region {self._lease.region_id}",
+            on=Exception,
+            unless=(ReopenError, RepairError),
+            attempts=self._attempts,
+            sleep=self._sleep,
         )
 
     def _next_written(self) -> tuple[_Flush, FlushedGeneration] | None:
@@ -157,9 +161,8 @@ class RegionFlusher:
             return first, first.written
 
     def _commit(self, flush: _Flush, written: FlushedGeneration) -> None:
-        def commit() -> RegionManifest:
-            self._check()
-            return commit_flush(
+        self._manifest = self._persistent(
+            lambda: commit_flush(
                 self._manifests,
                 self._manifest,
                 self._lease,
@@ -167,8 +170,7 @@ class RegionFlusher:
                 last_position=flush.last_position,
                 published=flush.published,
             )
-
-        self._manifest = self._persistent(commit)
+        )
         with self._lock:
             self._queue.popleft()
         self._committed(flush.memtable)
@@ -195,23 +197,22 @@ def commit_flush(
     """Make generations, which follow each other, part of the region in one manifest commit
     (protocol rule 7).
 
-    `known` is any earlier manifest. `last_position` is that of the last WAL entry whose rows they
-    hold, 0 for rows that were never in the WAL; `published` are the staged batches that they hold.
-    Raises FencedError when the lease is lost, TableReplacedError when the region is gone, and
-    RepairError when its current generation is not the first of them; calling again after another
-    error, such as OutcomeUnknownError, is safe.
+    `known` is any earlier manifest, the newest as a rule: the writer's claim or last commit. Nobody
+    is asked first whether it still is. The put-if-absent of the next version decides, as whoever
+    claimed or collected meanwhile has put that version: then theirs is read, and the epoch in it.
+    The one look at `known` that is needed comes after the put (protocol rule 8).
+
+    `last_position` is that of the last WAL entry whose rows they hold, 0 for rows that were never
+    in the WAL; `published` are the staged batches that they hold. Raises FencedError when the lease
+    is lost, TableReplacedError when the region is gone, and RepairError when its current generation
+    is not the first of them; calling again after another error, such as OutcomeUnknownError, is
+    safe.
     """
     first, last = flushed[0], flushed[-1]
-    try:
-        latest = manifests.latest(known)
-    except NotFoundError as error:
-        raise TableReplacedError(
-            f"region {lease.region_id} is gone, as the table was deleted or made anew: restore its "
-            "folder from a copy, or write to the table that is there now with a new writer"
-        ) from error
-    while True:
+
+    def flush(latest: RegionManifest) -> ManifestChanges:
         if any(one.path == first.path for one in latest.flushed_generations):
-            return latest  # an earlier call of ours landed after all
+            return {}  # an earlier call of ours landed after all
         if latest.writer_epoch != lease.epoch:
             raise fenced(lease.region_id, lease.epoch, latest.writer_epoch)
         if latest.current_generation != first.generation:
@@ -219,27 +220,25 @@ def commit_flush(
                 f"region {lease.region_id} is at generation {latest.current_generation}, "
                 f"its writer at {first.generation}: the manifest was changed by somebody else"
             )
-        try:
-            committed = manifests.commit(
-                latest,
-                current_generation=last.generation + 1,
-                replay_after_wal_entry_position=max(
-                    last_position, latest.replay_after_wal_entry_position
-                ),
-                wal_entry_position_last_seen=max(
-                    last_position, latest.wal_entry_position_last_seen
-                ),
-                flushed_generations=(*latest.flushed_generations, *flushed),
-                published=latest_batches(latest.published, published or {}),
-            )
-        except ManifestConflictError as conflict:
-            latest = conflict.latest
-        else:
-            for one in flushed:
-                _log.info(
-                    "flushed generation %d of region %s: %s rows",
-                    one.generation,
-                    lease.region_id,
-                    one.rows,
-                )
-            return committed
+        return {
+            "current_generation": last.generation + 1,
+            "replay_after_wal_entry_position": max(
+                last_position, latest.replay_after_wal_entry_position
+            ),
+            "wal_entry_position_last_seen": max(last_position, latest.wal_entry_position_last_seen),
+            "flushed_generations": (*latest.flushed_generations, *flushed),
+            "published": latest_batches(latest.published, published or {}),
+        }
+
+    try:
+        committed = manifests.change(known, flush)
+    except NotFoundError as error:
+        raise TableReplacedError(
+            f"region {lease.region_id} is gone, as the table was deleted or made anew: restore its "
+            "folder from a copy, or write to the table that is there now with a new writer"
+        ) from error
+    for one in flushed:
+        _log.info(
+            "flushed generation %d of region %s: %s rows", one.generation, lease.region_id, one.rows
+        )
+    return committed

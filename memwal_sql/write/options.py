@@ -33,7 +33,8 @@ class WriterOptions:
         memtable_age_s: a MemTable is flushed this long after its first row; None: never for age.
         max_unflushed_bytes: the MemTables of all regions together; beyond it writes wait.
         back_pressure_timeout_s: how long a write waits for room before BackPressureError.
-        parallel_flushes: MemTables written to storage at the same time.
+        parallel_flushes: MemTables written to storage at the same time; None: 2, and 8 on an object
+            store, where a flush waits most of its time.
         flush_attempts: how often a MemTable's flush is tried, each time into a new folder.
     """
 
@@ -47,7 +48,7 @@ class WriterOptions:
     memtable_age_s: float | None = None
     max_unflushed_bytes: int = 1024 * _MIB
     back_pressure_timeout_s: float = 60.0
-    parallel_flushes: int = 2
+    parallel_flushes: int | None = None
     flush_attempts: int = 4
 
     def __post_init__(self) -> None:
@@ -55,13 +56,12 @@ class WriterOptions:
             value = getattr(self, field.name)
             if field.type == "bool":
                 fits, needed = isinstance(value, bool), "True or False"
-            elif field.type == "int":
+            elif field.type in ("int", "int | None"):
                 fits, needed = is_whole(value, least=1), "a whole number, 1 or more"
             else:
                 fits = is_number(value) and 0 < value <= TIMEOUT_MAX
-                fits = fits or (value is None and field.default is None)
                 needed = "a number of seconds, above 0 and up to 200 years"
-            if not fits:
+            if not fits and (value is not None or field.default is not None):
                 raise InvalidCallError(f"{field.name}={value!r} must be {needed}")
 
 
@@ -78,5 +78,5 @@ class WriterArguments(TypedDict, total=False):
     memtable_age_s: float | None
     max_unflushed_bytes: int
     back_pressure_timeout_s: float
-    parallel_flushes: int
+    parallel_flushes: int | None
     flush_attempts: int

@@ -67,9 +67,11 @@ class RegionOpener:
 
     def open(self, spec: RegionSpec, values: RegionValues) -> RegionWriter:
         """Claim the region with these values, creating it when there is none."""
-        spec_id = spec.spec_id
-        found = self.find(spec_id, values) or create_region(self.context, spec, values)
-        return self._claim(found, values)
+        found = self.find(spec.spec_id, values)
+        if found is not None:  # it may be what was recorded of it, and lack what a commit needs
+            return self._claim(found.region_id, values)
+        created = create_region(self.context, spec, values)
+        return self._claim(created.region_id, values, created)
 
     def open_manual(self, name: str) -> RegionWriter:
         """Claim the region of this name or UUID, creating it when there is none."""
@@ -81,17 +83,19 @@ class RegionOpener:
             wanted = region_id(self.context.incarnation, MANUAL_SPEC_ID, {"name": name})
         manifest = RegionManifest(region_id=wanted, region_spec_id=MANUAL_SPEC_ID)
         manifests = RegionManifests(self.context.store, wanted)
-        return self._claim(_find_or_create(manifests, manifest), None)
+        found = _find_or_create(manifests, manifest)
+        return self._claim(wanted, None, found)
 
-    def _claim(self, manifest: RegionManifest, values: RegionValues | None) -> RegionWriter:
-        region = manifest.region_id
+    def _claim(
+        self, region: UUID, values: RegionValues | None, known: RegionManifest | None = None
+    ) -> RegionWriter:
         types = None if self.spec is None else value_types(self.spec)
         manifests = RegionManifests(self.context.store, region, types)
         info = self.info
         stored = entry_schema(info.schema, self.base.lance_schema)
         wal = Wal(self.context.store, region, stored)
         make = memtables_of(info, region_name(region, values), self._texts)
-        won = claim(manifests, wal, make, self._check, values)
+        won = claim(manifests, wal, make, self._check, values, known)
         return RegionWriter(
             lease=won.lease,
             replayed=won.memtables,
@@ -137,7 +141,8 @@ def create_region(context: TableContext, spec: RegionSpec, values: RegionValues)
     created unless somebody else does so now (protocol rule 11)."""
     region = new_region_id(context.incarnation, spec, values)
     wanted = RegionManifest(region_id=region, region_spec_id=spec.spec_id, region_values=values)
-    return _find_or_create(RegionManifests(context.store, region, value_types(spec)), wanted)
+    manifests = RegionManifests(context.store, region, value_types(spec))
+    return _checked(manifests.create(wanted), wanted)
 
 
 def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> RegionManifest:
@@ -145,6 +150,10 @@ def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> Regio
         found = manifests.latest()
     except NotFoundError:
         found = manifests.create(wanted)
+    return _checked(found, wanted)
+
+
+def _checked(found: RegionManifest, wanted: RegionManifest) -> RegionManifest:
     # LanceDB, whose ids say the values, leaves them out.
     spec_id, values = found.region_spec_id, found.region_values or wanted.region_values or {}
     if (spec_id, dict(values)) != (wanted.region_spec_id, dict(wanted.region_values or {})):

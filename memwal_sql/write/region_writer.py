@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition, RLock
-from uuid import UUID
 
 import pyarrow as pa
 
@@ -38,7 +37,13 @@ _NOTHING_WRITTEN = "nothing of this call was written"
 
 
 class RegionWriter:
-    """Writes one region under a lease. Safe to use from several threads."""
+    """Writes one region under a lease. Safe to use from several threads.
+
+    Attributes:
+        region_id: the region.
+        epoch: the writer epoch of the claim.
+        entry_schema: the columns that the writer was opened with, and their field ids.
+    """
 
     def __init__(
         self,
@@ -53,7 +58,7 @@ class RegionWriter:
         wake: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lease = lease
+        self.region_id, self.epoch, self.entry_schema = lease.region_id, lease.epoch, wal.schema
         self._wal = wal
         self._options = options
         self._wake = wake
@@ -81,21 +86,6 @@ class RegionWriter:
         )
         with self._lock:
             self._generations.start()
-
-    @property
-    def region_id(self) -> UUID:
-        """The region."""
-        return self._lease.region_id
-
-    @property
-    def epoch(self) -> int:
-        """The writer epoch of the claim."""
-        return self._lease.epoch
-
-    @property
-    def entry_schema(self) -> pa.Schema:
-        """The columns that the writer was opened with, and their field ids."""
-        return self._wal.schema
 
     @property
     def sealed_bytes(self) -> int:
@@ -182,7 +172,7 @@ class RegionWriter:
             if self._closed:
                 raise ReopenError(f"the writer of region {self.region_id} is closed")
             unflushed = self._generations.memtables
-        return tuple(memtable.snapshot() for memtable in unflushed)
+        return tuple([memtable.snapshot() for memtable in unflushed])
 
     def tick(self) -> None:
         """Do what time and size thresholds ask for; called now and then by one thread."""

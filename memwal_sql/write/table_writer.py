@@ -21,6 +21,7 @@ import pyarrow as pa
 from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
 from memwal_sql.state import open_writers as live
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.objects.side_by_side import SharedCall
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.generation_writer import FindIndexes
@@ -35,6 +36,7 @@ from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 
 _PARALLEL_REGIONS = 16
+_PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
 R = TypeVar("R")
 
 
@@ -105,7 +107,8 @@ class TableWriter:
         self._budget = MemoryBudget(
             options.max_unflushed_bytes, options.back_pressure_timeout_s, clock
         )
-        self._flushes = ThreadPoolExecutor(options.parallel_flushes, "memwal-flush")
+        flushes = options.parallel_flushes or _PARALLEL_FLUSHES[context.store.remote]
+        self._flushes = ThreadPoolExecutor(flushes, "memwal-flush")
         self._regions_pool = ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-region")
         self._opener = RegionOpener(
             context=context,
@@ -113,7 +116,8 @@ class TableWriter:
             base=base,
             spec=self._spec,
             find=region_of,
-            indexes=indexes,
+            # An index that is made just now is left to the next generation.
+            indexes=SharedCall(indexes),
             options=options,
             budget=self._budget,
             executor=self._flushes,

@@ -58,7 +58,7 @@ pub fn any_batch_from_python(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch>
     batch_from_python(object, &schema_from_python(&object.getattr("schema")?)?)
 }
 
-fn array_from_python(object: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
+pub fn array_from_python(object: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
     let capsules = object.call_method0("__arrow_c_array__")?;
     let capsules = capsules.cast::<PyTuple>()?;
     let (schema, array) = (capsules.get_item(0)?, capsules.get_item(1)?);

@@ -9,72 +9,21 @@ use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::dml::InsertOp;
 use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
-use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_physical_plan::ExecutionPlan;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
 
-use crate::arrow_bridge::schema_from_python;
-use crate::errors::{guarded, python_error, with_python};
+use crate::errors::{guarded, with_python};
 use crate::exec::MountedExec;
 use crate::insert::UpsertExec;
 use crate::null_columns::null_columns;
 use crate::predicate::Predicate;
-use crate::runtime::runtime;
 use crate::sealed::sealed;
-use crate::sealed_table::sealed_table;
 
-/// What `SessionContext.register_table` takes: a Python provider with
-///
-/// * `schema`, an Arrow schema, read once,
-/// * `supports_filters_pushdown(filters: list[Predicate]) -> list[str]`, each answer `"exact"`,
-///   `"inexact"` or `"unsupported"`,
-/// * `scan(projection: list[int] | None, filters: list[Predicate], limit: int | None) -> node`,
-/// * `check_insert(nulls: list[str])`, which raises if an INSERT may not run whose plan shows that
-///   these columns are NULL in every row; asked when it is planned,
-/// * `insert(rows) -> int`, rows with `__arrow_c_stream__`,
-/// * `left_over(conditions: list[str], no_rows) -> node`, if DataFusion may not apply conditions of
-///   its own to the rows of a scan: the plan to run instead, whose rows look like `no_rows`, with
-///   `__arrow_c_stream__`. Only sessions that have a `LeftoverRule` ask.
-#[pyclass(frozen, module = "memwal_native")]
-pub struct MountedTable {
-    provider: Arc<Py<PyAny>>,
-}
-
-#[pymethods]
-impl MountedTable {
-    #[new]
-    fn new(provider: Py<PyAny>) -> Self {
-        Self { provider: Arc::new(provider) }
-    }
-
-    fn __datafusion_table_provider__<'py>(
-        &self,
-        py: Python<'py>,
-        session: Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = schema_from_python(&self.provider.bind(py).getattr("schema")?)?;
-        let table = PythonTable { provider: Arc::clone(&self.provider), schema };
-        let codec = session.call_method0("__datafusion_logical_extension_codec__")?;
-        let codec = codec.cast::<PyCapsule>()?;
-        let codec = codec
-            .pointer_checked(Some(c"datafusion_logical_extension_codec"))?
-            .cast::<FFI_LogicalExtensionCodec>();
-        // SAFETY: a capsule of this name holds this type; its layout is stable within a major
-        // version, which `memwal_sql` has checked.
-        let codec = unsafe { codec.as_ref() }.clone();
-        let runtime = runtime().map_err(python_error)?.clone();
-        let table =
-            FFI_TableProvider::new_with_ffi_codec(Arc::new(table), true, Some(runtime), codec);
-        PyCapsule::new_with_value(py, sealed_table(table), c"datafusion_table_provider")
-    }
-}
-
+/// The table behind a `MountedTable`.
 pub struct PythonTable {
-    provider: Arc<Py<PyAny>>,
-    schema: SchemaRef,
+    pub provider: Arc<Py<PyAny>>,
+    pub schema: SchemaRef,
 }
 
 impl PythonTable {

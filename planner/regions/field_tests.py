@@ -1,6 +1,6 @@
-"""What a box says about the value of one region field, transform by transform.
+"""What a tuple domain says about the value of one region field, transform by transform.
 
-A test tells whether a region with this value of the field may hold a row of the box; None stands
+A test tells whether a region with this value of the field may hold a row of it; None stands
 for "any value may".
 """
 
@@ -151,7 +151,7 @@ def _parts(part: str, points: Iterable[Point], kind: pa.DataType) -> list[int]:
 def _tried_test(
     field: RegionField, domains: Sequence[Domain], kinds: Sequence[pa.DataType]
 ) -> Test | None:
-    """Evaluates the field for every combination of values that the box allows, if they are few."""
+    """Evaluates the field for every combination of values that it allows, if they are few."""
     tried = [_few_values(domain, kind) for domain, kind in zip(domains, kinds, strict=True)]
     if any(values is None for values in tried):
         return _null_test(field, domains)

@@ -99,7 +99,7 @@ class RegionSpec:
         of `exec_nodes.keys.keys` (temporal values as integers, decimals as little-endian
         bytes). The function is cached; hashing one integer or string key takes a microsecond.
         """
-        types = tuple(schema.field(name).type for name in primary_key)
+        types = tuple([schema.field(name).type for name in primary_key])
         return _key_function(self, tuple(primary_key), types)
 
 
@@ -114,20 +114,3 @@ def _key_function(
         only = functions[0]
         return lambda key: (only(key),)
     return lambda key: tuple([function(key) for function in functions])
-
-
-def spec_of(regions: RegionSpec | RegionField | Sequence[RegionField], spec_id: int) -> RegionSpec:
-    """The spec for the `regions` argument of `create_table` and `enable`: a field, a list of
-    fields, or what `manual()` returned (which keeps its id 0)."""
-    if isinstance(regions, RegionSpec):
-        return regions
-    if isinstance(regions, RegionField):
-        return RegionSpec(spec_id, (regions,))
-    fields = tuple(regions)
-    wrong = [f for f in fields if not isinstance(f, RegionField)]
-    if wrong or not fields:
-        raise InvalidCallError(
-            f"regions={regions!r} is not a list of region fields; "
-            "use for instance [bucket('id', 16)] or manual()"
-        )
-    return RegionSpec(spec_id, fields)

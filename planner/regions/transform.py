@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import mmh3
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import memwal_native
 from exec_nodes.arrow.arrays import I64, fixed_width, flat, null_mask
 from exec_nodes.arrow.decimals import from_unscaled, unscaled_int64, unscaled_python
 from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from planner.regions.expression import evaluate_expression
 from planner.regions.field import RegionField
-from planner.regions.hashing.murmur3 import bucket, murmur3, murmur3_multi, scalar_encoder
+from planner.regions.hashing.murmur3 import bucket, murmur3, murmur3_multi, scalar_murmur3
 from planner.regions.hashing.native_bucket import native_bucket
 from planner.regions.values import RegionValue, region_values, type_of
 
@@ -190,12 +190,13 @@ def _parameter(field: RegionField, name: str) -> int:
     return int(text)
 
 
-def _scalar_bucket(kind: pa.DataType, num_buckets: int) -> Callable[[object], RegionValue]:
-    encoder = scalar_encoder(kind)
-    murmur = mmh3.hash
+def _scalar_bucket(kind: pa.DataType, num_buckets: int) -> Callable[[object], RegionValue] | None:
+    murmur = scalar_murmur3(kind)
+    if murmur is None:
+        return None
 
     def bucket_of(value: object) -> RegionValue:
-        return None if value is None else abs(murmur(encoder(value))) % num_buckets
+        return None if value is None else abs(murmur(value)) % num_buckets
 
     return bucket_of
 
@@ -208,7 +209,7 @@ def _scalar_native_bucket(
         return None
     width = 8 if kind.bit_width == 64 else 4
     mask = (1 << 8 * width) - 1
-    murmur = mmh3.hash
+    murmur = memwal_native.murmur3_bytes
 
     def bucket_of(value: object) -> RegionValue:
         if value is None:

@@ -21,7 +21,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.query.tree import TextExpression, columns_of
-from exec_nodes.text.scoring.shared_weights import Handover
+from exec_nodes.text.scoring.query_corpus import QueryCorpus
 from exec_nodes.union_exec import UnionExec
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
@@ -60,29 +60,27 @@ def plan_full_text_search(
     _check(query, columns, snapshot.info.schema)
     indexes = text_indexes(query, snapshot)
     snapshot = bridged(snapshot, *indexes.values())
-    regions = tuple(region.sources for region in snapshot.regions)
+    regions = tuple([region.sources for region in snapshot.regions])
     stale = PlanStale(snapshot.base, regions, stale_sets, tuple(columns), snapshot.masks)
-    handover = Handover()
     analyzers = {
         column: Analyzer.of({} if index is None else index.parameters)
         for column, index in indexes.items()
     }
+    corpus = QueryCorpus(query.query, analyzers, stale)
     read, pruned = searched(snapshot, query.filters)
     scans = tuple(
         FTSExec(
             source,
             ordinal,
-            query.query,
+            corpus,
             query.k,
             query.filters,
             tuple(_name(indexes[column], source, snapshot) for column in columns),
-            analyzers,
-            handover,
         )
         for ordinal, source in enumerate(stale.sources)
         if ordinal in read
     )
-    ranked = GlobalBM25Exec(UnionExec(scans, 1), query.query, analyzers, stale, handover)
+    ranked = GlobalBM25Exec(UnionExec(scans, 1), corpus)
     live = FilterStaleExec(ranked, Masks(stale, matched=True), snapshot.info.primary_key)
     best = GlobalLimitExec(SortExec(live, SCORE, descending=True), query.k)
     output = pa.schema([snapshot.info.schema.field(name) for name in query.columns])

@@ -19,11 +19,12 @@ def searched(snapshot: Snapshot, filters: Sequence[Condition]) -> tuple[frozense
     info = snapshot.info
     predicates = [condition.predicate for condition in filters]
     kept = prune(predicates, snapshot.regions, info.region_specs, info.schema)
+    chosen = {id(region) for region in kept}
     ordinal = 0 if snapshot.base is None else 1
     found = set(range(ordinal))
     for region in snapshot.regions:
         ordinals = range(ordinal, ordinal + len(region.sources))
         ordinal = ordinals.stop
-        if any(region is one for one in kept):
+        if id(region) in chosen:
             found.update(ordinals)
     return frozenset(found), snapshot.regions_pruned + len(snapshot.regions) - len(kept)

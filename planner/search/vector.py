@@ -43,17 +43,21 @@ def plan_vector_search(
     snapshot = bridged(snapshot, index)
     output = output_schema(query, schema)
     filters = tuple(
-        f if f.columns is not None else replace(f, columns=tuple(schema.names))
-        for f in query.filters
+        [
+            f if f.columns is not None else replace(f, columns=tuple(schema.names))
+            for f in query.filters
+        ]
     )
-    regions = tuple(region.sources for region in snapshot.regions)
+    regions = tuple([region.sources for region in snapshot.regions])
     stale = PlanStale(snapshot.base, regions, stale_sets)
     masks = Masks(stale)
     read, pruned = searched(snapshot, filters)
     scans = tuple(
-        KNNExec(source, ordinal, asked, filters, masks, _index_of(source, index))
-        for ordinal, source in enumerate(stale.sources)
-        if ordinal in read
+        [
+            KNNExec(source, ordinal, asked, filters, masks, _index_of(source, index))
+            for ordinal, source in enumerate(stale.sources)
+            if ordinal in read
+        ]
     )
     # A partition each source: FilterStaleExec asks each on as long as it needs to.
     union = UnionExec(scans, len(scans))

@@ -14,20 +14,20 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql import create
 from memwal_sql.bulk import read as staged_read
 from memwal_sql.bulk.publish_region import PublishLimits
+from memwal_sql.bulk.read import StagedTables
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StagedTask, StageLimits
 from memwal_sql.errors import FencedError, InvalidCallError, MemWalError, SourceGoneError
 from memwal_sql.state.batch_marks import BatchMark, last_complete
-from memwal_sql.storage.objects import create_once as settle
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.table import Table
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
+from tests.model.writing import flush_rows, merge_rows, upsert_rows
 from tests.write.hooked_store import HookedStore, Outage
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -38,9 +38,8 @@ SMALL = StageLimits(generation=1 << 40)
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting() -> Iterator[None]:
-    with patch.dict(settle.settle_put.__kwdefaults__, sleep=lambda seconds: None):
-        yield
+def _no_waiting(no_pauses: None) -> None:
+    """Also where no sleep can be given."""
 
 
 @pytest.fixture
@@ -80,8 +79,7 @@ def test_what_tasks_staged_is_published_once(table: Table, limits: StageLimits) 
     assert values(table) == {}
     assert publisher.publish(first, BatchMark("q", 0)).rows >= 100
     assert values(table) == dict.fromkeys(range(100), "a")
-    with table.writer() as writer:
-        writer.upsert({"id": [5], "val": ["newer"]})
+    upsert_rows(table, {"id": [5], "val": ["newer"]})
     again = [stage(table, keys(0, 100, "a"), limits)]
     for one in (publisher, mw.open_table(table.uri).publisher()):
         assert one.publish(again, BatchMark("q", 0)).regions == 0
@@ -100,12 +98,9 @@ def test_a_batch_cut_through_anywhere_is_completed_by_its_replay(
     table: Table, limits: StageLimits, nth: int, kind: Kind
 ) -> None:
     """Other writers may write, flush and merge between the attempts, and what they wrote stays."""
-    with table.writer() as writer:
-        writer.upsert(keys(0, 30, "before"))
+    upsert_rows(table, keys(0, 30, "before"))
     fault = Fault("put_if_absent", kind, nth, "_mem_wal")
-    opened = create.open_store
-    with patch.object(create, "open_store", lambda *a, **k: FaultyStore(opened(*a, **k), [fault])):
-        faulty = mw.open_table(table.uri)
+    faulty = opened_over(table.uri, lambda store: FaultyStore(store, [fault]))
     mark = BatchMark("q", 0)
     done: set[int] = set()
     try:
@@ -113,10 +108,7 @@ def test_a_batch_cut_through_anywhere_is_completed_by_its_replay(
     except MemWalError:
         done = {key for key, val in values(table).items() if val == "batch"}
     overwritten = sorted(done)[:3]
-    with table.writer() as writer:
-        writer.upsert({"id": [100, *overwritten], "val": ["after"] * (len(overwritten) + 1)})
-        writer.flush()
-    table.merge()
+    merge_rows(table, {"id": [100, *overwritten], "val": ["after"] * (len(overwritten) + 1)})
     table.publisher().publish([stage(table, keys(10, 40, "batch"), limits)], mark)
     expected = dict.fromkeys(range(10), "before") | dict.fromkeys(range(10, 40), "batch")
     assert values(table) == expected | dict.fromkeys([100, *overwritten], "after")
@@ -130,14 +122,8 @@ def test_a_batch_is_completed_after_an_outage_of_the_store(
 ) -> None:
     """At any of its puts: what a publisher knows of its claim may be wrong by then."""
     table = mw.create_table(tmp_path / "one region", SCHEMA, "id")
-    stores: list[HookedStore] = []
-
-    def hooked(inner: Any) -> HookedStore:
-        stores.append(HookedStore(inner))
-        return stores[-1]
-
-    publisher = opened_over(table.uri, hooked).publisher()
-    (store,) = stores
+    hooked = opened_over(table.uri, HookedStore)
+    publisher, store = hooked.publisher(), hooked._context.store
     for batch in range(40):
         mark, rows = BatchMark("q", batch), keys(0, 9, str(batch))
         staged = [stage(table, rows, limits)]
@@ -162,9 +148,7 @@ def test_one_record_of_a_batch_is_enough(table: Table, limits: StageLimits, lost
     entries are flushed and collected, and its rows are replaced."""
     publisher, mark = table.publisher(), BatchMark("q", 3)
     publisher.publish([stage(table, keys(0, 30, "a"), limits)], mark)
-    with table.writer() as writer:
-        writer.upsert(keys(0, 30, "newer"))
-        writer.flush()
+    flush_rows(table, keys(0, 30, "newer"))
     table.collect_garbage(older_than=timedelta(0))
     assert last_complete(open_store(table.uri), "q") == 3
     if lost == "markers":
@@ -187,8 +171,7 @@ def test_a_fence_in_the_middle_is_reported_and_nothing_claims_again(table: Table
 
     def overtaken() -> Any:
         found = claimed()
-        with table.writer() as writer:
-            writer.upsert(keys(1, 2, "by the plain writer"))
+        upsert_rows(table, keys(1, 2, "by the plain writer"))
         return found
 
     with patch.object(region, "_claimed", overtaken), pytest.raises(FencedError):
@@ -225,9 +208,7 @@ def test_a_full_wal_is_flushed_and_its_marks_survive(table: Table) -> None:
 
 def test_plain_writers_carry_the_marks_of_what_they_flush(table: Table) -> None:
     table.publisher().publish([stage(table, keys(0, 30, "a"))], BatchMark("q", 0))
-    with table.writer() as writer:
-        writer.upsert(keys(0, 30, "b"))
-        writer.flush()
+    flush_rows(table, keys(0, 30, "b"))
     for note in Path(table.uri).glob("_memwal_sql/batches/q/*"):
         note.unlink()
     table.publisher().publish([stage(table, keys(0, 30, "a"))], BatchMark("q", 0))
@@ -264,7 +245,7 @@ def test_small_parts_of_many_tasks_are_read_some_at_a_time(table: Table, form: R
         tasks.append(stage(table, {**rows, "at": [task] * len(rows["id"])}, form=form))
     publisher = table.publisher()
     publisher._limits = PublishLimits(rows=1)
-    with patch.object(staged_read, "_TABLE_BYTES", 100):
+    with StagedTables.set(nbytes=100):
         publisher.publish(tasks, BatchMark("q", 0))
         assert len(table.generations()) > 3 * 3
     expected = {key: str((key + 5) // 10 if form.order_by else key // 10) for key in range(90)}
@@ -272,7 +253,7 @@ def test_small_parts_of_many_tasks_are_read_some_at_a_time(table: Table, form: R
     if form.order_by:
         expected |= dict.fromkeys(range(-5, 0), "0")
     assert values(table) == expected
-    with patch.object(staged_read, "_TABLE_BYTES", 100):
+    with StagedTables.set(nbytes=100):
         table.replace_staged(tasks)
     assert values(table) == expected
 
@@ -325,10 +306,7 @@ def test_replacing_all_rows_is_one_step(table: Table, limits: StageLimits, repla
     assert version <= mw.open_table(table.uri).version
     assert table.get([5, 15]).to_pylist() == [{"id": 15, "val": "new"}]
     assert len(before.regions) == 3
-    with table.writer() as writer:
-        writer.upsert({"id": [5], "val": ["again"]})
-        writer.flush()
-    table.merge()
+    merge_rows(table, {"id": [5], "val": ["again"]})
     assert values(table) == dict.fromkeys(range(10, 20), "new") | {5: "again"}
     table.replace_staged([])
     assert values(table) == {}
@@ -364,8 +342,7 @@ def test_a_replacement_takes_over_the_files_that_tasks_wrote(table: Table) -> No
 
 
 def test_a_replacement_that_fails_changes_nothing(table: Table) -> None:
-    with table.writer() as writer:
-        writer.upsert(keys(0, 50, "old"))
+    upsert_rows(table, keys(0, 50, "old"))
     with pytest.raises(InvalidCallError, match="two tasks"):
         table.replace_staged([stage(table, keys(0, 3, "x")), stage(table, keys(2, 5, "y"))])
     with (
@@ -383,10 +360,7 @@ NESTED = pa.schema({"id": pa.int64(), "s": pa.struct([("x", pa.int64())]), "val"
 def nested(tmp_path: Path) -> Table:
     """A table with a row in its base: Lance gives ids that no file of the base has once more."""
     table = mw.create_table(tmp_path / "nested", NESTED, "id")
-    with table.writer() as writer:
-        writer.upsert([{"id": 9, "s": {"x": 9}, "val": "v9"}])
-        writer.flush()
-    table.merge()
+    merge_rows(table, [{"id": 9, "s": {"x": 9}, "val": "v9"}])
     return table
 
 

@@ -29,6 +29,7 @@ from memwal_sql.storage import paths
 from tests.cli.calls import as_json, call, failing
 from tests.docs.pages import page
 from tests.model.pairs import SCHEMA, rows
+from tests.model.writing import flush_rows, upsert_rows
 from tests.storage.older import entry_range, make_older, mem_wal
 
 
@@ -114,9 +115,7 @@ def test_a_statement_without_a_result_is_done(table: Any, statement: str) -> Non
 def test_sql_reads_the_past(table: Any) -> None:
     as_json("checkpoint", table.uri, "before")
     version = as_json("snapshot", table.uri)["version"]
-    with table.writer() as writer:
-        writer.upsert(rows((500, 1)))
-        writer.flush()
+    flush_rows(table, rows((500, 1)))
     count = "SELECT count(*) AS c FROM t"
     assert as_json("sql", table.uri, count) == [{"c": 10}]
     assert as_json("sql", table.uri, count, "--version", version) == [{"c": 10}]
@@ -210,8 +209,8 @@ def test_check_has_an_exit_code_for_what_it_finds(table: Any) -> None:
     assert found["ok"] is False
     assert any(one["severity"] == "error" for one in found["findings"])
     assert "ERROR" in call("check", table.uri, code=ExitCode.FINDINGS)
-    text = failing("sql", table.uri, "SELECT * FROM t", code=ExitCode.RETRY)
-    assert "SourceGoneError" in text
+    text = failing("sql", table.uri, "SELECT * FROM t", code=ExitCode.REPAIR)
+    assert "RepairError" in text and "table.check()" in text
 
 
 def test_the_loop_runs_all_jobs(table: Any) -> None:
@@ -246,8 +245,7 @@ def test_the_tail_prints_changes_and_goes_on(table: Any, tmp_path: Path) -> None
     assert len(lines) == 12
     assert any(re.fullmatch(r"[0-9a-f]{8} \d+\.2 upsert id=1 n=100", line) for line in lines)
     assert any(re.fullmatch(r"[0-9a-f]{8} \d+\.2 delete id=2", line) for line in lines)
-    with table.writer() as writer:
-        writer.upsert(rows((7, 8)))
+    upsert_rows(table, rows((7, 8)))
     new = call("tail", table.uri, "--offsets", places, "--output", "json").splitlines()
     assert [json.loads(one)["id"] for one in new] == [7]
     assert call("tail", table.uri, "--offsets", places) == ""
@@ -266,8 +264,7 @@ def test_a_followed_tail_shows_what_comes_later(
 
     def write_instead(seconds: float) -> None:
         assert seconds == 1.0
-        with table.writer() as writer:
-            writer.upsert(rows((next(numbers), 1)))
+        upsert_rows(table, rows((next(numbers), 1)))
 
     monkeypatch.setattr(tail_module.time, "sleep", write_instead)
     lines = call("tail", table.uri, "--follow", "--looks", 4).splitlines()
@@ -334,10 +331,11 @@ def test_the_older_format_is_shown_and_upgraded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bucket(id", "write such as"),
-        ("bucket", "write such as"),
-        ("nothing(id)", "write such as"),
-        ("1 + 1", "it is no call"),
+        ("bucket(id", "at the end: a comma or ')' is missing"),
+        ("bucket", "missing a required argument: 'column'"),
+        ("nothing(id)", "'nothing(id)' at character 1: there is no such function"),
+        ("1 + 1", "Write functions of key columns"),
+        ("", "one is missing"),
         ("bucket(n, 4)", "primary key"),
     ],
 )

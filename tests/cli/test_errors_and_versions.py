@@ -18,15 +18,14 @@ from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.cli.replace_file import replaced_file
 from tests.cli.calls import as_json, call, ended, failing
 from tests.model.pairs import SCHEMA, rows
+from tests.model.writing import flush_rows, upsert_rows
 from tests.storage.older import entry_range, make_older, mem_wal
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Any:
     table = mw.create_table(str(tmp_path / "table"), SCHEMA, primary_key="id")
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
-        writer.flush()
+    flush_rows(table, rows((1, 1)))
     return table
 
 
@@ -91,8 +90,7 @@ def test_offsets_are_written_through_no_link_of_anybody(table: Any, tmp_path: Pa
     call("tail", table.uri, "--offsets", offsets)
     assert json.loads(offsets.read_text())
     offsets.chmod(0o640)
-    with table.writer() as writer:
-        writer.upsert(rows((2, 2)))
+    upsert_rows(table, rows((2, 2)))
     assert call("tail", table.uri, "--offsets", offsets).count("id=2") == 1
     assert stat.S_IMODE(offsets.stat().st_mode) == 0o640
     offsets.unlink()

@@ -22,6 +22,7 @@ from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.write.table_writer import TableWriter
 from tests.cli.calls import as_json, call, ended, failing
 from tests.model.pairs import SCHEMA, rows
+from tests.model.writing import upsert_rows
 
 FLAT = pa.schema(
     {
@@ -69,8 +70,7 @@ _NULL = {"id": 3}
 def made(folder: Path, schema: pa.Schema) -> Any:
     values = [{n: row.get(n) for n in schema.names} for row in (_FULL, _EMPTY, _NULL)]
     table = mw.create_table(str(folder / "source"), schema, primary_key="id")
-    with table.writer() as writer:
-        writer.upsert(pa.Table.from_pylist(values, schema))
+    upsert_rows(table, pa.Table.from_pylist(values, schema))
     return table
 
 
@@ -182,8 +182,7 @@ def test_rows_of_an_array_are_read_as_they_are_written(tmp_path: Path, form: str
 @pytest.fixture
 def pairs(tmp_path: Path) -> Any:
     table = mw.create_table(str(tmp_path / "pairs"), SCHEMA, primary_key="id")
-    with table.writer() as writer:
-        writer.upsert(rows(*((n, n) for n in range(1_500))))
+    upsert_rows(table, rows(*((n, n) for n in range(1_500))))
     return table
 
 

@@ -22,6 +22,7 @@ from memwal_sql.cli import output
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.view.visible import visible, visible_json, visible_lines
 from tests.cli.calls import call, ended
+from tests.model.writing import upsert_rows
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202ecba\u2066\r\n\t\x7f\u2028[red]"
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -162,7 +163,6 @@ def test_every_control_is_an_escape() -> None:
 def test_values_stay_on_their_lines(tmp_path: Path) -> None:
     schema = pa.schema({"id": pa.int64(), "text": pa.string()})
     table = mw.create_table(str(tmp_path / "t"), schema, primary_key="id")
-    with table.writer() as writer:
-        writer.upsert(pa.table({"id": [1, 2], "text": ["a\nb", "東京"]}, schema))
+    upsert_rows(table, pa.table({"id": [1, 2], "text": ["a\nb", "東京"]}, schema))
     lines = call("sql", table.uri, "SELECT text, id FROM t ORDER BY id").splitlines()
     assert lines == ["text  id", "a\\nb   1", "東京   2"]

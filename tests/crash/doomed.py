@@ -11,6 +11,7 @@ from typing import Any
 
 import memwal_sql as mw
 from memwal_sql import create
+from memwal_sql.storage.objects.local import LocalStore
 
 # The last thing that a process says if it lives to see its end.
 SURVIVED = "survived"
@@ -19,8 +20,9 @@ STORE_CHANGES = ("put", "put_if_absent", "delete", "delete_in_bulk")
 
 @dataclass(frozen=True)
 class Death:
-    """When to die: `where` is "store" or "lance" (at the `nth` call), or "time" (after
-    `seconds`). `when` is "before", "after", or "during": `seconds` after the call began."""
+    """When to die: `where` is "store", "remote" (a store that is taken for a remote one) or "lance"
+    (at the `nth` call), or "time" (after `seconds`). `when` is "before", "after", or "during":
+    `seconds` after the call began."""
 
     where: str
     nth: int = 0
@@ -67,7 +69,9 @@ def open_doomed(uri: str, death: Death, lance_calls: Sequence[tuple[Any, str]]) 
     """The table, in a process that dies as it is told from now on. `lance_calls` (owner and name)
     are trapped where death is at a call of Lance."""
     trap = _Trap(death)
-    if death.where == "store":
+    if death.where == "remote":
+        LocalStore.remote = True
+    if death.where in ("store", "remote"):
         opened = create.open_store
         create.open_store = lambda *a, **k: _TrappedStore(opened(*a, **k), trap)
     table = mw.open_table(uri)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -29,6 +30,14 @@ def run_to_death(context: Any, target: Callable[..., None], *args: Any) -> tuple
     expected = (-signal.SIGKILL, 0) if survived else (-signal.SIGKILL,)
     assert process.exitcode in expected, f"the process failed by itself: {process.exitcode}"
     return said[: len(said) - survived], survived
+
+
+def moments(*stores: str) -> list[tuple[str, str]]:
+    """Where and when to kill at every call. What is there before a store's call is there after the
+    one before it, or after a call of Lance in between: a soak looks at both."""
+    both = ("before", "after") if int(os.environ.get("MEMWAL_SOAK", "1")) > 1 else ("after",)
+    found = [(store, when) for store in stores for when in both]
+    return [*found, ("lance", "before"), ("lance", "after")]
 
 
 def deaths_at_every_call(kill: Callable[[Death], bool], where: str, when: str) -> int:

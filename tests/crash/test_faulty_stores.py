@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import lance
 import pytest
 
 import memwal_sql as mw
-from memwal_sql import create
 from memwal_sql.errors import MemWalError
-from memwal_sql.storage.objects import create_once as settle
+from memwal_sql.storage.objects.local import LocalStore
 from tests.crash.script import State, base_rows, base_state, read, writes
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
+from tests.model.opened import opened_over
 from tests.model.process import as_another_process
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
@@ -40,9 +38,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting() -> Iterator[None]:
-    with patch.dict(settle.settle_put.__kwdefaults__, sleep=lambda seconds: None):
-        yield
+def _no_waiting(no_pauses: None) -> None:
+    """Also where no sleep can be given."""
 
 
 def _faults(rng: Random, *, torn: bool) -> list[Fault]:
@@ -63,12 +60,6 @@ def _read(uri: str) -> State:
         return read(mw.open_table(uri))
 
 
-def _open_faulty(uri: str, faults: list[Fault]) -> Any:
-    opened = create.open_store
-    with patch.object(create, "open_store", lambda *a, **k: FaultyStore(opened(*a, **k), faults)):
-        return mw.open_table(uri)
-
-
 def _play(uri: str, seed: int, faults: list[Fault], options: dict[str, Any]) -> None:
     state = base_state()
     table: Any = None
@@ -77,7 +68,7 @@ def _play(uri: str, seed: int, faults: list[Fault], options: dict[str, Any]) -> 
         allowed = [state]
         try:
             if table is None:
-                table = _open_faulty(uri, faults)
+                table = opened_over(uri, lambda store: FaultyStore(store, faults))
             if writer is None:
                 writer = table.writer(**options)
             allowed.append(write.apply(state))
@@ -103,10 +94,13 @@ def _play(uri: str, seed: int, faults: list[Fault], options: dict[str, Any]) -> 
     assert _read(uri) == state
 
 
-@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+@pytest.mark.parametrize("kind", ["whole", "torn", "remote"])
 def test_no_answer_of_a_store_loses_or_halves_a_write(
-    template: Path, tmp_path: Path, torn: bool
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    torn = kind == "torn"
+    if kind == "remote":
+        monkeypatch.setattr(LocalStore, "remote", True)
     rng = Random(f"faults {torn}")
     for _ in range(20 * SOAK):
         seed = rng.randrange(10_000)

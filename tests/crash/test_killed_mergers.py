@@ -13,7 +13,7 @@ import pytest
 
 import memwal_sql as mw
 from tests.crash.doomed import Death
-from tests.crash.killing import copy_of, deaths_at_every_call, run_to_death, told_by
+from tests.crash.killing import copy_of, deaths_at_every_call, moments, run_to_death, told_by
 from tests.crash.merging_child import merge_until_death
 from tests.maintain.merging_tables import (
     SCHEMA,
@@ -70,8 +70,7 @@ def _kill_and_examine(context: Any, template: Path, folder: Path, death: Death) 
     return survived
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("where", ["store", "lance"])
+@pytest.mark.parametrize(("where", "when"), moments("store"))
 def test_killed_at_every_call(
     context: Any, template: Path, tmp_path: Path, where: str, when: str
 ) -> None:

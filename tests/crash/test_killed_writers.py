@@ -13,7 +13,7 @@ import pytest
 
 import memwal_sql as mw
 from tests.crash.doomed import Death
-from tests.crash.killing import copy_of, deaths_at_every_call, run_to_death, told_by
+from tests.crash.killing import copy_of, deaths_at_every_call, moments, run_to_death, told_by
 from tests.crash.script import State, Write, base_rows, base_state, read, writes
 from tests.crash.writing_child import write_until_death
 
@@ -65,8 +65,7 @@ def _kill_and_examine(context: Any, template: Path, folder: Path, seed: int, dea
     return survived
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("where", ["store", "lance"])
+@pytest.mark.parametrize(("where", "when"), moments("store", "remote"))
 def test_killed_at_every_call(
     context: Any, template: Path, tmp_path: Path, where: str, when: str
 ) -> None:

@@ -9,19 +9,18 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import lance
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql import create
 from memwal_sql.errors import MemWalError
 from tests.crash.racer import write_for_a_while
 from tests.crash.script import SCHEMA, State, Write, base_rows, base_state, read
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
+from tests.model.opened import opened_over
 from tests.model.process import as_another_process
 
 
@@ -86,9 +85,7 @@ def test_a_writer_paused_at_any_change_while_its_successor_flushes(
 
 def _pause_and_succeed(uri: str, fault: Fault) -> bool:
     """Play both writers; False when the first never came to the fault."""
-    opened = create.open_store
-    with patch.object(create, "open_store", lambda *a, **k: FaultyStore(opened(*a, **k), [fault])):
-        table = mw.open_table(uri)
+    table = opened_over(uri, lambda store: FaultyStore(store, [fault]))
     told: list[Write] = []
     tried = [
         Write(1, "upsert", (0, 1)),

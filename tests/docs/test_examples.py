@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from exec_nodes.resident.store import STORE
 from tests.cli.calls import call
 from tests.docs.pages import MANUAL, ROOT, Block, block, blocks, page
+from tests.model.resident import another_store
 
 MANUAL_PAGES = sorted(str(path.relative_to(ROOT)) for path in MANUAL.rglob("*.md"))
 PAGES = ["README.md", *(path for path in MANUAL_PAGES if blocks(path))]
@@ -31,11 +31,11 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     """The names of a page's examples, which run in a folder of their own; what they set for the
     process is put back."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(STORE, "_given", STORE._given)
     logger = logging.getLogger("memwal_sql")
     level = logger.level
     names: dict[str, Any] = {}
-    yield names
+    with another_store():
+        yield names
     logger.setLevel(level)
     names["table"].close()  # its writer of INSERT
 

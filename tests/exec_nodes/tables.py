@@ -20,11 +20,13 @@ from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_values
+from exec_nodes.lance.fragments import fragment_identity
 from exec_nodes.node import Node
 from exec_nodes.resident.columns import FragmentColumns
-from exec_nodes.resident.single_rows import SingleRows
-from exec_nodes.resident.store import STORE, ResidentStore
-from exec_nodes.resident.warm_columns import WarmColumns
+from exec_nodes.resident.keys import KeyLookups
+from exec_nodes.resident.rows import ResidentRows
+from exec_nodes.resident.runs import ResidentRuns
+from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -208,7 +210,14 @@ class Rows(Node):
             yield batch
 
 
-def single_rows(dataset: lance.LanceDataset) -> SingleRows:
+def resident_rows(dataset: lance.LanceDataset) -> ResidentRows:
     """Takes rows of a version of any table one by one."""
     columns = FragmentColumns(dataset.uri, dataset, STORE)
-    return SingleRows(dataset, columns, WarmColumns(columns), dataset.count_rows())
+    return ResidentRows(columns, dataset.count_rows())
+
+
+def key_lookups(dataset: lance.LanceDataset, store: ResidentStore) -> KeyLookups:
+    """Looks rows of a version of any table up by `id`, its first column."""
+    fragments = {fragment_identity(dataset.uri, one): one for one in dataset.get_fragments()}
+    runs = ResidentRuns[Any](store, Key("key places", (dataset.uri,), 0), fragments)
+    return KeyLookups(dataset.schema.field("id"), runs, dataset, resident_rows(dataset))

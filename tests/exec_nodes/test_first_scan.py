@@ -80,6 +80,7 @@ writes = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     base=st.dictionaries(st.integers(0, 25), st.integers(0, 9)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.tasks import background_by
 from exec_nodes.bloom_filter_guard_exec import BloomFilterGuardExec
 from exec_nodes.coalesce_first_exec import CoalesceFirstExec
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.liveness import masks
-from exec_nodes.liveness import stale_sets as stale
-from exec_nodes.liveness.masks import Masks
+from exec_nodes.liveness.masks import Masks, Matched
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
 from exec_nodes.node import Node
 from exec_nodes.scan_exec import ScanExec
@@ -130,11 +130,11 @@ def test_filter_stale_drops_replaced_candidates_and_keeps_live_ones(tmp_path: Pa
 
 
 def test_bloom_filters_are_asked_where_matching_the_base_would_take_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any
 ) -> None:
     later: list[Callable[[], object]] = []
-    monkeypatch.setattr(stale, "in_background", later.append)
-    monkeypatch.setattr(masks, "_MATCHED_INLINE", 3)
+    within(background_by(later.append))
+    within(Matched.set(inline=3))
     base = memory_base([(1, 10), (2, 20), (3, 30), (4, 40)])
     generation = lance_generation(tmp_path, [(2, 21), (3, DELETED)], 1)
     node, union = candidates(base, ((generation,),))
@@ -145,7 +145,7 @@ def test_bloom_filters_are_asked_where_matching_the_base_would_take_long(
         node = FilterStaleExec(union, Masks(node.masks.stale), ("id",))
         assert pairs(node) == [(1, 10), (2, 21), (4, 40)]
         assert (node.metrics["bloom_hits"], node.metrics["bloom_skips"]) == (hits, hits)
-    monkeypatch.setattr(masks, "_MATCHED", 3)
+    within(Matched.set(most=3))
     node, _ = candidates(base, ((generation,),))
     assert pairs(node) == [(1, 10), (2, 21), (4, 40)]
     assert len(later) == 1

@@ -7,9 +7,6 @@ the seed of its history and its steps; the same seed repeats it.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,18 +20,6 @@ SEED = os.environ.get("MEMWAL_SEED", "1")
 PLAYED = COMBINATIONS if SOAK > 1 else COMBINATIONS[::2]
 STEPS = 5
 QUESTIONS = 4
-
-
-@pytest.fixture
-def fast_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: histories test meaning, not the disk."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(prefix="memwal-history-", dir=memory))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize(("kind", "regions"), PLAYED, ids=[f"{k.name}-{r.name}" for k, r in PLAYED])

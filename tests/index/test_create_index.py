@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.index.text import TextParameters
+from memwal_sql.index.vector import IvfParameters, PqParameters, VectorParameters
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
 from tests.index.tables import DIMENSION, rows, table_of
+from tests.model.writing import flush_rows, merge_rows
 
 REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("nope", "FTS"), {}, "not a column"),
@@ -50,6 +54,7 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("lang", "RTREE"), {}, "RTREE is for functions of geometries"),
     (("lang", "MINHASHLSH"), {}, "MINHASHLSH is for searches by MinHash"),
     (("v", "BLOOMFILTER"), {}, "Lance refuses"),
+    (("v", "IVF_PQ"), {"sample_rate": 1 << 70}, "Lance refuses"),
     (("id", "BTREE"), {"name": "id_idx"}, "already"),
     (("id", "BITMAP"), {"name": "id_idx", "replace": True}, "finds primary keys"),
     (("lang", "BTREE"), {"name": "id_idx", "replace": True}, "not on 'lang'"),
@@ -71,15 +76,30 @@ def test_a_call_that_does_not_fit_is_refused_before_anything_is_written(
     assert lance.dataset(table.uri).version == version
 
 
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("IVF_SQ", IvfParameters.__annotations__),
+        ("IVF_PQ", {**IvfParameters.__annotations__, **PqParameters.__annotations__}),
+        ("IVF_HNSW_PQ", VectorParameters.__annotations__),
+        ("FTS", TextParameters.__annotations__),
+    ],
+)
+def test_an_unknown_parameter_of_an_index_is_refused_with_those_it_has(
+    table: mw.Table, kind: str, known: dict[str, object]
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match=r"unknown parameters \['stemm'\]") as raised:
+        table.create_index("body" if kind == "FTS" else "v", kind, stemm=1)  # type: ignore[call-arg]
+    assert set(re.findall(r"'(\w+)'", str(raised.value))) == {"stemm", *known}
+
+
 @pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_PQ", "IVF_FLAT"])
 @pytest.mark.parametrize("base", [0, 100])
 def test_too_few_rows_to_train_on_is_an_error_with_the_remedy(
     kind: str, base: int, tmp_path: Path
 ) -> None:
     table = table_of(tmp_path, base)
-    with table.writer() as writer:
-        writer.upsert(rows(base, base + 300))
-        writer.flush()
+    flush_rows(table, rows(base, base + 300))
     if kind == "IVF_FLAT" and base:
         table.create_index("v", kind)
         return
@@ -151,10 +171,7 @@ def test_a_handle_on_an_old_version_makes_no_index(tmp_path: Path) -> None:
 def test_merge_progress_survives_an_index(tmp_path: Path) -> None:
     """Protocol rule 19: index details are not compare-and-swap."""
     table = table_of(tmp_path)
-    with table.writer() as writer:
-        writer.upsert(rows(300, 310))
-        writer.flush()
-    table.merge()
+    merge_rows(table, rows(300, 310))
     merged = _details(table).merged_generations
     table.create_index("body", "FTS")
     assert _details(table).merged_generations == merged

@@ -26,6 +26,7 @@ from tests.index.tables import (
     schema_of,
     table_of,
 )
+from tests.model.writing import flush_rows
 
 VECTORS: list[tuple[str, pa.DataType, dict[str, Any]]] = [
     ("IVF_FLAT", pa.float32(), {"metric": "cosine"}),
@@ -62,9 +63,7 @@ def test_a_generation_has_the_base_s_vector_index(
 ) -> None:
     table = table_of(tmp_path, 1100, element)
     table.create_index("v", kind, num_partitions=4, **parameters)
-    with table.writer() as writer:
-        writer.upsert(rows(300, 420, element))
-        writer.flush()
+    flush_rows(table, rows(300, 420, element))
     (source,) = generations(table)
     same_model(lance.dataset(table.uri), source.dataset, "v_idx")
     assert indexes(source)["v_idx"].num_rows_indexed == 120
@@ -74,9 +73,7 @@ def test_a_generation_has_the_base_s_vector_index(
 def test_a_generation_has_the_base_s_analyzer(parameters: dict[str, Any], tmp_path: Path) -> None:
     table = table_of(tmp_path, base=20)
     table.create_index("body", "FTS", **parameters)
-    with table.writer() as writer:
-        writer.upsert(rows(20, 40))
-        writer.flush()
+    flush_rows(table, rows(20, 40))
     base = lance.dataset(table.uri)
     (source,) = generations(table)
     (of_base,) = (one for one in base.describe_indices() if one.name == "body_idx")
@@ -90,9 +87,7 @@ def test_what_an_index_stores_of_custom_stop_words_is_kept(tmp_path: Path) -> No
     """Lance's description of an index forgets them; a generation without them ranks otherwise."""
     table = table_of(tmp_path, base=20)
     table.create_index("body", "FTS", custom_stop_words=["word1"])
-    with table.writer() as writer:
-        writer.upsert(rows(20, 40))
-        writer.flush()
+    flush_rows(table, rows(20, 40))
     (info,) = table.snapshot().indexes
     assert info.parameters["custom_stop_words"] == ["word1"]
     assert table.full_text_search("body", "word1").num_rows == 0
@@ -105,9 +100,7 @@ def test_what_an_index_stores_of_custom_stop_words_is_kept(tmp_path: Path) -> No
 def test_few_empty_or_odd_texts_are_flushed(texts: list[str | None], tmp_path: Path) -> None:
     table = table_of(tmp_path, base=20)
     table.create_index("body", "FTS")
-    with table.writer() as writer:
-        writer.upsert(_texts(texts))
-        writer.flush()
+    flush_rows(table, _texts(texts))
     (source,) = generations(table)
     assert "body_idx" in indexes(source)
     found = table.full_text_search("body", "cat").num_rows
@@ -186,9 +179,7 @@ def test_indexes_that_lance_made_are_inherited(tmp_path: Path) -> None:
     dataset = lance.dataset(uri)
     dataset.create_index("v", "IVF_FLAT", num_partitions=2)
     dataset.create_scalar_index("lang", "INVERTED")
-    with table.writer() as writer:
-        writer.upsert(rows(300, 310))
-        writer.flush()
+    flush_rows(table, rows(300, 310))
     (source,) = generations(table)
     assert set(indexes(source)) == {"id_idx", "body_idx", "v_idx"}
     maintained = {one.name: one.maintained for one in table.snapshot().indexes}
@@ -245,6 +236,6 @@ def test_what_lance_refuses_to_index_goes_without_an_index(
     wrong = IndexRecipe(IndexInfo("v_idx", "v", "IVF_FLAT", "l2"), narrow)
     absent = IndexRecipe(IndexInfo("x_idx", "x", "INVERTED"), {})
     right = IndexRecipe(IndexInfo("body_idx", "body", "INVERTED"), {})
-    build_indexes(dataset, [wrong, absent, right])
+    build_indexes(dataset, [wrong, absent, right], "a generation")
     assert [index.name for index in dataset.describe_indices()] == ["body_idx"]
-    assert "goes without the index v_idx" in caplog.text
+    assert "a generation goes without the index v_idx" in caplog.text

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import lancedb as lancedb_package
 import pyarrow as pa
 import pytest
@@ -38,6 +37,7 @@ from tests.interop.lancedb_client import (
 )
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
+from tests.model.writing import session_of, upsert_rows
 from tests.planner.predicates.said import Said
 from tests.write.hooked_store import Call, HookedStore
 
@@ -86,8 +86,7 @@ def test_lancedb_finds_our_regions_for_keys_of_every_type(
     schema = schema_of(kind)
     keys = TYPES[kind][1]
     table = made_by_us(tmp_path, how("id"), schema)
-    with table.writer() as writer:
-        writer.upsert(rows(dict.fromkeys(keys, "ours"), schema))
+    upsert_rows(table, rows(dict.fromkeys(keys, "ours"), schema))
     ids = set(manifests(table.uri))
     handle = open_handle(tmp_path)
     for key in keys:
@@ -108,8 +107,7 @@ def test_regions_of_lancedb_are_pruned_and_looked_up_by_their_values(
     table = mw.open_table(folder(tmp_path))
     regions = table.snapshot().regions
     assert all(region.values is not None for region in regions)
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table)
+    session = session_of("t", table)
     for key in range(8):
         kept = table.snapshot("strong", Said(table.schema)(f"id = {key}")).regions
         assert len(kept) == 1
@@ -123,8 +121,7 @@ def test_a_claim_writes_the_values_down_and_lancedb_keeps_them(spec: str, tmp_pa
     handle = create(tmp_path, SPECS[spec][0])
     handle.upsert({5: "theirs"})
     table = mw.open_table(folder(tmp_path))
-    with table.writer() as writer:
-        writer.upsert(rows({5: "ours"}))
+    upsert_rows(table, rows({5: "ours"}))
     with pytest.raises(RuntimeError, match="fenced"):
         handle.close()
     handle.upsert({5: "theirs again"})
@@ -154,8 +151,7 @@ def test_an_empty_region_of_lancedb_s_is_written_by_its_id(tmp_path: Path) -> No
     assert not any(one.flushed_generations for one in manifests(table.uri).values())
     again = mw.open_table(table.uri)
     assert again.check().ok
-    with again.writer() as writer:
-        writer.upsert(rows({1: "ours", 3: "ours"}))
+    upsert_rows(again, rows({1: "ours", 3: "ours"}))
     assert ids < set(manifests(table.uri)) and len(manifests(table.uri)) == 3
     assert read(mw.open_table(table.uri)) == {1: "ours", 2: "theirs", 3: "ours"}
     handle.upsert({2: "theirs again"})
@@ -349,8 +345,7 @@ def test_a_column_outside_of_the_key_divides_a_table_that_is_read_and_not_writte
         handle.close()
     table = mw.open_table(folder(tmp_path))
     assert len(manifests(table.uri)) == 2
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table)
+    session = session_of("t", table)
     for key in (1, 2, 3):
         assert table.get([key])["v"].to_pylist() == ["lsm"]
         assert session.sql(f"SELECT v FROM t WHERE id = {key}").to_pylist() == [{"v": "lsm"}]

@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import pyarrow as pa
 import pytest
 from lancedb._lancedb import LsmWriteSpec
@@ -25,6 +24,7 @@ from tests.interop.lancedb_client import (
     open_handle,
     rows,
 )
+from tests.model.writing import session_of
 
 NOW = timedelta(0)
 
@@ -49,8 +49,7 @@ def test_unflushed_rows_are_read_everywhere(lancedb: Handle, table: Any) -> None
     expected = {1: "base", 2: "new", 3: "newer"}
     assert read(table) == expected
     assert by_key(table.get([1, 2, 3, 4])) == expected
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table, consistency="strong")
+    session = session_of("t", table, consistency="strong")
     for key, value in expected.items():
         assert session.sql(f"SELECT v FROM t WHERE id = {key}").to_pylist() == [{"v": value}]
     pinned = table.pinned_table().snapshot(table.pin())

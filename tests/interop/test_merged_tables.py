@@ -22,6 +22,7 @@ from tests.interop.native import (
 )
 from tests.maintain.merging_tables import in_base, merger_of, progress_of, rows_of
 from tests.model.merging import manifests, merge_one
+from tests.model.writing import merge_rows
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("val", pa.int64())])
 NATIVE = native_schema(SCHEMA, ["id"])
@@ -73,10 +74,7 @@ def test_plain_lance_may_use_a_merged_table_as_any_other(tmp_path: Path) -> None
     uri = folder_of(tmp_path)
     lance.write_dataset(_rows(BASE), uri)
     table = mw.enable(uri, primary_key="id")
-    with table.writer(durable=False) as writer:
-        writer.upsert(_rows({1: 1, 11: 1}))
-        writer.flush()
-    table.merge()
+    merge_rows(table, _rows({1: 1, 11: 1}), durable=False)
     table.build_indexes()
     dataset = lance.dataset(uri)
     dataset.tags.create("merged", dataset.version)

@@ -21,6 +21,7 @@ from tests.interop.native import (
     native_writer,
 )
 from tests.model.merging import manifests
+from tests.model.writing import upsert_rows
 
 PAIR = pa.struct([("x", pa.int64()), ("y", pa.string())])
 SCHEMA = pa.schema(
@@ -77,8 +78,7 @@ def test_native_takes_over_our_tail(tmp_path: Path) -> None:
 
 def test_entries_have_the_ids_that_native_code_writes(tmp_path: Path) -> None:
     uri, columns = _native(tmp_path)
-    with mw.open_table(uri).writer() as writer:
-        writer.upsert(_rows(1))
+    upsert_rows(mw.open_table(uri), _rows(1))
     ours = _stored(uri)
     with native_writer(uri, next(iter(manifests(uri)))) as writer:
         writer.put(_rows(2).cast(columns))

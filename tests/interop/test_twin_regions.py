@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import pyarrow as pa
 import pytest
 from lancedb._lancedb import LsmWriteSpec
@@ -38,6 +37,7 @@ from tests.interop.lancedb_client import (
 )
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
+from tests.model.writing import flush_rows, session_of, upsert_rows
 from tests.write.hooked_store import Call, Crash, Hook, HookedStore
 
 
@@ -91,14 +91,12 @@ def twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
 
 def test_readers_writers_and_mergers_refuse_them_also_on_open_handles(twins: Twins) -> None:
     def sql(table: Any, consistency: str) -> Any:
-        session = datafusion.SessionContext()
-        mw.register(session, "t", table, consistency=consistency)
+        session = session_of("t", table, consistency=consistency)
         with mw.memwal_errors():
             return session.sql("SELECT count(*) FROM t").collect()
 
     def write(table: Any) -> None:
-        with table.writer() as writer:
-            writer.upsert(rows({9: "x"}))
+        upsert_rows(table, rows({9: "x"}))
 
     for table in (twins.before, mw.open_table(twins.table.uri)):
         for ask in (
@@ -142,8 +140,7 @@ def test_the_first_query_that_finds_rows_of_a_region_without_values_refuses_it(
             "new_region_id",
             lambda incarnation, spec, values: region_id(incarnation, spec.spec_id, values),
         )
-        with table.writer() as writer:
-            writer.upsert(rows({1: "ours"}))
+        upsert_rows(table, rows({1: "ours"}))
     asks: dict[str, Callable[[], Any]] = {
         "manifest": lambda: reader.scan(consistency="manifest").read_all(),
         "strong": lambda: reader.scan().read_all(),
@@ -188,10 +185,10 @@ def test_a_repair_asks_whose_rows_are_newer_before_it_moves_one(twins: Twins) ->
 @pytest.mark.parametrize("winner", ["ours", "theirs"])
 @pytest.mark.parametrize("many", [False, True])
 def test_a_repair_keeps_every_row_and_both_programs_go_on(
-    twins: Twins, winner: str, many: bool, monkeypatch: pytest.MonkeyPatch
+    twins: Twins, winner: str, many: bool, within: Any
 ) -> None:
     if many:
-        monkeypatch.setattr(region_repair, "_KEYS", 1)
+        within(region_repair.RepairParts.set(keys=1))
     table = twins.before
     newer = twins.ours if winner == "ours" else UNSHARDED_ID
     (repair,) = table.repair_regions(newer=newer)
@@ -214,9 +211,7 @@ def test_a_repair_keeps_every_row_and_both_programs_go_on(
     twins.handle.upsert({5: "theirs"})
     expected[5] = "theirs"
     assert read(table) == expected == twins.handle.read()
-    with table.writer() as writer:
-        writer.upsert(rows({6: "ours"}))
-        writer.flush()
+    flush_rows(table, rows({6: "ours"}))
     expected[6] = "ours"
     table.merge()
     table.build_indexes()

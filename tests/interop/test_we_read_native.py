@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID, uuid4
 
-import datafusion
 import lance
 import pyarrow as pa
 import pytest
@@ -22,6 +21,7 @@ from tests.interop.native import (
     wait_for_flushes,
 )
 from tests.model.merging import manifests
+from tests.model.writing import flush_rows, session_of
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("v", pa.float64()), pa.field("s", pa.string())]
@@ -77,8 +77,7 @@ def test_our_reads_give_the_rows_of_the_native_writer(mode: str, tmp_path: Path)
     _, rows = _written_natively(uri, mode)
     table = mw.open_table(uri)
     assert _rows(table.scan().read_all()) == rows
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     assert _rows(context.sql("SELECT * FROM t").to_arrow_table()) == rows
     for key in (*range(12), 20, 77):
         expected = {key: rows[key]} if key in rows else {}
@@ -152,9 +151,7 @@ def test_rows_of_a_native_bucket_table_are_routed_by_native_s_rule(
     rows = pa.table({"id": pa.array(values, type_), "v": list(range(len(values)))}, schema=schema)
     create_native(uri, rows.slice(0, 0), ["id"], bucket_column="id", num_buckets=4)
     table = mw.open_table(uri)
-    with table.writer() as writer:
-        writer.upsert(rows)
-        writer.flush()
+    flush_rows(table, rows)
     dataset = lance.dataset(uri)
     (spec,) = dataset.mem_wal_index_details()["sharding_specs"]
     batch = rows.combine_chunks().to_batches()[0]
@@ -168,8 +165,7 @@ def test_rows_of_a_native_bucket_table_are_routed_by_native_s_rule(
             for key in source.keys().table["id"].to_pylist():
                 found[key] = bucket
     assert found == expected
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     for key, literal in [(v, repr(v)) for v in values][:8]:
         if pa.types.is_date(type_):
             continue
@@ -185,8 +181,7 @@ def test_keys_of_native_regions_without_values_are_never_lost_to_pruning(tmp_pat
     """Protocol rule 1: native code may leave out field 14; such regions are never pruned."""
     uri = folder_of(tmp_path)
     _, rows = _written_natively(uri, "bucket")
-    context = datafusion.SessionContext()
-    mw.register(context, "t", mw.open_table(uri))
+    context = session_of("t", mw.open_table(uri))
     for key in rows:
         found = context.sql(f"SELECT * FROM t WHERE id = {key}").to_arrow_table()
         assert _rows(found) == {key: rows[key]}

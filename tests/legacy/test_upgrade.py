@@ -15,6 +15,7 @@ from memwal_sql.legacy import upgrade as module
 from memwal_sql.legacy.format import OlderMemWal, OlderState
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.write.table_writer import TableWriter
+from tests.model.writing import upsert_rows
 from tests.storage.older import entry_range, make_older, mem_wal
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int64())])
@@ -68,8 +69,7 @@ def test_merged_rows_stay_and_others_come_from_the_function(uri: str) -> None:
         Progress("upgrade", "r", 1, 2, "mem_wals"),
         Progress("upgrade", "r", 2, 2, "mem_wals"),
     ]
-    with table.writer() as writer:
-        writer.upsert(pa.table({"id": [7], "n": [7]}, schema=SCHEMA))
+    upsert_rows(table, pa.table({"id": [7], "n": [7]}, schema=SCHEMA))
     assert rows(table) == {**EXPECTED, 7: 7}
     assert lance.write_dataset(BASE.slice(0, 0), uri, mode="append").count_rows() == 3
 

@@ -3,19 +3,23 @@ read and merged by field id (protocol rule 2; issue "Bad input and faults")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.read.planning import scan
+from memwal_sql.read.snapshots import SnapshotCollector
 from planner.model import Query
+from tests.model.writing import merge_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
 CONSISTENCIES = ("strong", "manifest")
@@ -117,10 +121,7 @@ def test_a_handle_from_before_a_change_reads_the_columns_of_now(tmp_path: Path) 
         ),
         primary_key="id",
     )
-    with table.writer() as writer:
-        writer.upsert(pa.table({"id": [1], "a": [2], "b": ["x"]}))
-        writer.flush()
-    table.merge()
+    merge_rows(table, pa.table({"id": [1], "a": [2], "b": ["x"]}))
     handles = [mw.open_table(table.uri) for _ in range(3)]
     dataset = lance.dataset(table.uri)
     dataset.drop_columns(["a"])
@@ -137,21 +138,51 @@ def test_a_column_that_goes_between_the_call_and_its_snapshot_is_named(tmp_path:
         table.planned(partial(scan, Query(("id", "gone"))))
 
 
-def test_a_filtered_scan_whose_columns_change_under_way_says_again(tmp_path: Path) -> None:
-    """It registers nothing, so there is nothing to be registered again."""
+class _Interrupted(tuple[Any, ...]):
+    """Does something else the first time that it is gone through."""
+
+    meanwhile: Callable[[], object] | None
+
+    def __iter__(self) -> Iterator[Any]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().__iter__()
+
+
+def test_queries_over_other_columns_do_not_share_what_a_region_has_read(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    merge_rows(table, pa.table([[1], [2], ["b"], [4.0]], schema=SCHEMA))
+    with table.writer() as writer:
+        writer.upsert(pa.table([[1], [3], ["b"], [5.0]], schema=SCHEMA))
+        writer.flush()
+    collector = table._collector
+    before = collector.newest()
+    _swap(lance.dataset(table.uri))
+    after = collector.newest()
+    (region,) = collector.regions(before)
+    newest = region.refresh()
+    generations = _Interrupted(newest.flushed_generations)
+    manifest = replace(newest, flushed_generations=generations)
+    generations.meanwhile = lambda: region.sources(after, manifest, ())
+    for base, value in ((before, 3), (after, 5.0), (before, 3)):
+        (source,) = region.sources(base, manifest, ())
+        assert source.rows_at(np.zeros(1, np.uint64), ["a"])["a"].to_pylist() == [value]
+
+
+def test_a_scan_has_the_columns_of_its_snapshot(tmp_path: Path) -> None:
+    """Whatever is added between its first look at the table and the snapshot."""
     schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("a", pa.int64())])
     table = mw.create_table(tmp_path / "t", schema, primary_key="id")
-    planned = mw.Table.planned
+    snapshot = SnapshotCollector.snapshot
 
-    def changed(table: mw.Table, *arguments: Any) -> Any:
+    def changed(*arguments: Any) -> Any:
         _add(lance.dataset(table.uri))
-        return planned(table, *arguments)
+        table.refresh()
+        return snapshot(*arguments)
 
-    with (
-        patch.object(mw.Table, "planned", changed),
-        pytest.raises(mw.RetryError, match="run the query again"),
-    ):
-        table.scan(filter="a > 1")
+    with patch.object(SnapshotCollector, "snapshot", changed):
+        assert table.scan(filter="a > 1").schema.names == ["id", "a"]
     assert table.scan(filter="a > 1").schema.names == ["id", "a", "d"]
 
 

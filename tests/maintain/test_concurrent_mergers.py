@@ -6,18 +6,20 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import lance
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.maintain import lease
+from memwal_sql.maintain.lease import Patience
 from memwal_sql.maintain.merge import commit as passes
 from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.retries import ConflictError
 from tests.maintain.merging_tables import (
     GENERATIONS,
     expected,
@@ -39,10 +41,8 @@ MANY = [(dict.fromkeys(range(3000), n), [n, n + 10]) for n in range(1, 4)]
 class Sleeper:
     """A merger in a thread of its own that falls asleep right before one of its commits."""
 
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, merge: Callable[[], int], before_pass: int = 1
-    ) -> None:
-        monkeypatch.setattr(lease, "PATIENCE_SECONDS", 0.05)
+    def __init__(self, within: Any, merge: Callable[[], int], before_pass: int = 1) -> None:
+        within(Patience.set(seconds=0.05))
         self._asleep, self._wake = threading.Event(), threading.Event()
         self._passes = 0
         self._before_pass = before_pass
@@ -64,7 +64,7 @@ class Sleeper:
                 self.outcome = error
 
         self._thread = threading.Thread(target=run)
-        monkeypatch.setattr(passes.PassWriter, "_execute", sleepy)
+        within(patch.object(passes.PassWriter, "_execute", sleepy))
         self._thread.start()
         eventually(lambda: self._asleep.is_set() or self.outcome is not None)
         assert self._asleep.is_set(), self.outcome
@@ -81,16 +81,15 @@ def _opened(table: mw.Table) -> mw.Table:
     return mw.open_table(table.uri)
 
 
-def test_racing_on_the_same_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_racing_on_the_same_generation(tmp_path: Path, within: Any) -> None:
     """Appendix 2, scenario 1: B reads merged 5, A commits 6, B's commit of 6 is refused, B reads
     the index again, sees 6, and goes on with 7."""
     table = make_table(tmp_path, [({n: n}, []) for n in range(5)])
     assert table.merge() == 5
     write_generations(table, [({5: 5, 1: 50}, []), ({6: 6}, [1])])
     (region,) = manifests(table.uri)
-    b = Sleeper(monkeypatch, _opened(table).merge)  # read 5, is about to commit 6
-    with monkeypatch.context() as one_step:
-        one_step.setattr(Merger, "_merge_region", Merger._step)
+    b = Sleeper(within, _opened(table).merge)  # read 5, is about to commit 6
+    with patch.object(Merger, "_merge_region", Merger._step):
         assert _opened(table).merge() == 1
     assert progress_of(table.uri) == {str(region): 6}
     after_a = lance.dataset(table.uri).version
@@ -100,7 +99,7 @@ def test_racing_on_the_same_generation(tmp_path: Path, monkeypatch: pytest.Monke
     assert in_base(table.uri) == {0: 0, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6}
 
 
-def test_crash_after_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_after_the_commit(tmp_path: Path) -> None:
     """Appendix 2, scenario 2: A commits 6 and dies; B reads merged 6, skips it and merges 7."""
     table = make_table(tmp_path, [({n: n}, []) for n in range(5)])
     assert table.merge() == 5
@@ -124,7 +123,7 @@ def test_crash_after_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("generations", [MANY, NO_DELETES], ids=["deletes", "no deletes"])
 def test_a_merger_that_slept_changes_nothing(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    within: Any,
     before_pass: int,
     small: bool,
     others_small: bool,
@@ -136,7 +135,7 @@ def test_a_merger_that_slept_changes_nothing(
         before_pass = 1  # there is one
     table = make_table(tmp_path, generations)
     sizes = {True: SMALL_PASS, False: 10**9}
-    sleeper = Sleeper(monkeypatch, merger_of(_opened(table), sizes[small]), before_pass)
+    sleeper = Sleeper(within, merger_of(_opened(table), sizes[small]), before_pass)
     others = merger_of(_opened(table), sizes[others_small])()
     assert 1 <= others <= 3
     before = in_base(table.uri)
@@ -179,18 +178,18 @@ def test_a_merger_that_slept_is_refused_also_where_the_progress_was_erased(
     ((upserts, deletes), _) = generations
     columns = {"id": deletes} if deletes else {"id": [*upserts], "val": [*upserts.values()]}
     rows = pa.table(columns, pa.schema([asleep.schema.field(name) for name in columns]))
-    with pytest.raises(passes.OvertakenError):
+    with pytest.raises(ConflictError):
         (writer.delete if deletes else writer.upsert)(rows, last=True)
     assert lance.dataset(table.uri).version == version
     assert in_base(table.uri) == before
 
 
 def test_mergers_of_different_regions_do_not_disturb_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any
 ) -> None:
     table = make_table(tmp_path, MANY, regions=[mw.bucket("id", 2)])
     other = _opened(table)
-    sleeper = Sleeper(monkeypatch, lambda: _opened(table).merge(regions=["id_bucket=0"]))
+    sleeper = Sleeper(within, lambda: _opened(table).merge(regions=["id_bucket=0"]))
     assert other.merge(regions=["id_bucket=1"]) == 3
     assert sleeper.wake() == 3
     assert in_base(table.uri) == expected(MANY)
@@ -217,13 +216,11 @@ def test_many_mergers_at_once_merge_everything_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["append", "delete", "compact", "update"])
-def test_other_commits_in_between_are_merged_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_other_commits_in_between_are_merged_over(tmp_path: Path, within: Any, kind: str) -> None:
     table = make_table(tmp_path, GENERATIONS[:1])
     table.merge()
     write_generations(table, GENERATIONS[1:])
-    sleeper = Sleeper(monkeypatch, _opened(table).merge)
+    sleeper = Sleeper(within, _opened(table).merge)
     dataset = lance.dataset(table.uri)
     match kind:
         case "append":
@@ -244,12 +241,10 @@ def test_other_commits_in_between_are_merged_over(
     assert in_base(table.uri) == rows == rows_of(_opened(table))
 
 
-def test_an_overwrite_in_between_is_an_error_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overwrite_in_between_is_an_error_that_names_it(tmp_path: Path, within: Any) -> None:
     """Protocol rule 22."""
     table = make_table(tmp_path)
-    sleeper = Sleeper(monkeypatch, _opened(table).merge)
+    sleeper = Sleeper(within, _opened(table).merge)
     rows = lance.dataset(table.uri).schema.empty_table().select(["id", "val"])
     lance.write_dataset(rows, table.uri, mode="overwrite")
     outcome = sleeper.wake()

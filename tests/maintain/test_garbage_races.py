@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 from uuid import uuid4
 
 import lance
@@ -19,7 +18,6 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql import create as opening
 from memwal_sql.maintain.gc.collector import collect_garbage
 from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.state.context import TableContext
@@ -28,7 +26,6 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.table import read_record
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.storage.wal.log import Wal
-from tests.faults import Fault, FaultyStore, Kind
 from tests.maintain.life import (
     NOW,
     SCHEMA,
@@ -41,17 +38,18 @@ from tests.maintain.life import (
     rows,
     values,
 )
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests
+from tests.model.opened import opened_over
 from tests.model.process import ProcessKilledError, Switch, _KillableStore, as_another_process
 from tests.model.racing import race
 from tests.model.s3 import s3_server
+from tests.model.writing import upsert_rows
 from tests.write.hooked_store import HookedStore
 
 
 def _faulty_table(uri: str, fault: Fault) -> mw.Table:
-    opened = opening.open_store
-    with patch.object(opening, "open_store", lambda *a, **k: FaultyStore(opened(*a, **k), [fault])):
-        return mw.open_table(uri)
+    return opened_over(uri, lambda store: FaultyStore(store, [fault]))
 
 
 # Zombies
@@ -289,8 +287,7 @@ def test_a_collector_that_dies_at_any_change_is_made_up_for_by_the_next(
         except ProcessKilledError:
             pass
         assert values(mw.open_table(uri)) == _expected()
-        with mw.open_table(uri).writer() as writer:
-            writer.upsert(rows(30, 30, change))
+        upsert_rows(mw.open_table(uri), rows(30, 30, change))
         _collect_with(uri, open_store(uri))
         assert values(mw.open_table(uri)) == {**_expected(), 30: change}
         left = {path.partition("/wal/")[2] for path in _files(uri) - _files(whole)}

@@ -16,6 +16,7 @@ from memwal_sql.maintain.progress import Progress
 from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
 from memwal_sql.storage.objects.open import open_store
 from tests.model.merging import manifests
+from tests.model.writing import merge_rows
 
 WIDTH = 8
 VECTOR = pa.list_(pa.float32(), WIDTH)
@@ -47,10 +48,7 @@ def table(tmp_path: Path) -> mw.Table:
 
 def _merge(table: mw.Table, *parts: range) -> None:
     for ids in parts:
-        with table.writer(durable=False) as writer:
-            writer.upsert(_rows(ids))
-            writer.flush()
-        table.merge()
+        merge_rows(table, _rows(ids), durable=False)
 
 
 def _details(uri: str) -> IndexDetails:
@@ -90,18 +88,17 @@ def test_every_index_catches_up_and_says_so(table: mw.Table) -> None:
 
 
 def test_vector_indexes_keep_their_centroids_however_often_they_are_built(
-    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+    table: mw.Table,
 ) -> None:
     """Specification 2, "Vector Index Configuration": distances stay comparable."""
-    monkeypatch.setattr(index_builder, "MOST_SEGMENTS", 3)
     before = _model(table.uri)
     segments = []
-    for start in range(600, 1400, 200):
-        _merge(table, range(start, start + 200))
+    for start in range(600, 1500, 100):
+        _merge(table, range(start, start + 100))
         table.build_indexes(indexes=["vec_idx"])
         assert _model(table.uri) == before
         segments.append(len(_index(table.uri, "vec_idx").segments))
-    assert segments == [2, 3, 1, 2]
+    assert segments == [2, 3, 4, 5, 6, 7, 8, 1, 2]
     assert not _is_covered(table.uri, "body_idx")
     found = lance.dataset(table.uri).to_table(
         columns=["id"],

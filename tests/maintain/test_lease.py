@@ -76,7 +76,7 @@ def test_a_silent_holder_is_taken_over_and_finds_out(tmp_path: Path) -> None:
     store, clock = open_store(tmp_path), Clock()
     with maintenance_lease(store, "merge") as slow:
         with maintenance_lease(store, "garbage", sleep=clock.sleep, clock=clock) as taken:
-            assert lease.PATIENCE_SECONDS < clock.now < lease.PATIENCE_SECONDS + 2
+            assert lease.Patience.seconds < clock.now < lease.Patience.seconds + 2
             taken.renew()
             with pytest.raises(mw.MaintenanceLostError, match="merge was too slow, and garbage"):
                 slow.renew()

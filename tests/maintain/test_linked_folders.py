@@ -19,8 +19,9 @@ from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import StageLimits
 from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.storage.objects.commit_log import SqliteCommitLog
-from tests.folder_state import folder_state
+from tests.model.folder_state import folder_state
 from tests.model.process import as_another_process
+from tests.model.writing import flush_rows
 
 # Lance writes there itself, through links too.
 BY_LANCE = re.compile(r"^(_indices|data)|^_mem_wal/\*/\*$|/staging")
@@ -50,9 +51,7 @@ def _clean_up(table: mw.Table) -> None:
 
 
 def _write(table: mw.Table) -> None:
-    with table.writer() as writer:
-        writer.upsert(_rows(1, 9))
-        writer.flush()
+    flush_rows(table, _rows(1, 9))
 
 
 JOBS: tuple[Callable[[mw.Table], object], ...] = (
@@ -139,9 +138,7 @@ def test_deletes_in_two_phases_do_not_follow_links(table: Path, tmp_path: Path) 
     options = {"memwal_commit_log": str(tmp_path / "log.sqlite")}
     made = mw.create_table(uri, SCHEMA, "id", storage_options=options)
     for key in range(12):
-        with made.writer() as writer:
-            writer.upsert(_rows(key))
-            writer.flush()
+        flush_rows(made, _rows(key))
     made.merge()
     log = SqliteCommitLog(options["memwal_commit_log"], str(uri))
     assert log.unfinished() == []

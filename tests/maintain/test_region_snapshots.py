@@ -17,6 +17,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.wal.log import Wal
 from tests.model.merging import manifests, merge_one
 from tests.model.process import Process
+from tests.model.writing import flush_rows, upsert_rows
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
@@ -24,9 +25,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("val", pa.int64())])
 
 def _table(folder: Path, regions: int, rows: int) -> mw.Table:
     table = mw.create_table(folder / "t", SCHEMA, "id", regions=[mw.bucket("id", regions)])
-    with table.writer(durable=False) as writer:
-        writer.upsert({"id": list(range(rows)), "val": [0] * rows})
-        writer.flush()
+    flush_rows(table, {"id": list(range(rows)), "val": [0] * rows}, durable=False)
     return table
 
 
@@ -43,9 +42,7 @@ def _details(uri: str) -> FoundDetails:
 def test_eventual_readers_see_the_recorded_state_until_it_is_recorded_again(tmp_path: Path) -> None:
     table = _table(tmp_path, regions=3, rows=20)
     table.snapshot_regions()
-    with table.writer() as writer:
-        writer.upsert({"id": [100], "val": [1]})
-        writer.flush()
+    flush_rows(table, {"id": [100], "val": [1]})
     reader = mw.open_table(table.uri)
     assert _ids(reader, "eventual") == list(range(20))
     assert _ids(reader, "manifest") == [*range(20), 100]
@@ -55,8 +52,7 @@ def test_eventual_readers_see_the_recorded_state_until_it_is_recorded_again(tmp_
 
 def test_more_than_a_hundred_regions_are_recorded_in_a_file(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.identity("id")])
-    with table.writer(durable=False) as writer:
-        writer.upsert({"id": list(range(101)), "val": [0] * 101})
+    upsert_rows(table, {"id": list(range(101)), "val": [0] * 101}, durable=False)
     table.snapshot_regions()
     details = _details(table.uri).details
     assert (details.num_regions, details.inline_snapshots) == (101, None)
@@ -66,8 +62,7 @@ def test_more_than_a_hundred_regions_are_recorded_in_a_file(tmp_path: Path) -> N
 def test_readers_that_miss_the_recorded_file_take_the_manifests(tmp_path: Path) -> None:
     """Protocol rule 23."""
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.identity("id")])
-    with table.writer(durable=False) as writer:
-        writer.upsert({"id": list(range(101)), "val": [0] * 101})
+    upsert_rows(table, {"id": list(range(101)), "val": [0] * 101}, durable=False)
     table.snapshot_regions()
     shutil.rmtree(tmp_path / "t" / "_indices" / str(_details(table.uri).details.index_uuid))
     assert len(mw.open_table(table.uri).snapshot("eventual").regions) == 101
@@ -161,6 +156,5 @@ def test_a_torn_entry_is_never_noted_as_complete(tmp_path: Path) -> None:
     (Path(table.uri) / wal.path(last + 1)).write_bytes(whole[: len(whole) // 2])
     table.snapshot_regions()
     assert manifests(table.uri)[region].wal_entry_position_last_seen == last
-    with mw.open_table(table.uri).writer() as writer:
-        writer.upsert({"id": [8], "val": [8]})
+    upsert_rows(mw.open_table(table.uri), {"id": [8], "val": [8]})
     assert _ids(mw.open_table(table.uri), "strong") == [*range(5), 7, 8]

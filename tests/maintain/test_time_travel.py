@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import lance
 import pyarrow as pa
 import pytest
@@ -17,6 +16,7 @@ from exec_nodes.resident.store import Scope
 from memwal_sql.storage.base.versions import base_versions
 from memwal_sql.storage.objects.open import open_store
 from tests.maintain.life import NOW, collect, create, flush, merge_all, rows, values
+from tests.model.writing import session_of
 
 
 def _committed(table: mw.Table, version: int) -> datetime:
@@ -42,8 +42,7 @@ def test_every_recorded_version_reads_as_it_was_whatever_was_collected_since(
         assert then.get([4]).to_pylist() == (
             [{"id": 4, "val": expected[4]}] if 4 in expected else []
         )
-        context = datafusion.SessionContext()
-        mw.register(context, "then", then)
+        context = session_of("then", then)
         assert context.sql("SELECT count(*) AS n FROM then").to_pylist() == [{"n": len(expected)}]
         assert not then.reads_base_alone
 

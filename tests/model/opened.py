@@ -11,8 +11,8 @@ from memwal_sql import create
 from memwal_sql.storage.objects.protocol import ObjectStore
 
 
-def opened_over(uri: str, wrap: Callable[[ObjectStore], Any]) -> mw.Table:
+def opened_over(uri: str, wrap: Callable[[ObjectStore], Any], **options: Any) -> mw.Table:
     """The table, by a handle whose store is what `wrap` makes of the usual one."""
     opened = create.open_store
     with patch.object(create, "open_store", lambda *a, **k: wrap(opened(*a, **k))):
-        return mw.open_table(uri)
+        return mw.open_table(uri, **options)

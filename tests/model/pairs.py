@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import datafusion
 import pyarrow as pa
 
-import memwal_sql as mw
+from tests.model.writing import session_of
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
 
@@ -37,8 +36,7 @@ def read(table: Any, consistency: str = "strong") -> dict[int, int | None]:
 
 def select(table: Any, where: str = "", limit: int | None = None) -> dict[int, int | None]:
     """The rows of a SQL query; scan and SQL must agree where both can be asked."""
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table)
+    session = session_of("t", table)
     sql = "SELECT * FROM t"
     sql += f" WHERE {where}" if where else ""
     sql += f" LIMIT {limit}" if limit is not None else ""
@@ -60,6 +58,5 @@ def get(table: Any, *ids: int) -> dict[int, int | None]:
 
 def count(table: Any) -> int:
     """SELECT count(*)."""
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table)
+    session = session_of("t", table)
     return int(session.sql("SELECT count(*) FROM t").to_arrow_table().column(0)[0].as_py())

@@ -12,12 +12,11 @@ from threading import Lock
 from typing import Any
 from unittest.mock import patch
 
-import memwal_sql as mw
 from exec_nodes.resident.store import STORE
-from memwal_sql import create
 from memwal_sql.read import region
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.open import canonical_uri
+from tests.model.opened import opened_over
 
 _CHANGES = frozenset({"put", "put_if_absent", "delete", "delete_in_bulk"})
 
@@ -79,13 +78,7 @@ class Process:
 
     def __init__(self, uri: str, **options: Any) -> None:
         self.switch = Switch()
-        opened = create.open_store
-
-        def open_killable(*args: Any, **kwargs: Any) -> Any:
-            return _KillableStore(opened(*args, **kwargs), self.switch)
-
-        with patch.object(create, "open_store", open_killable):
-            self.table = mw.open_table(uri, **options)
+        self.table = opened_over(uri, lambda store: _KillableStore(store, self.switch), **options)
         self._uri = uri
 
     def kill(self) -> None:

@@ -5,11 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qs
 
 import boto3
 from moto.server import ThreadedMotoServer
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Requests:
+    """Takes down what is asked of a server, as in `PUT bucket/object` and `LIST bucket/folder/`."""
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+
+    def around(self, inner: Application) -> Application:
+        """For `s3_server`."""
+
+        def application(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            query = parse_qs(environment.get("QUERY_STRING", ""))
+            kind, path = environment["REQUEST_METHOD"], environment["PATH_INFO"].lstrip("/")
+            if "list-type" in query:
+                kind, path = "LIST", f"{path}/{query.get('prefix', [''])[0]}"
+            self._seen.append(f"{kind} {path}")
+            return inner(environment, start)
+
+        return application
+
+    def take(self) -> list[str]:
+        """Those since the last call."""
+        found, self._seen = self._seen, []
+        return found
 
 
 @contextmanager

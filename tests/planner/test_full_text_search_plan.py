@@ -212,14 +212,6 @@ def test_the_corpus_is_in_the_metrics(tmp_path: Path) -> None:
     assert (node.metrics["documents"], node.metrics["tokens"]) == (2, 5)
 
 
-def test_a_scan_without_the_corpus_is_refused(tmp_path: Path) -> None:
-    base = base_table(tmp_path / "t", {1: "word1"}, {})
-    plan = plan_full_text_search(TextQuery(Match("word1", "body"), 1, ("id",)), snapshot(base, ()))
-    (scan,) = scans(plan)
-    with pytest.raises(InvalidCallError, match="below a GlobalBM25Exec"):
-        collect(scan)
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [

@@ -4,11 +4,10 @@ but not indexed, generation 5 is flushed, generation 6 is in memory (protocol ru
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import lance
 import numpy as np
 import pyarrow as pa
@@ -16,10 +15,11 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.columns import BASE_GENERATION
-from exec_nodes.resident.store import ResidentStore
-from exec_nodes.vectors import resident as held
+from exec_nodes.base.tasks import background_by
 from memwal_sql.search.request import full_text_search, hybrid_search, vector_search
 from tests.exec_nodes.tables import nodes
+from tests.model.resident import another_store, never
+from tests.model.writing import session_of
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 
 WIDTH = 4
@@ -75,8 +75,7 @@ class Example:
         self.live.pop(gone, None)
 
     def plan(self, sql: str) -> str:
-        context = datafusion.SessionContext()
-        mw.register(context, "t", self.table)
+        context = session_of("t", self.table)
         return physical_plan(context, sql)
 
     def nearest(self, query: list[float], k: int) -> list[int]:
@@ -101,10 +100,10 @@ class Example:
 
 
 @pytest.fixture(autouse=True)
-def no_vectors_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_vectors_in_memory() -> Iterator[None]:
     """Plans would show when they have come there."""
-    monkeypatch.setattr(held, "STORE", ResidentStore())
-    monkeypatch.setattr(held, "in_background", lambda _: True)
+    with another_store(), background_by(never):
+        yield
 
 
 @pytest.fixture

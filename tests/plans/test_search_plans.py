@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.resident.store import ResidentStore
-from exec_nodes.vectors import resident as held
+from exec_nodes.base.tasks import background_by
+from tests.model.resident import another_store, never
 from tests.plans.golden import Case, physical_plan, read_cases, write_cases
 
 HERE = Path(__file__).parent / "search"
@@ -86,10 +86,10 @@ class Setting:
 
 
 @pytest.fixture(autouse=True)
-def no_vectors_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_vectors_in_memory() -> Iterator[None]:
     """Plans would show when they have come there."""
-    monkeypatch.setattr(held, "STORE", ResidentStore())
-    monkeypatch.setattr(held, "in_background", lambda _: True)
+    with another_store(), background_by(never):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import datafusion
 import lance
@@ -13,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.liveness import masks
-from exec_nodes.resident.store import ResidentStore
-from exec_nodes.vectors import resident as held
+from exec_nodes.base.tasks import background_by
+from exec_nodes.liveness.masks import Matched
+from tests.model.resident import another_store, never
 
 WIDTH = 4
 SCHEMA = pa.schema(
@@ -26,11 +27,10 @@ WORDS = "SELECT id FROM full_text_search('t', 'body', 'word 1', 3)"
 
 
 @pytest.fixture(autouse=True)
-def vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def vectors() -> Iterator[None]:
     """Nothing is in memory when a test begins, nor read in the background."""
-    monkeypatch.setattr(held, "STORE", ResidentStore())
-    monkeypatch.setattr(held, "in_background", lambda _: True)
-    yield
+    with another_store(), background_by(never):
+        yield
 
 
 def rows(start: int, count: int) -> pa.Table:
@@ -101,14 +101,12 @@ def test_an_index_is_named_for_the_sources_that_have_it(table: mw.Table) -> None
             writer.delete(rows(520, 10))
 
 
-def test_an_index_that_is_not_asked_is_not_named(
-    table: mw.Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_is_not_asked_is_not_named(table: mw.Table, within: Any) -> None:
     exact = NEAREST.replace(", 3)", ", 3, {exact: true})")
     assert set(named(plan(table, exact), "KNNExec", "index").values()) == {"brute_force"}
     analyzed = plan(table, NEAREST, "ANALYZE")
     assert named(analyzed, "KNNExec", "index")["-1"] == "v_idx(IVF_FLAT)"
-    monkeypatch.setattr(held, "in_background", lambda call: call() or True)
+    within(background_by(lambda call: call()))
     for _ in range(2):
         session(table).sql(NEAREST).collect()
     analyzed = plan(table, NEAREST, "ANALYZE")
@@ -156,15 +154,13 @@ def asked(text: str) -> str:
     return str(found)
 
 
-def test_those_who_may_be_asked_about_candidates_are_named(
-    table: mw.Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_who_may_be_asked_about_candidates_are_named(table: mw.Table, within: Any) -> None:
     with table.writer(durable=False) as writer:
         writer.upsert(rows(495, 10))
         name = "unsharded=0"
         assert asked(plan(table, NEAREST)) == f"keys[region_{name}][gen=3]"
         assert asked(plan(table, WORDS)) == ""
-        monkeypatch.setattr(masks, "_MATCHED_INLINE", 100)
+        within(Matched.set(inline=100))
         every = [f"keys[region_{name}][gen=3]"] + [f"bf[region_{name}][gen={g}]" for g in (2, 1)]
         assert asked(plan(table, NEAREST)) == ", ".join(every)
         assert asked(plan(table, WORDS)) == ""

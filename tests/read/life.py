@@ -10,12 +10,9 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import memwal_sql as mw
-from exec_nodes.liveness.stale_sets import STALE_SETS
-from exec_nodes.resident.store import ResidentStore
-from exec_nodes.vectors import resident as held
+from tests.model.resident import another_store
 
 WIDTH = 4
 SCHEMA = pa.schema(
@@ -119,7 +116,5 @@ def tuples(table: pa.Table) -> Rows:
 
 def fresh(uri: str, version: int | None, keys: list[int], query: list[float]) -> list[Rows]:
     """The same by a handle that nothing was kept for."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(held, "STORE", ResidentStore())
-        patch.setattr(STALE_SETS, "_store", ResidentStore())
+    with another_store():
         return seen(mw.open_table(uri, version=version), keys, query)

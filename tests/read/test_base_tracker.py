@@ -10,8 +10,8 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.state.base_table import BaseTracker
 from memwal_sql.storage.objects.open import open_store
-from tests.faults import FaultyStore
 from tests.maintain.life import NOW, create, rows, values
+from tests.model.faults import FaultyStore
 from tests.model.opened import opened_over
 
 

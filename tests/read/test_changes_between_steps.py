@@ -105,14 +105,9 @@ def test_a_strong_read_is_of_one_state_since_it_began(
 ) -> None:
     """The writer is one of this process, whose MemTables are read, or of another, read by its WAL.
     Nothing but the reader asks the store that is watched."""
-    life, stores = Life(tmp_path), list[HookedStore]()
-
-    def watched(inner: Any) -> HookedStore:
-        stores.append(HookedStore(inner))
-        return stores[-1]
-
-    table = opened_over(life.table.uri, watched)
-    (store,) = stores
+    life = Life(tmp_path)
+    table = opened_over(life.table.uri, HookedStore)
+    store = table._context.store
     for number, when in product(range(1, 100), ("before", "after")):
         life.write()
         begun = len(life.states) - 1

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.read import commits, region
-from memwal_sql.read import index_lag as index_gaps
+from memwal_sql.read import commits
+from memwal_sql.read.commits import VersionsRead
 from memwal_sql.read.index_lag import IndexGaps
+from memwal_sql.read.region import Merged
 from memwal_sql.state.base_table import load_base
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
+from tests.model.writing import merge_rows
 
 SCHEMA = pa.schema({"id": pa.int64(), "body": pa.string()})
 
@@ -61,10 +63,7 @@ def test_a_handle_that_others_read_with_is_left_alone(tmp_path: Path) -> None:
 def test_another_index_that_was_made_meanwhile_changes_nothing(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     table.create_index("body", "FTS", name="texts")
-    with table.writer() as writer:
-        writer.upsert({"id": [1], "body": ["text"]})
-        writer.flush()
-    table.merge()
+    merge_rows(table, {"id": [1], "body": ["text"]})
     assert "texts" in table.snapshot().gaps
     table.create_index("body", "BTREE", name="bodies")
     assert "texts" in table.snapshot().gaps
@@ -83,10 +82,7 @@ def _table(folder: Path) -> mw.Table:
 
 
 def _merged(table: mw.Table, key: int) -> None:
-    with table.writer() as writer:
-        writer.upsert({"id": [key], "body": [f"text {key}"]})
-        writer.flush()
-    table.merge()
+    merge_rows(table, {"id": [key], "body": [f"text {key}"]})
 
 
 def _found(table: mw.Table) -> list[int]:
@@ -104,10 +100,9 @@ def test_a_gap_is_bridged_however_many_versions_an_index_is_behind(tmp_path: Pat
 
 
 def test_versions_are_read_once_and_some_by_each_query(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_gaps, "_READ_INLINE", 6)
-    monkeypatch.setattr(commits, "_TOGETHER", 3)
+    within(VersionsRead.set(together=3, most=6))
     table = _table(tmp_path)
     for _ in range(20):
         table.snapshot_regions()
@@ -155,9 +150,9 @@ def test_versions_that_the_store_could_not_give_are_asked_for_again(
 
 
 def test_what_others_wrote_since_ends_the_looking_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "_TOGETHER", 2)
+    within(VersionsRead.set(together=2))
     table = _table(tmp_path)
     for _ in range(6):
         table.snapshot_regions()
@@ -175,10 +170,8 @@ def test_what_others_wrote_since_ends_the_looking_back(
     assert _found(reader) == [1]
 
 
-def test_generations_that_an_index_lacks_stay_open_over_merges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(region, "KEPT_MERGED", 1)
+def test_generations_that_an_index_lacks_stay_open_over_merges(tmp_path: Path, within: Any) -> None:
+    within(Merged.set(kept_open=1))
     table = _table(tmp_path)
     opened: list[list[object]] = []
     for key in range(2, 7):

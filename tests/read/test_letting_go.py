@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from weakref import ref
 
 import lance
@@ -18,8 +19,9 @@ from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.resident.store import STORE, Key
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.text.postings.lance_index import LancePartition
-from memwal_sql.read import region
+from memwal_sql.read.region import Merged
 from memwal_sql.state.memtable import MemTable
+from tests.model.writing import flush_rows, merge_rows
 
 DIMENSION = 4
 ROWS = 300
@@ -68,9 +70,7 @@ def test_versions_index_segments_and_generations_that_are_gone_are_let_go_of(
     reader = mw.open_table(table.uri)
     kept = []
     for step in range(1, 7):
-        with table.writer() as writer:
-            writer.upsert(rows(step))
-            writer.flush()
+        flush_rows(table, rows(step))
         read(reader, step)
         table.merge()
         read(reader, step)
@@ -101,10 +101,7 @@ def test_rows_that_an_index_holds_now_are_not_kept_tokenized(table: mw.Table) ->
         )
 
     reader = mw.open_table(table.uri)
-    with table.writer() as writer:
-        writer.upsert(rows(1))
-        writer.flush()
-    table.merge()
+    merge_rows(table, rows(1))
     # No generation stands in for the fragment of a base table that others have written, too.
     lance.dataset(table.uri).delete("id = 7")
     assert reader.full_text_search("body", "step1", ROWS).num_rows == ROWS - 1
@@ -115,15 +112,13 @@ def test_rows_that_an_index_holds_now_are_not_kept_tokenized(table: mw.Table) ->
 
 
 def test_generations_that_no_index_lacks_are_let_go_of_before_they_are_collected(
-    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+    table: mw.Table, within: Any
 ) -> None:
-    monkeypatch.setattr(region, "KEPT_MERGED", 2)
+    within(Merged.set(kept_open=2))
     reader = mw.open_table(table.uri)
     held = []
     for step in range(1, 6):
-        with table.writer() as writer:
-            writer.upsert(rows(step))
-            writer.flush()
+        flush_rows(table, rows(step))
         read(reader, step)
         (generation,) = reader.snapshot().regions[0].sources
         held.append(ref(generation.dataset))
@@ -167,9 +162,7 @@ def test_what_is_let_go_of_goes_at_once(table: mw.Table) -> None:
     held = [ref(first.base), ref(first.base.dataset), ref(partition)]
     del first, own, partition
     for step in (1, 2):
-        with table.writer() as writer:
-            writer.upsert(rows(step))
-            writer.flush()
+        flush_rows(table, rows(step))
         read(reader, step)
         flushed = reader.snapshot().regions[0].sources[0]
         assert isinstance(flushed, LanceSource)

@@ -20,6 +20,7 @@ def _check(table: mw.Table, expected: dict[int, int]) -> None:
     own, other = table, mw.open_table(table.uri)
     assert [row for key in KEYS for row in own.get([key]).to_pylist()] == want
     assert own.get(KEYS).to_pylist() == want
+    assert own.get(KEYS, []).num_rows == len(want)
     with as_another_process():
         assert [row for key in KEYS for row in other.get([key]).to_pylist()] == want
         assert other.get(KEYS).to_pylist() == want

@@ -16,6 +16,7 @@ from memwal_sql.sql.filter_text import implied
 from memwal_sql.table import Table
 from planner.model import Query
 from planner.plan import plan
+from tests.model.writing import upsert_rows
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
@@ -52,8 +53,7 @@ def test_later_writes_flushes_and_merges_change_nothing(table: Table, durable: b
 
 
 def test_filters_leave_regions_out(table: Table) -> None:
-    with table.writer() as writer:
-        writer.upsert({"id": list(range(50)), "val": ["a"] * 50})
+    upsert_rows(table, {"id": list(range(50)), "val": ["a"] * 50})
     pinned = table.pin("strong", implied("id = 7", table.schema))
     assert (len(pinned.regions), pinned.regions_pruned) == (1, 2)
     assert len(table.pin("manifest").regions) == 3

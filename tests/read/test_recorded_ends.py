@@ -21,6 +21,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from tests.model.process import as_another_process, forget_writers
+from tests.model.writing import upsert_rows
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("s", pa.string())])
 DELETE = 3  # the position of the delete: after the fence, and the rows
@@ -82,8 +83,7 @@ def _readers(table: mw.Table) -> dict[str, Read]:
 
 
 def _write(table: mw.Table) -> None:
-    with mw.open_table(table.uri).writer() as writer:
-        writer.upsert(pa.table({"id": [100], "s": ["later"]}, schema=SCHEMA))
+    upsert_rows(mw.open_table(table.uri), pa.table({"id": [100], "s": ["later"]}, schema=SCHEMA))
     forget_writers(table.uri)
 
 

@@ -9,13 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import lance
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain.checks.findings import Severity
+from tests.model.writing import flush_rows, session_of
 
 SCHEMA = pa.schema(
     {"id": pa.int64(), "body": pa.string(), "v": pa.list_(pa.float32(), 2), "n": pa.int64()}
@@ -37,8 +37,7 @@ def content(found: Any) -> Content:
 
 
 def sql(table: mw.Table, query: str) -> Content:
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     with mw.memwal_errors():
         return content(context.sql(query).to_arrow_table())
 
@@ -88,9 +87,7 @@ class Setting:
         return int(lance.dataset(self.uri).version)
 
     def write(self, ids: Any, word: str) -> None:
-        with self.table.writer() as writer:
-            writer.upsert(rows(ids, word))
-            writer.flush()
+        flush_rows(self.table, rows(ids, word))
         self.live.update(dict.fromkeys(ids, word))
 
     def restore(self, name: str) -> None:

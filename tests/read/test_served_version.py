@@ -6,9 +6,12 @@ import gc
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 from weakref import ref
 
@@ -16,33 +19,35 @@ import lance
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.resident import key_lookups
+from exec_nodes.base.tasks import background_by
+from exec_nodes.resident import keys as resident_keys
+from exec_nodes.resident.admission import Admission
 from exec_nodes.sources import lance_source
 from memwal_sql.errors import ReopenError
-from memwal_sql.read import served_version as served_base
+from memwal_sql.read.served_version import Served
 from memwal_sql.storage.base.memwal_index import FoundDetails, commit_details, read_details_at
 from memwal_sql.storage.objects.open import open_store
+from tests.exec_nodes.resident.reads import no_reads
+from tests.model.resident import never
 from tests.read.life import KEYS, Life, fresh, seen
 
 NO_TIME = timedelta(0)
 QUERY = [0.5, -0.5, 0.1, 0.0]
-READ = "exec_nodes.resident.columns.whole_fragments"
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 Pending = list[Callable[[], object]]
 
 
+def is_warm_up(call: Callable[[], object]) -> bool:
+    return isinstance(call, partial) and call.func.__name__ == "_follow"
+
+
 @pytest.fixture
-def pending(monkeypatch: pytest.MonkeyPatch) -> Pending:
+def pending(within: Any) -> Pending:
     """What waits to be done in the background; it is done by whoever calls it."""
     waiting: Pending = []
-    monkeypatch.setattr(served_base, "_LEAST_ROWS", 0)
-
-    def later(call: Callable[[], object]) -> bool:
-        waiting.append(call)
-        return True
-
-    monkeypatch.setattr(served_base, "in_background", later)
+    within(Served.set(least_rows=0))
+    within(background_by(lambda call: waiting.append(call) if is_warm_up(call) else call()))
     return waiting
 
 
@@ -58,16 +63,16 @@ def warm_up(pending: Pending) -> None:
 
 def base_version(table: mw.Table) -> int:
     """The version that a query reads."""
-    base = table._collector.collect("strong", served=True).base
+    base = table._collector.begin("strong").source
     assert isinstance(base, lance_source.LanceSource)
     return int(base.dataset.version)
 
 
 @pytest.mark.parametrize("seed", range(2 * SOAK))
 def test_any_history_reads_as_if_the_newest_version_was_read(
-    tmp_path: Path, seed: int, pending: Pending, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, seed: int, pending: Pending, within: Any
 ) -> None:
-    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", KEYS)  # keys are kept at once
+    within(Admission.set(lookup=1 << 30))  # keys are kept at once
     life = Life(tmp_path, seed)
     reader, behind = mw.open_table(life.uri), 0
     for number in range(25):
@@ -84,9 +89,9 @@ def test_any_history_reads_as_if_the_newest_version_was_read(
 
 
 def test_nothing_is_read_of_a_merge_after_the_warm_up(
-    life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
+    life: Life, pending: Pending, within: Any
 ) -> None:
-    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", KEYS)
+    within(Admission.set(lookup=1 << 30))
     reader = mw.open_table(life.uri)
     keys = list(range(0, KEYS, 100))
     for _ in range(3):
@@ -97,13 +102,13 @@ def test_nothing_is_read_of_a_merge_after_the_warm_up(
     assert base_version(reader) == before
     warm_up(pending)
     assert base_version(reader) == lance.dataset(life.uri).version > before
-    with (
-        patch(READ, side_effect=AssertionError),
-        patch.object(lance_source, "scan_dataset", side_effect=AssertionError),
-        patch.object(lance_source, "read_table", side_effect=AssertionError),
-        patch.object(lance_source, "take_rows", side_effect=AssertionError),
-        patch.object(key_lookups, "read_keys", side_effect=AssertionError),
-    ):
+    with ExitStack() as stack:
+        for name in ("every_value", "scan_dataset", "read_table", "take_rows"):
+            stack.enter_context(patch.object(lance_source, name, side_effect=AssertionError))
+        stack.enter_context(
+            patch.object(resident_keys.KeyReader, "build", side_effect=AssertionError)
+        )
+        stack.enter_context(no_reads())
         found = seen(reader, keys, QUERY)
     assert found == fresh(life.uri, None, keys, QUERY)
 
@@ -118,10 +123,8 @@ def test_what_others_commit_is_seen_at_once(life: Life) -> None:
         assert base_version(reader) == lance.dataset(life.uri).version
 
 
-def test_a_small_table_is_read_at_its_newest_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served_base, "in_background", pytest.fail)
+def test_a_small_table_is_read_at_its_newest_version(tmp_path: Path, within: Any) -> None:
+    within(background_by(lambda call: pytest.fail() if is_warm_up(call) else call()))
     life = Life(tmp_path, 1)
     reader = mw.open_table(life.uri)
     seen(reader, [1], QUERY)
@@ -162,9 +165,9 @@ def test_a_version_whose_files_were_cleaned_up_is_not_read(life: Life) -> None:
 
 
 def test_another_metric_or_analyzer_is_that_of_the_next_query(
-    life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
+    life: Life, pending: Pending, within: Any
 ) -> None:
-    monkeypatch.setattr(lance_source, "is_small", lambda *_: False)
+    within(Admission.set(small=-1))
     reader = mw.open_table(life.uri)
     for metric in ("cosine", "l2"):
         seen(reader, [1], QUERY)
@@ -183,11 +186,9 @@ def test_another_metric_or_analyzer_is_that_of_the_next_query(
         warm_up(pending)
 
 
-def test_a_thread_that_outlives_the_main_one_reads_on(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_that_outlives_the_main_one_reads_on(life: Life, within: Any) -> None:
     """Python starts nothing in the background any more then."""
-    monkeypatch.setattr(served_base, "in_background", lambda call: False)
+    within(background_by(never))
     reader = mw.open_table(life.uri)
     for _ in range(2):
         seen(reader, [1], QUERY)
@@ -262,22 +263,19 @@ def test_merges_over_other_rows_under_the_same_number_are_not_passed_over(
     assert base_version(reader) == lance.dataset(life.uri).version
 
 
-def test_a_version_is_not_waited_for_without_end(
-    life: Life, pending: Pending, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_is_not_waited_for_without_end(life: Life, pending: Pending) -> None:
     now = [0.0]
-    monkeypatch.setattr(served_base, "_MOST_SECONDS", 5.0)
     reader = mw.open_table(life.uri)
     reader._collector._served._clock = lambda: now[0]
     seen(reader, [1], QUERY)
     before = base_version(reader)
     life.write_and_merge()
     assert base_version(reader) == before
-    now[0] += 3
+    now[0] += 6
     life.write_and_merge()
     assert base_version(reader) == before
     assert len(pending) == 1  # one at a time
-    now[0] += 3
+    now[0] += 6
     newest = base_version(reader)
     assert newest == lance.dataset(life.uri).version
     warm_up(pending)  # too late

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.resident import key_lookups
+from exec_nodes.resident.admission import Admission
 from tests.read.life import KEYS, SCHEMA, WIDTH, Life, fresh, seen
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 
 
 @pytest.mark.parametrize("seed", range(2 * SOAK))
-def test_what_is_kept_serves_every_version(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", KEYS)  # keys are kept at once
+def test_what_is_kept_serves_every_version(tmp_path: Path, seed: int, within: Any) -> None:
+    within(Admission.set(lookup=1 << 30))  # keys are kept at once
     life = Life(tmp_path, seed)
     readers: dict[int | None, mw.Table] = {None: life.table}
     for number in range(18):

@@ -17,6 +17,7 @@ from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.table import writing
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
+from tests.model.writing import flush_rows, upsert_rows
 from tests.write.hooked_store import Call, HookedStore
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
@@ -102,9 +103,7 @@ def test_a_lost_next_entry_is_told_from_the_end_by_who_waits_for_it(
     """Protocol rule 5: again and again, until it is back."""
     uri, _ = _logged(tmp_path, range(1, 3))
     if flushed:
-        with mw.open_table(uri).writer() as writer:
-            writer.upsert(rows(3))
-            writer.flush()
+        flush_rows(mw.open_table(uri), rows(3))
     newest = {
         "scan": lambda table, place: table.scan().read_all()["v"].to_pylist()[-1],
         "get": lambda table, place: table.get([1])["v"].to_pylist()[0],
@@ -210,8 +209,7 @@ def test_an_open_writer_flushes_what_its_log_has_lost_whoever_tried_to_write_mea
         entry.rmdir()
     table = mw.open_table(uri)
     assert table.scan().read_all().sort_by("id")["v"].to_pylist() == [5, 5]
-    with table.writer() as writer:
-        writer.upsert(rows(6))
+    upsert_rows(table, rows(6))
     assert mw.open_table(uri).get([1])["v"].to_pylist() == [6]
 
 
@@ -225,9 +223,7 @@ def _logged(folder: Path, versions: range = range(1, 5)) -> tuple[str, int]:
         table = mw.open_table(uri)
     else:
         table = mw.create_table(uri, SCHEMA, "id")
-        with table.writer() as writer:
-            writer.upsert(rows(0))
-            writer.flush()
+        flush_rows(table, rows(0))
     with table.writer() as writer:
         for version in versions:
             writer.upsert(rows(version))

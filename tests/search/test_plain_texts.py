@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.model.writing import session_of
 
 ROWS = {1: "the fox", 2: "the dog", 3: "fox and dog", 4: "a quick brown cat", 5: "brown quick cat"}
 
@@ -36,8 +37,7 @@ def ids(table: mw.Table, query: Any, column: Any = "body", **options: Any) -> li
 
 
 def sql(table: mw.Table, query: str, column: str = "'body'") -> datafusion.DataFrame:
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     text = query.replace("'", "''")
     return context.sql(f"SELECT id FROM full_text_search('t', {column}, '{text}', 10)")
 
@@ -130,7 +130,6 @@ def test_a_warning_holds_no_text_that_a_process_would_remember(table: mw.Table) 
     ],
 )
 def test_explain_shows_what_a_query_is_taken_for(table: mw.Table, query: str, tokens: str) -> None:
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     plan = context.sql(f"EXPLAIN SELECT id FROM full_text_search('t', 'body', '{query}', 10)")
     assert tokens in plan.to_pylist()[-1]["plan"]

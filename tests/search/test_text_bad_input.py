@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
+from tests.model.writing import session_of
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("body", pa.string())])
 TITLE_AND_BODY = [pa.field("title", pa.string()), pa.field("body", pa.string())]
@@ -81,8 +81,7 @@ def test_what_is_asked_wrongly_is_refused_with_its_name(
 
 
 def test_sql_tells_what_is_wrong(table: mw.Table) -> None:
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     for arguments, named in (
         ("'t', 'author', 'log'", "author"),
         ("'t', 'body', 'log', -1", "-1"),

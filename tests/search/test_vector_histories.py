@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.liveness import masks
-from exec_nodes.resident import decoded_columns, warm_columns
-from exec_nodes.resident.store import ResidentStore
-from exec_nodes.vectors import index_search
-from exec_nodes.vectors import resident as held
+from exec_nodes.liveness.masks import Matched
+from exec_nodes.resident.admission import Admission
+from exec_nodes.vectors.index_search import ALL_PROBES, IndexUse
+from tests.model.resident import another_store
 from tests.search.vector_tables import DIMENSION, Vector, VectorTable, below
 
 STEPS, KEYS = 24, 60
@@ -27,29 +26,26 @@ KINDS = {
 }
 
 
-def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_memory(within: Any) -> None:
     """All vectors are held."""
 
 
-def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_index(within: Any) -> None:
     """No vectors are held, and the index is asked, of every partition, however few rows match."""
-    monkeypatch.setattr(held, "STORE", ResidentStore(0))
-    monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
-    monkeypatch.setattr(index_search, "_FEW_MOST", 0)
-    monkeypatch.setattr(index_search, "_PROBES", index_search.ALL_PROBES)
+    within(another_store(0))
+    within(IndexUse.set(few_least=0, few_most=0, probes=ALL_PROBES))
 
 
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def few(within: Any) -> None:
     """No vectors are held, and all rows count as few."""
-    monkeypatch.setattr(held, "STORE", ResidentStore(0))
+    within(another_store(0))
 
 
-def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+def cold(within: Any) -> None:
     """Nothing is held, decoded or matched beforehand: bloom filters are asked."""
-    by_index(monkeypatch)
-    monkeypatch.setattr(masks, "_MATCHED_INLINE", -1)
-    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
-    monkeypatch.setattr(warm_columns, "_BYTES_PER_FETCH", 0)
+    by_index(within)
+    within(Matched.set(inline=-1))
+    within(Admission.set(small=-1, fetch=0))
 
 
 WAYS = {"in memory": in_memory, "by index": by_index, "few rows": few, "cold": cold}
@@ -133,9 +129,9 @@ class History:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_search_equals_brute_force_after_every_step(
-    kind: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, way: str, tmp_path: Path, within: Any
 ) -> None:
-    WAYS[way](monkeypatch)
+    WAYS[way](within)
     for number in range(2):
         seed = f"1/{kind}/{way}/{number}"
         History(seed, tmp_path / f"{number}", KINDS[kind], indexed=way != "in memory").run()

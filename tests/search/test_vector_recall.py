@@ -12,10 +12,9 @@ import pytest
 
 from exec_nodes.knn_exec import KNNExec
 from exec_nodes.node import Node
-from exec_nodes.resident.store import ResidentStore
-from exec_nodes.vectors import index_search
-from exec_nodes.vectors import resident as held
+from exec_nodes.vectors.index_search import IndexUse
 from tests.exec_nodes.tables import nodes
+from tests.model.resident import another_store
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
 
 ROWS, DIMENSION, QUERIES, K = 12_000, 32, 40, 10
@@ -45,23 +44,20 @@ def recall(found: list[set[int]], truth: list[set[int]]) -> float:
 @pytest.mark.parametrize("kept", ["in memory", "too many for memory"])
 @pytest.mark.parametrize("share", [0.2, 0.99])
 def test_the_defaults_find_what_the_merged_table_would(
-    tmp_path: Path, share: float, kept: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, share: float, kept: str, within: Any
 ) -> None:
-    monkeypatch.setattr(
-        held, "STORE", ResidentStore(0 if kept == "too many for memory" else 1 << 28)
-    )
+    within(another_store(0 if kept == "too many for memory" else 1 << 28))
     check_recall(tmp_path / "t", ROWS, share, index)
 
 
 @pytest.mark.parametrize("kind", ["IVF_HNSW_FLAT", "IVF_HNSW_SQ", "IVF_HNSW_PQ"])
 @pytest.mark.parametrize("share", [0.2, 0.99])
 def test_graphs_find_live_rows_among_many_stale_ones(
-    tmp_path: Path, share: float, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, share: float, kind: str, within: Any
 ) -> None:
     """A graph is searched around the rows that a mask leaves out."""
-    monkeypatch.setattr(held, "STORE", ResidentStore(0))
-    monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
-    monkeypatch.setattr(index_search, "_FEW_SHARE", 1_000)
+    within(another_store(0))
+    within(IndexUse.set(few_least=0, few_share=1_000))
     codes = {"num_sub_vectors": 8} if kind.endswith("PQ") else {}
 
     def index(dataset: Any) -> None:
@@ -103,13 +99,11 @@ def check_recall(folder: Path, rows: int, share: float, index: Callable[[Any], o
     table.close()
 
 
-def test_the_index_is_what_gives_that_recall(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_is_what_gives_that_recall(tmp_path: Path, within: Any) -> None:
     """The control: with one candidate for each row, as the index ranks them, recall is poor; and
     the plan says which sources have the index."""
-    monkeypatch.setattr(held, "STORE", ResidentStore(0))
-    monkeypatch.setattr(index_search, "_FEWEST_REFINED", 0)
+    within(another_store(0))
+    within(IndexUse.set(fewest_refined=0))
     random = np.random.default_rng(32)
     centres = random.normal(size=(60, DIMENSION))
     base: dict[int, tuple[int, Vector]] = {

@@ -12,11 +12,10 @@ import pytest
 
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.bloom import BloomFilter
-from exec_nodes.liveness import masks
-from exec_nodes.resident.store import ResidentStore
-from exec_nodes.vectors import index_search
-from exec_nodes.vectors import resident as held
+from exec_nodes.liveness.masks import Matched
+from exec_nodes.vectors.index_search import IndexUse
 from tests.exec_nodes.tables import nodes
+from tests.model.resident import another_store
 from tests.search.vector_tables import Vector, VectorTable, below, plan_of, run
 
 Layer = Callable[[VectorTable], None]
@@ -97,12 +96,11 @@ def test_versions_inside_one_memtable_do_not_leak(tmp_path: Path, layer: Layer) 
 
 @pytest.mark.parametrize("known", ["masked", "asked"])
 def test_a_bloom_filters_false_hits_lose_no_row(
-    tmp_path: Path, known: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, known: str, within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """#6856: every key seems to be in every newer generation."""
     if known == "asked":
-        monkeypatch.setattr(masks, "_MATCHED_INLINE", -1)
-        monkeypatch.setattr(masks, "_MATCHED", -1)
+        within(Matched.set(inline=-1, most=-1))
     monkeypatch.setattr(BloomFilter, "check", lambda self, hashes: np.ones(len(hashes), np.bool_))
     monkeypatch.setattr(BloomFilter, "check_one", lambda self, hash: True)  # noqa: A006
     table = base_of(tmp_path)
@@ -150,14 +148,13 @@ def test_a_source_is_asked_on_only_while_rows_are_missing(tmp_path: Path) -> Non
 @pytest.mark.parametrize("pushable", [True, False])
 @pytest.mark.parametrize("way", ["in memory", "too many for memory", "by index"])
 def test_a_filter_lets_no_replaced_row_through_and_loses_no_row(
-    tmp_path: Path, layer: Layer, pushable: bool, way: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, layer: Layer, pushable: bool, way: str, within: Any
 ) -> None:
     """#6929: the filter ran below the deduplication; and a filter after the ranking underfills."""
     if way != "in memory":
-        monkeypatch.setattr(held, "STORE", ResidentStore(0))
+        within(another_store(0))
     if way == "by index":
-        monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
-        monkeypatch.setattr(index_search, "_FEW_MOST", 0)
+        within(IndexUse.set(few_least=0, few_most=0))
 
     def index(dataset: Any) -> None:
         if way == "by index":

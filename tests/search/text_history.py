@@ -63,7 +63,7 @@ def locally(snapshot: Snapshot, expression: TextExpression, k: int) -> Ranking:
     for node in nodes(root):
         if not isinstance(node, FTSExec):
             continue
-        texts = node.handover.take().texts[node.ordinal]
+        texts = node.corpus.texts(node.ordinal)
         corpora = {
             column: Corpus(LiveCorpus([text]), [text.text]) for column, text in texts.items()
         }
@@ -127,7 +127,7 @@ class TextHistory:
                 token: inverse_document_frequency(len(documents), count)
                 for token, count in holding.items()
             }
-            assert weights_in(counted.handover.take().query) == weights
+            assert weights_in(counted.corpus.resolved) == weights
 
     def merged(self) -> LanceRanking:
         """A fresh table of Lance's with the live rows."""

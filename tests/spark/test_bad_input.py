@@ -25,6 +25,7 @@ SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
         ({"primaryKey": "id", "consistency": "strong"}, "'consistency' means nothing to writing"),
         ({"primaryKey": "id", "regions": "buckets(id, 8)"}, "regions='buckets(id, 8)'"),
         ({"primaryKey": "id", "regions": "bucket(val, 8)"}, "val"),
+        ({"primaryKey": "id", "regions": "manual"}, "nothing says which region a row"),
         ({"primaryKey": "id", "orderBy": "at"}, "orderBy='at' is no column"),
         ({"primaryKey": "id", "deleteColumn": "val"}, "it must be boolean"),
         ({"primaryKey": "id", "operation": "insert"}, "operation='insert' must be one of"),

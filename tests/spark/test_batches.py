@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 
 import memwal_sql as mw
 from memwal_sql.spark import repartition_by_region
+from tests.model.writing import upsert_rows
 from tests.spark.frames import frame, load, refusal, rows, save, twice
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -21,6 +22,8 @@ def test_a_frame_becomes_a_table_and_comes_back(spark: SparkSession, uri: str) -
     assert rows(load(spark, uri)) == expected
     table = mw.open_table(uri)
     assert table.primary_key == ("id",)
+    by_python = mw.create_table(f"{uri}-by-python", SCHEMA, "id", "bucket(id, 4)")
+    assert table.info.region_specs == by_python.info.region_specs
     assert {row["id"]: row["val"] for row in table.scan().read_all().to_pylist()} == expected
 
 
@@ -188,8 +191,7 @@ def test_overwrite_replaces_what_regions_hold_too(spark: SparkSession, uri: str)
         with pytest.raises(mw.FencedError):
             writer.upsert({"id": [1000], "val": ["by the fenced writer"]})
     assert table.scan().read_all().num_rows == 10
-    with table.writer() as writer:
-        writer.upsert({"id": [1], "val": ["c"]})
+    upsert_rows(table, {"id": [1], "val": ["c"]})
     assert rows(load(spark, uri)) == dict.fromkeys(range(50, 60), "b") | {1: "c"}
 
 
@@ -205,8 +207,7 @@ def test_a_batch_with_an_id_is_written_once(spark: SparkSession, uri: str) -> No
     """Protocol rule 24: also when another writer has written since."""
     save(frame(spark, 0, 10, "a"), uri, primaryKey="id", queryId="load", batchId=0)
     table = mw.open_table(uri)
-    with table.writer() as writer:
-        writer.upsert({"id": [3], "val": ["newer"]})
+    upsert_rows(table, {"id": [3], "val": ["newer"]})
     save(frame(spark, 0, 10, "a"), uri, queryId="load", batchId=0)
     assert rows(load(spark, uri))[3] == "newer"
     save(frame(spark, 0, 10, "b"), uri, queryId="load", batchId=1)

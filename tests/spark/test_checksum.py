@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-import datafusion
 import lance
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from pyspark.sql import functions as sf
 
 import memwal_sql as mw
 from memwal_sql.spark import merge
+from tests.model.writing import session_of
 from tests.spark.frames import load, save
 
 Numbers = npt.NDArray[np.int64]
@@ -45,8 +45,7 @@ def test_spark_pylance_and_datafusion_agree_on_a_checksum(spark: SparkSession, u
     assert sum(merge(spark, uri).values()) >= 4
     load(spark, uri).createOrReplaceTempView("t")
     assert spark.sql(QUERY).collect() == [expected]
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     assert tuple(context.sql(QUERY).to_pylist()[0].values()) == expected
     base = lance.dataset(uri).to_table(columns=["id", "value", "text"])
     columns = (base["id"], base["value"], pc.find_substring(base["text"], "."))

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import memwal_sql as mw
 from memwal_sql.spark.source import MemWalDataSource
+from tests.model.writing import merge_rows
 from tests.spark.frames import load
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
@@ -74,10 +75,7 @@ def test_rows_that_were_collected_say_what_helps(tmp_path: Path) -> None:
             pin()
         table.merge()
         pin()
-        with table.writer() as writer:
-            writer.upsert({"id": [9], "val": ["later"]})
-            writer.flush()
-        table.merge()
+        merge_rows(table, {"id": [9], "val": ["later"]})
     for number in range(3):
         table = mw.open_table(tmp_path / f"table{number}")
         table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))

@@ -14,7 +14,8 @@ import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import STREAM_WRITE, parse_options
 from memwal_sql.spark.queries import query_of
-from tests.folder_state import folder_state
+from tests.model.folder_state import folder_state
+from tests.model.writing import upsert_rows
 from tests.spark.feed import Feed, start
 from tests.spark.frames import frame, refusal, save
 
@@ -27,8 +28,7 @@ def test_a_stream_with_an_id_that_leads_elsewhere_deletes_nothing(
 ) -> None:
     """More rows than travel in messages, so that they would be staged in files."""
     table = mw.create_table(tmp_path / "tables" / "table", SCHEMA, "id")
-    with table.writer() as writer:
-        writer.upsert({"id": [1], "val": ["before"]})
+    upsert_rows(table, {"id": [1], "val": ["before"]})
     (tmp_path / "tables" / "other").write_text("precious")
     feed = Feed(spark, tmp_path / "tables" / "in")
     feed.add(list(range(60_000)), "x" * 30)

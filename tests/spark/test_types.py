@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
+from tests.model.writing import upsert_rows
 from tests.spark.frames import load, refusal, save
 
 HELD = """
@@ -79,7 +80,6 @@ def test_arrow_types_that_spark_lacks_are_read_as_wider_ones(spark: SparkSession
         "vector": [1.0, 2.0],
         "clock": None,
     }
-    with table.writer() as writer:
-        writer.upsert(pa.Table.from_pylist([row], schema))
+    upsert_rows(table, pa.Table.from_pylist([row], schema))
     (found,) = load(spark, uri).drop("clock").collect()
     assert found.asDict() == {name: value for name, value in row.items() if name != "clock"}

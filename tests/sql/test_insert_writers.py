@@ -20,6 +20,7 @@ from memwal_sql.state import open_writers as live
 from memwal_sql.storage.objects.create_once import ATTEMPTS
 from tests.model.opened import opened_over
 from tests.model.process import as_another_process
+from tests.model.writing import session_of, upsert_rows
 from tests.sql.insert_child import insert_now_and_then
 from tests.write.hooked_store import HookedStore, Outage
 
@@ -32,9 +33,7 @@ def table(tmp_path: Path) -> Any:
 
 
 def _session(table: Any) -> datafusion.SessionContext:
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table)
-    return session
+    return session_of("t", table)
 
 
 def _run(session: datafusion.SessionContext, statement: str) -> list[dict[str, Any]]:
@@ -173,8 +172,7 @@ def test_threads_can_insert_while_columns_change(table: Any) -> None:
             statement = f"INSERT INTO t (id) VALUES ({100 * thread + number})"
             while True:
                 try:
-                    session = datafusion.SessionContext()
-                    mw.register(session, "t", table, missing="null")
+                    session = session_of("t", table, missing="null")
                     _run(session, statement)
                     break
                 except ReopenError as error:
@@ -240,13 +238,11 @@ def test_an_insert_whose_outcome_is_unknown_is_not_made_again(
         store.append(HookedStore(inner))
         return store[-1]
 
-    with mw.open_table(table.uri).writer() as before:
-        before.upsert({"id": [1], "a": ["before"], "c": ["C"]})
+    upsert_rows(mw.open_table(table.uri), {"id": [1], "a": ["before"], "c": ["C"]})
     session = _session(opened_over(table.uri, hooked))
 
     def meanwhile() -> None:
-        with mw.open_table(table.uri).writer() as writer:
-            writer.upsert({"id": [1], "a": ["newer"], "c": ["C"]})
+        upsert_rows(mw.open_table(table.uri), {"id": [1], "a": ["newer"], "c": ["C"]})
 
     # Each of the attempts is followed by a look.
     outage = Outage(nth, lands=lands, lasts=2 * ATTEMPTS, meanwhile=meanwhile)
@@ -280,12 +276,11 @@ def test_an_insert_is_durable_when_it_returns_whatever_writer_it_is_made_by(
 
 
 def test_an_insert_gives_up_after_some_attempts(
-    table: Any, monkeypatch: pytest.MonkeyPatch
+    table: Any, monkeypatch: pytest.MonkeyPatch, no_pauses: None
 ) -> None:
     def refuse(self: Any, rows: Any) -> None:
         raise FencedError("the writer of epoch 9 took over")
 
     monkeypatch.setattr(mw.TableWriter, "upsert", refuse)
-    monkeypatch.setattr("memwal_sql.table.writing._PAUSES_S", (0.0, 0.0))
     with pytest.raises(RetryError, match="run it again, or let one process write"):
         _run(_session(table), "INSERT INTO t VALUES (1, NULL, NULL)")

@@ -8,8 +8,6 @@ its seed and its condition.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -44,18 +42,6 @@ REGIONS: dict[str, Callable[[str], list[Any] | None]] = {
     "truncate": lambda key: [mw.truncate(key, 1)],
 }
 STAGES = ("memory", "flushed", "merged")
-
-
-@pytest.fixture
-def fast_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: conditions test meaning, not the disk."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(prefix="memwal-texts-", dir=memory))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def quoted(text: str) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.model.writing import upsert_rows
 
 ROWS = [{"id": 1, "plan": "free", "email": "a@x"}, {"id": 2, "plan": "pro", "email": "b@x"}]
 PARTIAL = [
@@ -25,8 +26,7 @@ PARTIAL = [
 def table(tmp_path: Path) -> mw.Table:
     schema = pa.schema({"id": pa.int64(), "plan": pa.string(), "email": pa.string()})
     table = mw.create_table(tmp_path / "t", schema, "id")
-    with table.writer() as writer:
-        writer.upsert(ROWS)
+    upsert_rows(table, ROWS)
     return table
 
 
@@ -142,8 +142,7 @@ TYPES = [
 def test_columns_of_every_type_are_seen_to_become_null(tmp_path: Path, kind: pa.DataType) -> None:
     schema = pa.schema({"id": pa.int64(), "plan": kind})
     table = mw.create_table(tmp_path / "t", schema, "id")
-    with table.writer() as writer:
-        writer.upsert(pa.table({"id": [1], "plan": pa.nulls(1, kind)}, schema=table.schema))
+    upsert_rows(table, pa.table({"id": [1], "plan": pa.nulls(1, kind)}, schema=table.schema))
     context = session(table)
     for query in ("(id) SELECT id FROM t", "(id) VALUES (1)", "SELECT id, NULL FROM t"):
         with pytest.raises(mw.InvalidCallError, match=r"\['plan'\] to NULL"), mw.memwal_errors():

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import memwal_sql as mw
+from tests.model.writing import session_of
 from tests.sql.searching import Searched
 
 Q = [0.3, -0.1, 0.2, 0.5]
@@ -295,8 +296,7 @@ def test_consistency_is_that_of_the_registration(tmp_path: Path) -> None:
     made = Searched(tmp_path)
     try:
         made.writer.upsert([{"id": 7, "body": "a zebra", "v": [9.0] * 4}], missing="null")
-        flushed = datafusion.SessionContext()
-        mw.register(flushed, "events", made.table, consistency="manifest")
+        flushed = session_of("events", made.table, consistency="manifest")
         query = "SELECT id FROM full_text_search('events', 'body', 'zebra')"
         assert flushed.sql(query).to_arrow_table().num_rows == 0
         assert made.sql(query).num_rows == 1
@@ -305,8 +305,7 @@ def test_consistency_is_that_of_the_registration(tmp_path: Path) -> None:
 
 
 def test_functions_forget_a_deregistered_table_and_keep_others(searched: Searched) -> None:
-    ctx = datafusion.SessionContext()
-    mw.register(ctx, "a", searched.table)
+    ctx = session_of("a", searched.table)
     mw.register(ctx, "b", searched.table)
     mw.deregister(ctx, "a")
     query = "SELECT id FROM full_text_search('{}', 'body', 'log', 3)"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datafusion
 import lance
 import pyarrow as pa
 import pytest
@@ -17,7 +16,9 @@ from memwal_sql.errors import CorruptFileError, FencedError, UnknownFormatError
 from memwal_sql.storage.format_versions import FORMAT_VERSION
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.records.table import Records, check_current, read_record
-from tests.faults import FaultyStore
+from tests.model.faults import FaultyStore
+from tests.model.opened import opened_over
+from tests.model.writing import merge_rows, session_of, upsert_rows
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
 NEWER = FORMAT_VERSION + 1
@@ -77,10 +78,7 @@ def test_a_table_of_the_first_release_is_read_and_written(uri: str) -> None:
     content = {key: value for key, value in table_record(store).items() if key in kept}
     store.put(path, json.dumps(content).encode())
     table = mw.open_table(uri)
-    with table.writer() as writer:
-        writer.upsert(ROWS)
-        writer.flush()
-    table.merge()
+    merge_rows(table, ROWS)
     assert values(table) == {1: "new", 2: "b"}
     assert table.overview().format_version == 1
 
@@ -114,13 +112,11 @@ def test_what_is_no_version_is_damage(uri: str, key: str, value: object) -> None
 
 
 def _upsert(table: mw.Table) -> None:
-    with table.writer() as writer:
-        writer.upsert(ROWS)
+    upsert_rows(table, ROWS)
 
 
 def _insert(table: mw.Table) -> None:
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     with mw.memwal_errors():
         context.sql("INSERT INTO t VALUES (1, 'new')").collect()
 
@@ -214,18 +210,19 @@ def test_a_claim_on_either_side_of_the_change_is_fenced_or_refused(uri: str) -> 
         old.upsert({"id": [4], "v": ["d"]})
 
 
-def test_a_claim_asks_once_and_a_warm_read_never(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    real = FaultyStore.get
+class _Asked(FaultyStore):
+    """Notes the objects that are read."""
 
-    def get(self: FaultyStore, path: str) -> bytes:
-        asked.append(path)
-        return real(self, path)
+    asked: list[str]
 
-    monkeypatch.setattr(FaultyStore, "get", get)
-    store = FaultyStore(open_store(uri))
-    monkeypatch.setattr("memwal_sql.create.open_store", lambda *args: store)
-    table = mw.open_table(uri)
+    def get(self, path: str) -> bytes:
+        self.asked.append(path)
+        return super().get(path)
+
+
+def test_a_claim_asks_once_and_a_warm_read_never(uri: str) -> None:
+    asked = _Asked.asked = []
+    table = opened_over(uri, _Asked)
     with table.writer() as writer:
         asked.clear()
         writer.upsert(ROWS)

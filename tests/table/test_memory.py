@@ -12,6 +12,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.resident.store import STORE
+from tests.model.writing import flush_rows, merge_rows
 
 ROWS = 2_000
 
@@ -25,13 +26,8 @@ def table(tmp_path: Path) -> Iterator[mw.Table]:
         "text": [f"word{number % 7}" for number in range(ROWS)],
         "v": [[float(number), 0.0, 0.0, 1.0] for number in range(ROWS)],
     }
-    with found.writer() as writer:
-        writer.upsert(rows)
-        writer.flush()
-    found.merge()
-    with found.writer() as writer:
-        writer.upsert({name: values[:100] for name, values in rows.items()})
-        writer.flush()
+    merge_rows(found, rows)
+    flush_rows(found, {name: values[:100] for name, values in rows.items()})
     yield found
 
 

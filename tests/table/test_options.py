@@ -8,7 +8,11 @@ from typing import get_type_hints
 
 import memwal_sql as mw
 from memwal_sql.create import Opening
+from memwal_sql.index.create import IndexParameters
+from memwal_sql.index.text import TextParameters
+from memwal_sql.index.vector import VectorParameters
 from memwal_sql.search.options import FUSION_OPTIONS, HybridOptions, TextOptions, VectorOptions
+from memwal_sql.storage.region.manifest import ManifestChanges, RegionManifest
 from memwal_sql.write.options import WriterArguments, WriterOptions
 
 
@@ -29,6 +33,16 @@ def test_a_hybrid_search_takes_the_options_of_both_and_of_fusion() -> None:
     assert set(HybridOptions.__annotations__) == {*both, *FUSION_OPTIONS}
 
 
+def test_an_index_takes_the_parameters_of_vectors_and_of_texts() -> None:
+    both = {**VectorParameters.__annotations__, **TextParameters.__annotations__}
+    assert set(IndexParameters.__annotations__) == set(both)
+
+
+def test_the_changes_of_a_manifest_are_fields_of_it() -> None:
+    fields_of_it = get_type_hints(RegionManifest)
+    assert get_type_hints(ManifestChanges).items() <= fields_of_it.items()
+
+
 def test_no_method_takes_options_that_nobody_knows() -> None:
     for name, method in inspect.getmembers(mw.Table, inspect.isfunction):
         untyped = [
@@ -36,4 +50,4 @@ def test_no_method_takes_options_that_nobody_knows() -> None:
             for one in inspect.signature(method).parameters.values()
             if one.kind is one.VAR_KEYWORD and "Unpack" not in str(one.annotation)
         ]
-        assert untyped == ([] if name != "create_index" else ["parameters"])  # Lance's own
+        assert untyped == [], name

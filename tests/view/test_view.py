@@ -81,7 +81,7 @@ def test_the_tree_shows_generations_progress_and_what_is_not_flushed(table: Any)
         assert "table & <i>" in text and "<b>n</b>" in text
         assert "merged up to generation 1, 1 to merge" in text
         assert "flushed generation 2" in text and "memtable generation 3" in text
-        assert "id_bucket=0" in text and "id_bucket = bucket(id, 2)" in text
+        assert "id_bucket=0" in text and "regions by bucket(id, 2)" in text
 
 
 def test_a_version_shows_what_was_recorded_there(table: Any) -> None:

@@ -1,4 +1,4 @@
-"""A store that lets a test act at any operation, on top of the faults of `tests.faults`."""
+"""A store that lets a test act at any operation, on top of the faults of `tests.model.faults`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from memwal_sql.errors import OutcomeUnknownError
 from memwal_sql.storage.objects.protocol import ObjectStore
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 
 Call = Callable[[], Any]
 Hook = Callable[[str, str, Call], Any]

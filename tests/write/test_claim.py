@@ -15,7 +15,7 @@ import pytest
 from memwal_sql.errors import CorruptFileError, FencedError, RegionSealedError
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.storage.wal.log import encode_entry, encode_fence
-from tests.faults import Kind
+from tests.model.faults import Kind
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
 
@@ -353,6 +353,7 @@ def test_a_claim_settles_doubtful_answers_by_nonces(
     assert region.rows() == {1: "a", 2: "b"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claimants", [2, 3, 8])
 def test_of_racing_claimants_one_writes_and_no_acknowledged_row_is_lost(claimants: int) -> None:
     """Protocol rules 3 to 5, and 11: creators race as well."""

@@ -11,6 +11,7 @@ import memwal_sql as mw
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.protocol import Lengths
 from memwal_sql.state.memtable import MemTable
+from tests.model.writing import merge_rows
 from tests.write.harness import SCHEMA, upsert
 
 ANALYZER = Analyzer.of({})
@@ -33,10 +34,7 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 def table_with_index(folder: Path) -> mw.Table:
     table = mw.create_table(folder / "t", TABLE, primary_key="id")
-    with table.writer() as writer:
-        writer.upsert(rows({0: "an old text"}))
-        writer.flush()
-    table.merge()
+    merge_rows(table, rows({0: "an old text"}))
     table.create_index("body", "FTS")
     return table
 

@@ -18,6 +18,7 @@ from memwal_sql.bulk.stage import StageLimits
 from memwal_sql.storage.objects.open import open_store
 from tests.maintain.life import NOW, SCHEMA, collect, create, rows
 from tests.model.power import Disk
+from tests.model.writing import upsert_rows
 
 # Where to look first, which nothing rests on.
 HINTS = {"version_hint.json", "latest_version_hint.json"}
@@ -50,8 +51,7 @@ def test_a_table_is_there_as_soon_as_it_is_made(
 
 
 def _write(table: mw.Table) -> None:
-    with table.writer() as writer:
-        writer.upsert(rows(0, 3, 1))
+    upsert_rows(table, rows(0, 3, 1))
 
 
 def _write_buffered(table: mw.Table) -> None:

@@ -18,7 +18,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.wal.log import encode_entry, encode_fence
 from memwal_sql.write.region_writer import RegionWriter
-from tests.faults import Kind
+from tests.model.faults import Kind
 from tests.model.waiting import eventually, reached
 from tests.write.harness import ENTRY_SCHEMA, ManualExecutor, Region, Rows, delete, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, HookedStore, passing

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.model.writing import session_of
 
 KIND = pa.struct([("b", pa.struct([("c", pa.string()), ("d", pa.struct([("e", pa.int32())]))]))])
 SCHEMA = pa.schema({"id": pa.int64(), "s": KIND, "l": pa.list_(KIND)})
@@ -23,8 +23,7 @@ def _rows(count: int) -> pa.Table:
 @pytest.mark.parametrize("regions", [None, [mw.bucket("id", 3)]])
 def test_slices_are_read_before_and_after_a_flush(tmp_path: Path, regions: object) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions)  # type: ignore[arg-type]
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     expected = _rows(40).slice(7).to_pylist()
 
     def check() -> None:

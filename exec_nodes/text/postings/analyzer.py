@@ -68,8 +68,8 @@ class Analyzer:
             )
         if parameters.get("analyzer") == _CODE:
             parameters = {**parameters, "base_tokenizer": _CODE}
-        chosen = ((name, parameters.get(name, default)) for name, default in DEFAULTS.items())
-        return cls(tuple((name, _hashable(value)) for name, value in chosen))
+        chosen = [(name, parameters.get(name, default)) for name, default in DEFAULTS.items()]
+        return cls(tuple([(n, tuple(v) if isinstance(v, list) else v) for n, v in chosen]))
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text in order, repetitions kept."""
@@ -152,7 +152,3 @@ def _parts(values: Sequence[str | None]) -> list[Sequence[str | None]]:
             parts.append(values[start:end])
             start, size = end, 0
     return [*parts, values[start:]] if start < len(values) else parts
-
-
-def _hashable(value: object) -> object:
-    return tuple(value) if isinstance(value, list | tuple) else value

@@ -96,9 +96,11 @@ class LiveCounts:
         """How many documents hold a token and are not among the first `deaths` dead ones."""
         known = self._counted.get(token)
         dead = self._dead
+        if known is not None and known[0] == deaths:
+            return known[1]
         if known is None:
             found = self._count(token, None) - self._count(token, dead[:deaths])
-        elif known[0] <= deaths:
+        elif known[0] < deaths:
             found = known[1] - self._count(token, dead[known[0] : deaths])
         else:
             return known[1] + self._count(token, dead[deaths : known[0]])

@@ -27,7 +27,6 @@ from exec_nodes.base.errors import RepairError, UnsupportedError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Key, ResidentStore
 from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.protocol import Lengths, shortest
 from memwal_native import Postings, TokenMap
 
@@ -94,13 +93,9 @@ class LancePartition:
         """All tokens, ordered by their bytes."""
         return [token for token, _ in self._tokens.items()]
 
-    def vocabulary(self) -> Vocabulary:
-        """All tokens, to find those near another one."""
-        return self._store.compute(
-            Key("vocabulary", self._owners, self._number),
-            lambda: Vocabulary(self.tokens()),
-            lambda made: made.nbytes,
-        )
+    def near(self, token: str, distance: int, prefix_length: int) -> list[str]:
+        """See `TextPart.near`."""
+        return self._tokens.near(token, distance, prefix_length)
 
     @lazy_property
     def _lists(self) -> Any:

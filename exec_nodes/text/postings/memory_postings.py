@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
 
 import numpy as np
@@ -15,11 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.protocol import Documents, Frequencies, Lengths
+from memwal_native import TokenList
 
-# So many neighbours of one level become one segment of the next, as the batches of a MemTable do.
-_FAN_IN = 16
 _LEVELS = 3
 _LARGE_SEGMENT = 100_000
 _ROW_BITS = np.int64(32)
@@ -31,24 +30,17 @@ class _Numbers(dict[str, int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.names: list[str] = []  # by number
-        self._known = 0
-        self._vocabulary = Vocabulary(())
-        self._lock = Lock()
+        self.tokens = TokenList()
 
     def __missing__(self, token: str) -> int:
-        number = self[token] = len(self.names)
-        self.names.append(token)
+        number = self[token] = len(self)
         return number
 
-    def vocabulary(self) -> Vocabulary:
-        """The tokens so far, of which only those since the last call are read."""
-        with self._lock:
-            new = self.names[self._known :]
-            if new:
-                self._vocabulary = self._vocabulary.extended(new)
-                self._known += len(new)
-            return self._vocabulary
+    def of(self, tokens: list[str]) -> npt.NDArray[np.int64]:
+        """The numbers of tokens."""
+        numbers = np.fromiter(map(self.__getitem__, tokens), np.int64, len(tokens))
+        self.tokens.extend([*islice(reversed(self), len(self) - len(self.tokens))])
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,11 @@ class _Segment:
 class GrowingText:
     """The texts of one column as postings; append-only. Safe to use from several threads."""
 
-    def __init__(self, analyzer: Analyzer) -> None:
+    def __init__(self, analyzer: Analyzer, fan_in: int = 16) -> None:
+        """`fan_in` neighbours of one level become one segment of the next, as the batches of a
+        MemTable do."""
         self.analyzer = analyzer
+        self._fan_in = fan_in
         self._numbers = _Numbers()
         self._segments: list[_Segment] = []
         self._levels: list[int] = []
@@ -86,7 +81,8 @@ class GrowingText:
     def nbytes(self) -> int:
         """Bytes held; an estimate."""
         postings = sum(s.keys.nbytes + s.frequencies.nbytes for s in self._segments)
-        return postings + int(self._lengths.nbytes) + 150 * len(self._numbers)
+        tokens = 150 * len(self._numbers) + self._numbers.tokens.nbytes
+        return postings + int(self._lengths.nbytes) + tokens
 
     def catch_up(self, rows: int, texts: Callable[[int], Iterable[pa.Array]]) -> None:
         """Have at least the first `rows` rows; `texts(n)` gives the texts from row n on."""
@@ -109,7 +105,7 @@ class GrowingText:
 
     def _append(self, texts: pa.Array) -> None:
         tokens, lengths = self.analyzer.tokens_of(texts)
-        numbers = np.fromiter(map(self._numbers.__getitem__, tokens), np.int64, len(tokens))
+        numbers = self._numbers.of(tokens)
         start, end = self._rows, self._rows + len(lengths)
         self._reserve(end)
         self._lengths[start:end] = lengths
@@ -123,14 +119,14 @@ class GrowingText:
 
     def _consolidate(self) -> None:
         while (
-            len(self._levels) >= _FAN_IN
+            len(self._levels) >= self._fan_in
             and (level := self._levels[-1]) < _LEVELS
-            and self._levels[-_FAN_IN:] == [level] * _FAN_IN
+            and self._levels[-self._fan_in :] == [level] * self._fan_in
         ):
-            merged = _merged(self._segments[-_FAN_IN:])
+            merged = _merged(self._segments[-self._fan_in :])
             # A new list: views hold the old one.
-            self._segments = [*self._segments[:-_FAN_IN], merged]
-            self._levels[-_FAN_IN:] = [level + 1]
+            self._segments = [*self._segments[: -self._fan_in], merged]
+            self._levels[-self._fan_in :] = [level + 1]
 
     def _reserve(self, rows: int) -> None:
         if rows > len(self._lengths):
@@ -160,9 +156,9 @@ class TextView:
         end = int(documents.searchsorted(len(self.lengths)))
         return documents[:end], frequencies[:end]
 
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of these rows, and of later ones."""
-        return self._numbers.vocabulary()
+    def near(self, token: str, distance: int, prefix_length: int) -> list[str]:
+        """See `TextPart.near`."""
+        return self._numbers.tokens.near(token, distance, prefix_length)
 
 
 def _rows(keys: npt.NDArray[np.int64]) -> Documents:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.text.postings.fuzzy import Vocabulary
 
 Documents = npt.NDArray[np.int32]
 Frequencies = npt.NDArray[np.int32]
@@ -48,8 +47,10 @@ class TextIndex(Protocol):
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
         """The documents that hold a token, ascending, and how often each does (at least once)."""
 
-    def vocabularies(self) -> Sequence[Vocabulary]:
-        """Every token that some document holds, and perhaps others."""
+    def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
+        """The tokens of documents, and perhaps others, that are at most `distance` edits of
+        characters (Levenshtein's) from `token` and begin as it does: with its first
+        `prefix_length` characters, or all of them if it has fewer."""
 
     def positions(self, text: str) -> list[tuple[str, int]]:
         """The tokens of a text as the column's analyzer gives them, in order, repetitions kept,

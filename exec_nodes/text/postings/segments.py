@@ -12,7 +12,6 @@ import pyarrow as pa
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.lance_index import LancePartition
 from exec_nodes.text.postings.memory_postings import TextView
 from exec_nodes.text.postings.protocol import Documents, Frequencies, Lengths, Live, shortest
@@ -37,18 +36,24 @@ class TextPart(Protocol):
         """The least length of a document with any token."""
 
     @property
+    def nbytes(self) -> int:
+        """Bytes that it keeps in memory by itself."""
+
+    @property
     def gone(self) -> Live:
         """By document: whether the source has no such row any more."""
 
     def postings(self, token: str) -> Postings | None:
         """The token's posting list; None if no document holds it."""
 
-    def vocabulary(self) -> Vocabulary:
-        """Every token that some document holds, and perhaps others; kept."""
+    def near(self, token: str, distance: int, prefix_length: int) -> Sequence[str]:
+        """See `TextIndex.near`; each once."""
 
 
 class IndexedPart:
-    """A partition of Lance's index."""
+    """A partition of Lance's index, which is resident for all who read it."""
+
+    nbytes = 0
 
     def __init__(self, partition: LancePartition, addresses: RowAddresses, gone: Live) -> None:
         self.addresses = addresses
@@ -56,18 +61,26 @@ class IndexedPart:
         self.lengths = partition.lengths
         self.shortest = partition.shortest
         self.postings = partition.postings
-        self.vocabulary = partition.vocabulary
+        self.near = partition.near
 
 
 class MemoryPart:
     """Rows that were tokenized here; the documents are the rows of `view`."""
 
-    def __init__(self, view: TextView, addresses: RowAddresses, gone: Live | None = None) -> None:
+    def __init__(
+        self,
+        view: TextView,
+        addresses: RowAddresses,
+        gone: Live | None = None,
+        nbytes: int = 0,
+    ) -> None:
+        """`nbytes` are those of `view` unless somebody else keeps it anyway."""
         self.addresses = addresses
+        self.nbytes = nbytes
         self.gone = np.zeros(len(addresses), np.bool_) if gone is None else gone
         self.lengths = view.lengths
         self.shortest = shortest(view.lengths)
-        self.vocabulary = view.vocabulary
+        self.near = view.near
         self._view = view
         self._known: dict[str, Postings] = {}
 
@@ -99,8 +112,9 @@ class PartedText:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, without what the parts hold; an estimate."""
-        return (4 if len(self.parts) == 1 else 24) * self.documents
+        """Bytes held; an estimate."""
+        own = (4 if len(self.parts) == 1 else 24) * self.documents
+        return own + sum(part.nbytes for part in self.parts)
 
     @lazy_property
     def slot_addresses(self) -> RowAddresses:
@@ -160,9 +174,9 @@ class PartedText:
         order = np.argsort(ids)
         return ids[order], often[order]
 
-    def vocabularies(self) -> Sequence[Vocabulary]:
-        """See `TextIndex.vocabularies`."""
-        return [part.vocabulary() for part in self.parts]
+    def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
+        """See `TextIndex.near`."""
+        return set().union(*[part.near(token, distance, prefix_length) for part in self.parts])
 
     def query_words(self, text: str) -> Sequence[tuple[str, int]]:
         """See `TextIndex.query_words`."""

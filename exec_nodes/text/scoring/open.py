@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.base.columns import BASE_GENERATION, RowAddresses
+from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
-from exec_nodes.lance.fragments import (
-    all_addresses,
-    every_row,
-    fragment_identity,
-    overlaid_fields,
-)
-from exec_nodes.lance.scan import batch_rows, conform
+from exec_nodes.lance.fragments import all_addresses, overlaid_fields
+from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
@@ -31,9 +27,38 @@ from exec_nodes.text.postings.memory_postings import GrowingText, TextView
 from exec_nodes.text.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
 from exec_nodes.text.scoring.row_mapping import RowsOf
 
-_KIND = "texts"
+_KIND, _TOKENIZED = "texts", "tokenized texts"
 # The index segments, the column, and what its index makes of a text.
-_Texts = tuple[frozenset[str] | None, str, Analyzer]
+_Detail = tuple[frozenset[str] | None, str, Analyzer]
+
+
+class _Texts(NamedTuple):
+    """Tokenized rows, and their addresses."""
+
+    view: TextView
+    addresses: RowAddresses
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Tokenizes fragments that no index covers (`Builder`)."""
+
+    source: LanceSource
+    column: str
+    analyzer: Analyzer
+    row_bytes = 100
+
+    def build(self, fragments: Sequence[Any]) -> _Texts:
+        """See `Builder.build`."""
+        text, addresses = GrowingText(self.analyzer), all_addresses(fragments)
+        for values in self.source.every_value(pa.field(self.column, pa.string()), fragments):
+            text.append(values)
+        return _Texts(text.view(text.rows), addresses, text.nbytes + int(addresses.nbytes))
+
+    def nbytes(self, value: _Texts) -> int:
+        """See `Builder.nbytes`."""
+        return value.nbytes
 
 
 class SourceTexts:
@@ -65,7 +90,7 @@ class SourceTexts:
         """Open the texts of a version of the base that are open of another one."""
         used = self._store.used(_KIND)
         texts = {key.detail for key in used if is_same_table(key.owners[0], base.identity)}
-        for _, column, analyzer in cast(set[_Texts], texts):
+        for _, column, analyzer in cast(set[_Detail], texts):
             self.live(base, column, analyzer, stale())
 
     def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
@@ -93,64 +118,25 @@ class SourceTexts:
     def _stored_parts(self, source: LanceSource, column: str, analyzer: Analyzer) -> list[TextPart]:
         """What the index covers, and the rest tokenized: fragments appended or rewritten since."""
         segments = self._segments(source, column, analyzer)
-        read = source.dataset.get_fragments() if source.fragments is None else source.fragments
-        fragments = {one.fragment_id: one for one in read}
-        rows = RowsOf(source)
+        read = {one.fragment_id for one in source.whole_fragments.values()}
         covered = _covered(source, column, segments)
+        rows = RowsOf(source)
         parts: list[TextPart] = []
         for segment in segments:
-            own = segment.fragments & fragments.keys() & covered
+            fragments = segment.fragments & read & covered
             for partition in segment.partitions:
-                parts.append(IndexedPart(partition, *rows.of_index(partition.row_ids, own)))
-            fragments = {number: one for number, one in fragments.items() if number not in own}
-        for fragment in fragments.values():
-            view, addresses = self._tokenized(source, fragment, column, analyzer)
-            parts.append(MemoryPart(view, addresses, rows.deleted(addresses)))
-        if source.generation == BASE_GENERATION:
-            self._let_go(source, covered, (source.field_id(column), analyzer))
+                parts.append(IndexedPart(partition, *rows.of_index(partition.row_ids, fragments)))
+            read -= fragments
+        key = Key(_TOKENIZED, (source.place,), (source.field_id(column), analyzer))
+        own = {name: one for name, one in source.whole_fragments.items() if one.fragment_id in read}
+        if not own and source.fragments is None:
+            self._store.evict_where(_TOKENIZED, lambda one: one == key)
+        runs = ResidentRuns[_Texts](self._store, key, own)
+        for run in runs.extend(Tokenizer(source, column, analyzer)).runs:
+            documents = rows.of_fragments(run.value.addresses, run.fragments)
+            # Resident twice, and evicted by themselves: texts keep the run alive that they are of.
+            parts.append(MemoryPart(run.value.view, *documents, nbytes=run.value.nbytes))
         return parts
-
-    def _let_go(
-        self, base: LanceSource, covered: Collection[int], texts: tuple[int | None, Analyzer]
-    ) -> None:
-        """Keep no texts of fragments of the base table that are gone, or in an index now."""
-        fragments = base.dataset.get_fragments()
-        needed = {
-            fragment_identity(base.place, one)
-            for one in fragments
-            if one.fragment_id not in covered
-        }
-
-        def is_gone(key: Key) -> bool:
-            place, fragment = key.owners
-            return place == base.place and key.detail == texts and fragment not in needed
-
-        self._store.evict_where("tokenized texts", is_gone)
-
-    def _tokenized(
-        self, source: LanceSource, fragment: Any, column: str, analyzer: Analyzer
-    ) -> tuple[TextView, RowAddresses]:
-        """The texts of a fragment, kept whatever rows are deleted since."""
-        identity = fragment_identity(source.place, fragment)
-        key = Key("tokenized texts", (source.place, identity), (source.field_id(column), analyzer))
-        schema = pa.schema([pa.field(column, pa.string())])
-        names = [] if source.field_id(column) is None else schema.names
-
-        def tokenize() -> tuple[GrowingText, RowAddresses]:
-            # Deleted rows too: a version that was restored has them again.
-            text, addresses = GrowingText(analyzer), all_addresses([fragment])
-            size = batch_rows(schema)
-            if not names:
-                text.append(pa.nulls(len(addresses), pa.string()))
-                return text, addresses
-            for batch in every_row(source.dataset, names, [fragment], size).to_batches():
-                text.append(conform(batch, schema).column(0))
-            return text, addresses
-
-        text, addresses = self._store.compute(
-            key, tokenize, lambda found: found[0].nbytes + int(found[1].nbytes)
-        )
-        return text.view(text.rows), addresses
 
     def _segments(
         self, source: LanceSource, column: str, analyzer: Analyzer

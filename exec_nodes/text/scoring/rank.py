@@ -45,7 +45,8 @@ def _is_plain(query: Words) -> bool:
     """Whether it is a sum over tokens, of which a row must hold any, all or some different ones."""
     alone = max(query.counts, default=1) == 1
     counted = query.required <= 1 or alone or query.required == sum(query.counts)
-    return counted and bool(query.boost > 0) and all(len(word) <= 1 for word in query.words)
+    spellings = max(map(len, query.words), default=0)
+    return counted and bool(query.boost > 0) and spellings <= 1
 
 
 def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranked:
@@ -75,8 +76,8 @@ def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranke
         )
         rows = part.addresses[np.frombuffer(best[0], np.int32)]
         found.append((rows, np.frombuffer(best[1], np.float32)))
-    addresses = np.concatenate([np.empty(0, np.uint64), *(rows for rows, _ in found)])
-    scores = np.concatenate([np.empty(0, np.float32), *(worth for _, worth in found)])
+    addresses = np.concatenate([np.empty(0, np.uint64), *[rows for rows, _ in found]])
+    scores = np.concatenate([np.empty(0, np.float32), *[worth for _, worth in found]])
     return _first(addresses, scores, k)
 
 

@@ -241,14 +241,13 @@ def _near(token: str, query: Match, corpus: Corpus) -> list[str]:
     distance = automatic_distance(token) if query.fuzziness is None else query.fuzziness
     found: set[str] = set()
     for index in corpus.indexes:
-        for vocabulary in index.vocabularies():
-            found |= vocabulary.near(token, distance, query.prefix_length)
+        found |= index.near(token, distance, query.prefix_length)
     return sorted(found)
 
 
 def _known(tokens: Sequence[str], corpus: Corpus) -> Word:
-    known = (token for token in tokens if corpus.statistics.document_frequency(token))
-    return tuple(Token(token, token_weight(corpus.statistics, token)) for token in known)
+    known = [token for token in tokens if corpus.statistics.document_frequency(token)]
+    return tuple([Token(token, token_weight(corpus.statistics, token)) for token in known])
 
 
 def _counted(

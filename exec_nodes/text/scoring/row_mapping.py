@@ -30,21 +30,29 @@ class RowsOf:
         moved on with another text.
         """
         stable = self._source.dataset.has_stable_row_ids
-        addresses = self._by_stable_id(row_ids) if stable else row_ids
-        gone = ~_within(addresses, fragments) | self.deleted(addresses)
-        if stable:
-            # Another entry may stand for the row where it is now.
-            addresses = np.where(gone, _NOWHERE, addresses)
-        return addresses, gone
+        addresses, gone = self.of_fragments(
+            self._by_stable_id(row_ids) if stable else row_ids, fragments
+        )
+        # Another entry may stand for the row where it is now.
+        return np.where(gone, _NOWHERE, addresses) if stable else addresses, gone
 
-    def deleted(self, addresses: RowAddresses) -> Live:
+    def of_fragments(
+        self, addresses: RowAddresses, fragments: Collection[int]
+    ) -> tuple[RowAddresses, Live]:
+        """The addresses, and which of these rows are no more, or not in `fragments`: another
+        document stands for a row of another fragment, with the value that it has now."""
+        outside = ~_within(addresses, fragments)
+        gone = outside | self._deleted(addresses)
+        return np.where(outside, _NOWHERE, addresses) if outside.any() else addresses, gone
+
+    def _deleted(self, addresses: RowAddresses) -> Live:
         """By row: whether it is in a deletion vector."""
         if not self._has_deletions:
             return np.zeros(len(addresses), np.bool_)
-        addresses_of = self._live
-        places = addresses_of.searchsorted(addresses)
-        gone: Live = places == len(addresses_of)
-        gone[~gone] = addresses_of[places[~gone]] != addresses[~gone]
+        live = self._live
+        places = live.searchsorted(addresses)
+        gone: Live = places == len(live)
+        gone[~gone] = live[places[~gone]] != addresses[~gone]
         return gone
 
     def _by_stable_id(self, row_ids: RowAddresses) -> RowAddresses:

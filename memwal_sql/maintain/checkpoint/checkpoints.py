@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pyarrow as pa
 
@@ -33,10 +34,10 @@ from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.records.gc_watermarks import Watermark, read_watermarks
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 
 _log = logging.getLogger(__name__)
 
-_ATTEMPTS = 10
 _TIME = pa.timestamp("ms", "UTC")
 CHECKPOINTS = pa.schema(
     [
@@ -74,23 +75,23 @@ def make_checkpoint(
             f"there is a checkpoint {name!r} already, of {_text(latest.created)}: choose another "
             "name, or drop it first"
         )
-    number = 0 if latest is None else latest.number
-    for _ in range(_ATTEMPTS):
-        number += 1
+    numbers = count(1 if latest is None else latest.number + 1)
+
+    def pin() -> int:
         pinned = collector.pin("strong")
         base = base_of(pinned.version)
         pinned = _unmerged(pinned, base)
         regions = encode_snapshot(pinned, base.info.region_specs)
-        made = Checkpoint(name, number, pinned.version, now, until, regions)
+        made = Checkpoint(name, next(numbers), pinned.version, now, until, regions)
         if not write(context.store, made):
             raise InvalidCallError(f"somebody else is making the checkpoint {name!r} now")
         if _tag(context, made) and _is_whole(context, pinned):
             _log.info("checkpointed %s as %r: version %d", context.uri, name, pinned.version)
             return pinned.version
-        _log.debug("checkpoint %r: made again, as files were collected meanwhile", name)
-        number += 1
-        _release(context, replace(made, number=number, dropped=True), made.tag)
-    raise RetryError(f"checkpoint {name!r}: files were collected while it was made; try again")
+        _release(context, replace(made, number=next(numbers), dropped=True), made.tag)
+        raise ConflictError("files were collected while it was made")
+
+    return over_conflicts(pin, f"checkpoint {name!r} of {context.uri}")
 
 
 def drop_checkpoint(

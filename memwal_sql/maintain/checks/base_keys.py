@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_column, one_array
@@ -16,7 +17,11 @@ from memwal_sql.maintain.checks.findings import Finding, Severity
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.state.base_table import BaseTable
 
-_MOST_BYTES = 256 * 1024 * 1024
+
+class KeysInMemory(Thresholds):
+    """The keys of larger tables are compared in parts."""
+
+    nbytes = 256 * 1024 * 1024
 
 
 def check_base_keys(state: CheckState) -> Iterator[Finding]:
@@ -46,7 +51,7 @@ def _in_parts(base: BaseTable) -> Iterator[pa.Table]:
     for each part."""
     names = list(base.info.primary_key)
     fields = pa.schema([base.info.schema.field(name) for name in names])
-    parts = max(1, math.ceil(base.source.rows * row_bytes(fields) / _MOST_BYTES))
+    parts = max(1, math.ceil(base.source.rows * row_bytes(fields) / KeysInMemory.nbytes))
     for part in range(parts):
         scanner = base.dataset.scanner(columns=names)
         if parts == 1:

@@ -20,13 +20,13 @@ from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, lacking_in
 from memwal_sql.maintain.checks.region_keys import misplaced
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.read.changes.order import Order
 from memwal_sql.state.entry_rows import entry_rows
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.state.replay import Replay, memtables_of, read_listed
 from memwal_sql.storage import paths
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.wal.order import Order
 from memwal_sql.storage.wal.torn import is_skipped
 
 _FLUSHED = (

@@ -25,7 +25,6 @@ from memwal_sql.errors import (
     CorruptFileError,
     InvalidCallError,
     NotFoundError,
-    RetryError,
     TableReplacedError,
 )
 from memwal_sql.maintain.catch_up import CatchUp
@@ -54,7 +53,7 @@ from memwal_sql.storage.records.gc_watermarks import (
     read_watermarks,
 )
 from memwal_sql.storage.region.manifest import (
-    ManifestConflictError,
+    ManifestChanges,
     RegionManifest,
     RegionManifests,
 )
@@ -67,7 +66,6 @@ R = TypeVar("R")
 
 DEFAULT_GRACE = timedelta(hours=1)
 _BATCH_FILES = 1000  # of one bulk request of S3
-_COMMIT_ATTEMPTS = 100
 # Their rows may be in the base table by now, which is then the last to have them.
 _WITH_ROWS = (Kind.GENERATION, Kind.ORPHAN, Kind.WAL_ENTRY)
 
@@ -274,19 +272,13 @@ class _Collector:
 
     def _shrink(self, latest: RegionManifest, going: set[str]) -> None:
         """Take the generations that go out of a region's manifest."""
-        manifests = RegionManifests(self._store, latest.region_id)
-        for _ in range(_COMMIT_ATTEMPTS):
-            kept = tuple(one for one in latest.flushed_generations if one.path not in going)
-            if len(kept) == len(latest.flushed_generations):
-                return
-            try:
-                manifests.commit(latest, flushed_generations=kept)
-                return
-            except ManifestConflictError as conflict:
-                latest = conflict.latest
-        raise RetryError(
-            f"region {latest.region_id}: {_COMMIT_ATTEMPTS} commits lost against others"
-        )
+
+        def without(manifest: RegionManifest) -> ManifestChanges:
+            flushed = manifest.flushed_generations
+            kept = tuple(one for one in flushed if one.path not in going)
+            return {"flushed_generations": kept} if len(kept) < len(flushed) else {}
+
+        RegionManifests(self._store, latest.region_id).change(latest, without)
 
     def _delete(self, garbage: Sequence[Garbage]) -> None:
         unordered = [p for one in garbage if one.kind is not Kind.MANIFEST for p in one.files]

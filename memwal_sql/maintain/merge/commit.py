@@ -13,10 +13,7 @@ from lance.mem_wal import CompactedSsTable
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from memwal_sql.errors import StoreUnavailableError
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
-
-
-class OvertakenError(Exception):
-    """Lance refused a pass, as somebody else committed in between: look again what is to do."""
+from memwal_sql.storage.retries import ConflictError
 
 
 class TooLargeError(Exception):
@@ -79,7 +76,7 @@ class PassWriter:
 def _typed(error: Exception, uri: str) -> Exception:
     text = str(error)
     if "Stale SSTable" in text or "concurrent writers" in text or "conflict" in text.lower():
-        return OvertakenError(text)
+        return ConflictError(text)
     if "Resources exhausted" in text:
         return TooLargeError(text)
     return StoreUnavailableError(

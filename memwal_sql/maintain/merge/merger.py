@@ -8,7 +8,6 @@ Any number of mergers may run: who comes too late is refused by Lance and looks 
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ import pyarrow as pa
 from memwal_sql.errors import MaintenanceLostError, RepairError, RetryError
 from memwal_sql.maintain.details import latest_dataset, maintenance
 from memwal_sql.maintain.lease import Lease
-from memwal_sql.maintain.merge.commit import OvertakenError, PassWriter, TooLargeError
+from memwal_sql.maintain.merge.commit import PassWriter, TooLargeError
 from memwal_sql.maintain.merge.rows import GenerationRows, newest_of, open_rows
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.read.recorded import recorded_regions
@@ -32,14 +31,13 @@ from memwal_sql.storage.base.merge_token import passes_done
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 
 _log = logging.getLogger(__name__)
 
 # Half of the memory pool in which Lance joins the rows of a pass (LANCE_MEM_POOL_SIZE).
 MAX_PASS_BYTES = 150_000_000
 LEAST_PASS_BYTES = 1024 * 1024
-_ATTEMPTS = 20
-_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -98,10 +96,16 @@ class Merger:
         return merged
 
     def _merge_region(self, region: RegionReader, last: int) -> int:
-        merged = failures = 0
+        """How many generations were merged."""
+        merged = 0
         while True:
             try:
-                done = self._step(region, last)
+                done = over_conflicts(
+                    partial(self._step, region, last),
+                    f"a merge of region {region.name} into {self._context.uri}",
+                    on=(ConflictError, MaintenanceLostError),
+                    sleep=self._sleep,
+                )
             except TooLargeError as error:
                 self._max_pass_bytes //= 2
                 _log.debug(
@@ -114,21 +118,10 @@ class Merger:
                         f"region {region.name}: Lance had too little memory for a merge; give it "
                         f"more by LANCE_MEM_POOL_SIZE: {error}"
                     ) from error
-            except (OvertakenError, MaintenanceLostError) as error:
-                failures += 1
-                if failures == _ATTEMPTS:
-                    raise RetryError(
-                        f"region {region.name}: other commits to {self._context.uri} came in "
-                        f"between {failures} times; run the merge again"
-                    ) from error
-                _log.debug(
-                    "region %s: a pass was refused, %s", region.region_id, type(error).__name__
-                )
-                self._sleep(_PAUSE_SECONDS * failures * random.random())  # noqa: S311
             else:
                 if not done:
                     return merged
-                merged, failures = merged + done, 0
+                merged += done
 
     def _step(self, region: RegionReader, last: int) -> int:
         """Merge the next generations up to `last`; how many: 0 when there is none."""

@@ -26,7 +26,6 @@ from memwal_sql.errors import (
     TornEntryError,
 )
 from memwal_sql.read.changes.offsets import ChangeOffset
-from memwal_sql.read.changes.order import Order
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -39,6 +38,7 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_folder, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal.log import Wal, WalEntry
+from memwal_sql.storage.wal.order import Order
 from memwal_sql.storage.wal.torn import is_skipped, whole_end
 from planner.model import TableInfo
 

@@ -18,13 +18,14 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from lance.dataset import Index
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import RetryError, UnsupportedError
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.storage.base.manifest import OTHER_VERSION, IndexSection, read_index_section
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.proto_gen.lance_table_pb2 import AnyIndexDetails, IndexMetadata
+from memwal_sql.storage.retries import ConflictError
 from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"
@@ -118,7 +119,7 @@ def commit_details(dataset: Any, details: IndexDetails, index_uuid: UUID | None 
     The entry gets `index_uuid`, under which an external snapshot may have been written, or a new
     one. Lance accepts this over a version that came in between, and so would erase a merge's
     progress: the caller compares the returned version with `dataset.version + 1` (protocol
-    rule 19). Raises `RetryError` when Lance refuses.
+    rule 19). Raises `ConflictError` when Lance refuses.
     """
     fresh = _entry(dataset, index_uuid or uuid4(), encode_details(details))
     removed = [] if details.index_uuid is None else [_entry(dataset, details.index_uuid, b"")]
@@ -129,13 +130,13 @@ def commit_details(dataset: Any, details: IndexDetails, index_uuid: UUID | None 
                 dataset, operation, read_version=dataset.version, max_retries=0
             )
     except (OSError, RuntimeError) as error:
-        raise RetryError(f"the MemWAL index could not be committed: {error}") from error
+        raise ConflictError(f"the MemWAL index could not be committed: {error}") from error
 
 
 def drop_index(dataset: Any, index_uuid: UUID) -> Any:
     """Commit a version without the MemWAL index `index_uuid` and return its dataset.
 
-    Raises `RetryError` when Lance refuses.
+    Raises `ConflictError` when Lance refuses.
     """
     removed = [_entry(dataset, index_uuid, b"")]
     operation = lance.LanceOperation.CreateIndex(new_indices=[], removed_indices=removed)
@@ -145,7 +146,7 @@ def drop_index(dataset: Any, index_uuid: UUID) -> Any:
                 dataset, operation, read_version=dataset.version, max_retries=0
             )
     except (OSError, RuntimeError) as error:
-        raise RetryError(f"the MemWAL index could not be removed: {error}") from error
+        raise ConflictError(f"the MemWAL index could not be removed: {error}") from error
 
 
 def encode_details(details: IndexDetails) -> bytes:

@@ -16,10 +16,16 @@ import lance
 # Publicly only an argument of `lance.Session`.
 from lance.lance import _ObjectStoreRegistry  # type: ignore[attr-defined]
 
-# Versions from one look at the session to the next. As Lance looks at all that it holds, a look
-# takes a millisecond for 30 MB; and in that many versions queries have read what they need.
-LOOK_VERSIONS = 16
-_LEFT_BEHIND_BYTES = 64 * 1024 * 1024
+from exec_nodes.base.thresholds import Thresholds
+
+
+class SessionLooks(Thresholds):
+    """Versions from one look at the session to the next. As Lance looks at all that it holds, a
+    look takes a millisecond for 30 MB; and in that many versions queries have read what they need.
+    """
+
+    versions = 16
+    left_behind_bytes = 64 * 1024 * 1024
 
 
 def new_session() -> Any:
@@ -50,12 +56,12 @@ class BaseSession:
     def replaced(self) -> None:
         """Note that a newer version was opened. Its predecessors keep the session they have."""
         self._versions += 1
-        if self._versions % LOOK_VERSIONS:
+        if self._versions % SessionLooks.versions:
             return
         size = self._session.size_bytes()
         if self._needed is None:
             self._needed = size
-        elif size > 2 * self._needed + _LEFT_BEHIND_BYTES:
+        elif size > 2 * self._needed + SessionLooks.left_behind_bytes:
             self._session, self._needed = new_session(), None
 
 

@@ -13,8 +13,8 @@ from memwal_sql.storage.base.indexes import IndexRecipe
 _log = logging.getLogger(__name__)
 
 
-def build_indexes(dataset: Any, recipes: Iterable[IndexRecipe]) -> None:
-    """Build every index whose column `dataset` has.
+def build_indexes(dataset: Any, recipes: Iterable[IndexRecipe], name: str) -> None:
+    """Build every index whose column `dataset` has; the log calls it `name`.
 
     A column that the rows do not have was added to the base after the writer was opened. What Lance
     refuses to index, as a column whose type was changed since, is logged and left out too: the rows
@@ -31,4 +31,4 @@ def build_indexes(dataset: Any, recipes: Iterable[IndexRecipe]) -> None:
             build(info.column, info.kind, name=info.name, **recipe.arguments)
         except (ValueError, TypeError, RuntimeError) as error:
             why = redacted(str(error))
-            _log.warning("%s goes without the index %s: %s", dataset.uri, info.name, why)
+            _log.warning("%s goes without the index %s: %s", name, info.name, why)

@@ -10,6 +10,8 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +26,7 @@ from memwal_sql.storage.base.field_ids import generation_schema
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.generation.indexes import build_indexes
 from memwal_sql.storage.generation.pk_index import write_pk_index
+from memwal_sql.storage.generation.scratch import put_table
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.region.manifest import FlushedGeneration
@@ -71,29 +74,51 @@ def write_generation(
 
     `table` has the base table's columns and `_tombstone` last, at least one row, and every key
     once. The generation takes field ids and file format of `base`, which may be a Lance dataset
-    as well; `bloom_filter` are the bytes over its keys; `indexes` are built over its rows. Raises
-    `StoreUnavailableError` when the store refuses; what was written by then is never read.
+    as well; `bloom_filter` are the bytes over its keys; `indexes` are built over its rows. For a
+    remote store the files are made in a temporary folder first. Raises `StoreUnavailableError` when
+    the store or the disk of that folder refuses; what was written by then is never read.
     """
     if table.column_names[-1:] != [TOMBSTONE] or not table.num_rows:
         raise InvalidCallError(f"a generation needs rows and {TOMBSTONE!r} as its last column")
     name = paths.generation_name(new_hex(), generation)
+    folder = paths.generation_folder(region_id, name)
     uri = paths.generation_uri(lance_uri(table_uri), region_id, name)
     options = dict(storage_options) if storage_options else None
+    write = partial(_write_files, table, primary_key, base, indexes, uri)
     try:
-        build_indexes(_write_table(uri, table, base, primary_key, options), indexes)
-        write_pk_index(
-            f"{uri}/_pk_index",
-            table,
-            primary_key,
-            version=base.data_storage_version,
-            storage_options=options,
-        )
+        if store.remote:
+            with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
+                write(f"{scratch}/{name}", None)
+                put_table(store, folder, f"{scratch}/{name}", {paths.BLOOM_FILTER: bloom_filter})
+        else:
+            write(uri, options)
+            store.put(f"{folder}/{paths.BLOOM_FILTER}", bloom_filter)
     except OSError as error:
-        raise StoreUnavailableError(f"{uri} could not be written: {error}") from error
-    store.put(paths.bloom_filter_path(region_id, name), bloom_filter)
-    store.sync(paths.generation_folder(region_id, name))
+        where = f" in {gettempdir()}, where it is made" if store.remote else ""
+        raise StoreUnavailableError(f"{uri} could not be written{where}: {error}") from error
+    store.sync(folder)
     checksum = zlib.crc32(bloom_filter)
     return FlushedGeneration(generation, name, table.nbytes, table.num_rows, checksum)
+
+
+def _write_files(
+    table: pa.Table,
+    primary_key: Sequence[str],
+    base: Any,
+    indexes: Sequence[IndexRecipe],
+    name: str,
+    uri: str,
+    options: dict[str, str] | None,
+) -> None:
+    """Lance's files of the generation that is called `name` in messages, into the folder `uri`."""
+    build_indexes(_write_table(uri, table, base, primary_key, options), indexes, name)
+    write_pk_index(
+        f"{uri}/_pk_index",
+        table,
+        primary_key,
+        version=base.data_storage_version,
+        storage_options=options,
+    )
 
 
 def _write_table(

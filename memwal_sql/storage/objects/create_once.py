@@ -6,7 +6,6 @@ landed; a timeout may have landed. Bytes that carry a random nonce tell.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
@@ -19,11 +18,9 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.retries import with_retries
 
-_log = logging.getLogger(__name__)
-
-ATTEMPTS = 4
-_FIRST_PAUSE_SECONDS = 0.05
+ATTEMPTS = 4  # callers of writers wait meanwhile
 # Each says that nothing was written, which is true of the request that it answers only.
 _REFUSALS = (StoreUnavailableError, InvalidCallError, UnsupportedError)
 
@@ -44,12 +41,9 @@ def settle_put(
     check_put_if_absent(store)
     maybe_written = False
     last: Exception | None = None
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            _log.debug(
-                "%s: put again, attempt %d, after %s", path, attempt + 1, type(last).__name__
-            )
-            sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+
+    def put() -> bytes | None:
+        nonlocal maybe_written, last
         try:
             if store.put_if_absent(path, data):
                 return None
@@ -67,6 +61,8 @@ def settle_put(
             maybe_written, last = True, error
         else:
             return None if found == data else found
-    raise OutcomeUnknownError(
-        f"{path}: could not find out in {ATTEMPTS} attempts whether it was written"
-    ) from last
+        raise OutcomeUnknownError(
+            f"{path}: could not find out in {ATTEMPTS} attempts whether it was written"
+        ) from last
+
+    return with_retries(put, path, on=OutcomeUnknownError, attempts=ATTEMPTS, sleep=sleep)

@@ -15,9 +15,9 @@ import errno
 import os
 import stat
 from collections.abc import Hashable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 
+from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.errors import (
     CorruptFileError,
     NotFoundError,
@@ -33,7 +33,14 @@ from memwal_sql.storage.objects.local_folders import (
     remove_empty,
     walk,
 )
-from memwal_sql.storage.objects.protocol import Metas, Names, ObjectMeta, check_path, checked
+from memwal_sql.storage.objects.protocol import (
+    Content,
+    Metas,
+    Names,
+    ObjectMeta,
+    check_path,
+    checked,
+)
 from memwal_sql.storage.objects.whole_file import (
     TEMPORARY_PREFIX,
     NoHardLinksError,
@@ -95,7 +102,7 @@ class LocalStore:
             end = min(end, os.fstat(file).st_size)
             return os.pread(file, max(0, end - start), start)
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: Content) -> None:
         """Write or replace atomically, without syncing."""
         with self._writing_into(path) as (folder, name):
             temporary = temporary_name()
@@ -124,17 +131,15 @@ class LocalStore:
     def sync(self, folder: str) -> None:
         """Sync all files and folders below a folder, or one object, and the folders above it."""
         full = self._full(folder) if folder else self._root
-        with _writing(full), ThreadPoolExecutor(_PARALLEL_SYNCS) as pool:
+        with _writing(full):
             below = [*_tree(full)]
             above = []
             while len(full) > len(self._root):
                 full = os.path.dirname(full)
                 above.append(full)
             # File systems join what is synced at the same time into one commit of their journal.
-            for _ in pool.map(_sync_if_there, below):
-                pass
-            for _ in pool.map(sync_path, above if folder else _parents(self._root)):
-                pass
+            map_in_threads(_sync_if_there, below, _PARALLEL_SYNCS)
+            map_in_threads(sync_path, above if folder else _parents(self._root), _PARALLEL_SYNCS)
 
     def refuse_links(self) -> None:
         """See `ObjectStore`."""
@@ -170,7 +175,8 @@ class LocalStore:
         return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)
 
     def _stat(self, path: str) -> os.stat_result | None:
-        full = self._full(path)
+        check_path(path)
+        full = f"{self._root}/{path}"
         try:
             return os.stat(full)
         except (FileNotFoundError, NotADirectoryError):

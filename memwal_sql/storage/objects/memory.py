@@ -17,7 +17,14 @@ from lance.file import LanceFileSession
 
 from exec_nodes.base.lazy import lazy_property
 from memwal_sql.errors import NotFoundError, UnsupportedError
-from memwal_sql.storage.objects.protocol import Metas, Names, ObjectMeta, check_path, checked
+from memwal_sql.storage.objects.protocol import (
+    Content,
+    Metas,
+    Names,
+    ObjectMeta,
+    check_path,
+    checked,
+)
 
 SCHEMES = ("memory", "shared-memory")
 _LANCE_SCHEME = "shared-memory"
@@ -64,7 +71,7 @@ class MemoryStore:
         """The bytes from `start` up to `end`."""
         return self.get(path)[start:end]
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: Content) -> None:
         """Write or replace."""
         check_path(path)
         with self._lock:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from memwal_sql.errors import InvalidCallError
 
+Content = bytes | memoryview
 Names = list[str]  # inside the classes `list` is the method
 
 _NO_NAMES = frozenset({"", ".", ".."})
@@ -89,8 +90,9 @@ class ObjectStore(Protocol):
         """The bytes from `start` up to `end`, exclusive."""
         ...
 
-    def put(self, path: str, data: bytes) -> None:
-        """Write or replace; not durable, for hints."""
+    def put(self, path: str, data: Content) -> None:
+        """Write or replace whole; durable once it is synced. For hints, and under names that nobody
+        else uses."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:

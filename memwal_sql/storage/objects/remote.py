@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from obstore.store import ObjectStore as Handle
 from obstore.store import from_url
 
 from exec_nodes.base.secrets import keep_secret, redacted
+from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.lance.errors import is_panic
 from memwal_sql.errors import (
     InvalidCallError,
@@ -25,11 +25,20 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.objects.errors import no_put_if_absent, store_error
 from memwal_sql.storage.objects.options import SplitOptions, likely_name
-from memwal_sql.storage.objects.protocol import Metas, Names, ObjectMeta, check_path, checked
+from memwal_sql.storage.objects.protocol import (
+    Content,
+    Metas,
+    Names,
+    ObjectMeta,
+    check_path,
+    checked,
+)
 
 _Result = TypeVar("_Result")
 
 _PARALLEL_COPIES = 16
+_PART_BYTES = 16 << 20
+_PARALLEL_PARTS = 4
 
 # What obstore raises; the last where a store was told not to put if absent.
 _FAILURES = (exceptions.BaseError, OSError, NotImplementedError)
@@ -82,11 +91,18 @@ class RemoteStore:
             path, lambda: bytes(obstore.get_range(self._store(), path, start=start, end=end))
         )
 
-    def put(self, path: str, data: bytes) -> None:
-        """Write or replace."""
+    def put(self, path: str, data: Content) -> None:
+        """Write or replace, in parts what is long: a request has 30 seconds as a rule."""
         check_path(path)
         try:
-            obstore.put(self._store(), path, data, use_multipart=False)
+            obstore.put(
+                self._store(),
+                path,
+                data,
+                use_multipart=len(data) > _PART_BYTES,
+                chunk_size=_PART_BYTES,
+                max_concurrency=_PARALLEL_PARTS,
+            )
         except _FAILURES as error:
             raise self._failed(path, error) from None
 
@@ -127,8 +143,7 @@ class RemoteStore:
             except _FAILURES as error:
                 raise self._failed(path, error) from None
 
-        with ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
-            list(pool.map(copy, found))
+        map_in_threads(copy, found, _PARALLEL_COPIES)
         self.delete_in_bulk(found)
 
     def exists(self, path: str) -> bool:

@@ -28,7 +28,7 @@ from uuid import uuid4
 
 from memwal_sql.errors import CorruptFileError, NotFoundError, OutcomeUnknownError
 from memwal_sql.storage.objects.commit_log import Commit, CommitLog, CommitState
-from memwal_sql.storage.objects.protocol import Metas, Names, ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.protocol import Content, Metas, Names, ObjectMeta, ObjectStore
 
 _TEMPORARY = re.compile(r"(.+)\.[0-9a-f]{32}\.([0-9a-f]{8})")
 
@@ -73,7 +73,7 @@ class TwoPhaseStore:
         """The bytes from `start` up to `end`."""
         return self._inner.get_range(path, start, end)
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: Content) -> None:
         """Write or replace, in one step: hints decide nothing."""
         self._inner.put(path, data)
 

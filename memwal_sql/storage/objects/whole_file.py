@@ -41,7 +41,7 @@ def create_whole(folder: int, name: str, data: bytes) -> bool:
     return True
 
 
-def write_all(file: int, data: bytes) -> None:
+def write_all(file: int, data: bytes | memoryview) -> None:
     """Write all bytes, in as many calls as it takes."""
     view = memoryview(data)
     while view:

@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from memwal_sql.errors import NotFoundError, RetryError, TableReplacedError
+from memwal_sql.errors import NotFoundError, TableReplacedError
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import Record, Records
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 
-_ATTEMPTS = 20
 _KEPT_VERSIONS = 2
 
 
@@ -49,7 +49,9 @@ def raise_watermarks(store: ObjectStore, wanted: Watermarks) -> None:
     """
     records = Records(store, "collected")
     latest = _latest(records)
-    for _ in range(_ATTEMPTS):
+
+    def put() -> None:
+        nonlocal latest
         known = _watermarks(records, latest)
         raised = dict(known)
         for region, watermark in wanted.items():
@@ -59,10 +61,11 @@ def raise_watermarks(store: ObjectStore, wanted: Watermarks) -> None:
         version = 1 if latest is None else latest.version + 1
         content = {"regions": {str(r): [f.generation, f.wal] for r, f in raised.items()}}
         latest = records.put(version, content)
-        if latest is None:
-            records.delete(records.versions()[:-_KEPT_VERSIONS])
-            return
-    raise RetryError(f"{store.uri}: other collectors kept recording what they collect; try again")
+        if latest is not None:
+            raise ConflictError("another collector recorded what it collects")
+        records.delete(records.versions()[:-_KEPT_VERSIONS])
+
+    over_conflicts(put, store.uri)
 
 
 def check_watermarks(store: ObjectStore, merged: Mapping[UUID, int]) -> None:

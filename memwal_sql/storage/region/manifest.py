@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from typing import TypedDict, Unpack
 from uuid import UUID
 
 from memwal_sql.errors import (
@@ -21,16 +21,17 @@ from memwal_sql.errors import (
     MemWalError,
     NotFoundError,
     OutcomeUnknownError,
-    RetryError,
     StoreUnavailableError,
 )
 from memwal_sql.storage import paths
 from memwal_sql.storage.decoding import decoding, json_object, whole_number
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.region.values import Types, decode_values, encode_value
+from memwal_sql.storage.retries import ConflictError, over_conflicts
 from planner.regions.values import RegionValue
 
 MOST_GENERATIONS = 2**40
@@ -87,7 +88,20 @@ class RegionManifest:
     message: bytes = field(default=b"", compare=False, repr=False)
 
 
-class ManifestConflictError(RetryError):
+class ManifestChanges(TypedDict, total=False):
+    """Fields of a `RegionManifest` that a commit changes."""
+
+    writer_epoch: int
+    replay_after_wal_entry_position: int
+    wal_entry_position_last_seen: int
+    current_generation: int
+    flushed_generations: tuple[FlushedGeneration, ...]
+    region_values: Mapping[str, RegionValue] | None
+    status: RegionStatus
+    published: Mapping[str, int]
+
+
+class ManifestConflictError(ConflictError):
     """Somebody else committed this version of a region manifest first; `latest` is theirs."""
 
     def __init__(self, message: str, latest: RegionManifest) -> None:
@@ -192,6 +206,11 @@ class RegionManifests:
         """The region."""
         return self._region_id
 
+    @property
+    def remote(self) -> bool:
+        """Whether the store is remote."""
+        return self._store.remote
+
     def with_types(self, manifest: RegionManifest) -> RegionManifest:
         """A manifest that was read without the types of values. Raises CorruptFileError."""
         path = paths.manifest_path(self._region_id, manifest.version)
@@ -217,7 +236,8 @@ class RegionManifests:
             version = start
             while self._exists(version + 1):
                 version += 1
-            if self._continues(version):
+            # A hint file of 1 may be as old as the region, and version 1 was collected since.
+            if self._continues(version) and (version > 1 or hint is not None):
                 if hint is not None and hint.version == version:
                     return hint
                 with contextlib.suppress(NotFoundError):
@@ -247,10 +267,11 @@ class RegionManifests:
             if 2 not in versions:
                 self._withdraw(path)
             return self._latest_listed()
+        # Not before: nothing stands below version 1 to tell that it is in collected territory.
         self._write_hint(1)
         return replace(first, message=data)
 
-    def commit(self, old: RegionManifest, **changes: Any) -> RegionManifest:
+    def commit(self, old: RegionManifest, **changes: Unpack[ManifestChanges]) -> RegionManifest:
         """Create the version after `old`, which differs from it by `changes`.
 
         Raises `ManifestConflictError`, with the latest manifest, when somebody else did, and
@@ -261,11 +282,41 @@ class RegionManifests:
         data = encode_manifest(new, self._value_types)
         if settle_put(self._store, path, data) is not None:
             raise self._conflict(new.version)
-        if not self._still_there(old.version, path):
+        # The look comes after the put has landed, or somebody could commit and collect in between.
+        # A hint decides nothing, so that it does not wait for what is found.
+        there = beside(
+            self.remote,
+            lambda: self._still_there(old.version, path),
+            lambda: self._write_hint(new.version),
+        )
+        if not there:
             self._withdraw(path)
             raise self._conflict(new.version)
-        self._write_hint(new.version)
         return replace(new, message=data)
+
+    def change(
+        self,
+        latest: RegionManifest,
+        changes: Callable[[RegionManifest], ManifestChanges],
+    ) -> RegionManifest:
+        """Commit the version after `latest`, or after the newest one where others were first.
+
+        `changes` gives what differs from the version before; where that is nothing, none is
+        committed and it is returned. Raises `RetryError` when others keep coming in between.
+        """
+
+        def commit() -> RegionManifest:
+            nonlocal latest
+            changed = changes(latest)
+            if not changed:
+                return latest
+            try:
+                return self.commit(latest, **changed)
+            except ManifestConflictError as conflict:
+                latest = conflict.latest
+                raise
+
+        return over_conflicts(commit, f"region {self._region_id}")
 
     def _conflict(self, version: int) -> ManifestConflictError:
         latest = self.latest()
@@ -282,9 +333,10 @@ class RegionManifests:
             raise _written_but(written, error) from error
 
     def _withdraw(self, path: str) -> None:
-        """Remove an object in collected territory; readers pass over it where that fails."""
+        """Remove an object in collected territory, and the hint, which may name it; readers pass
+        over both where that fails."""
         with contextlib.suppress(MemWalError):
-            self._store.delete([path])
+            self._store.delete([path, paths.version_hint_path(self._region_id)])
 
     def _exists(self, version: int) -> bool:
         return self._store.exists(paths.manifest_path(self._region_id, version))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from exec_nodes.arrow.struct_fields import FILL_OPTION
 from memwal_sql.errors import InvalidCallError
 
 ERROR = "error"
 NULL = "null"
 
 
-def missing_columns(
-    what: str, names: Sequence[str], option: str = 'missing="null"'
-) -> InvalidCallError:
+def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) -> InvalidCallError:
     """The error for rows without these columns; `what` says which rows, `option` how the caller
     has them set to null."""
     return InvalidCallError(

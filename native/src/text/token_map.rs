@@ -1,9 +1,10 @@
 //! From tokens to their numbers, as Lance stores them: a finite state transducer.
 
-use fst::{Map, Streamer};
+use fst::{IntoStreamer, Map, Streamer};
 use pyo3::prelude::*;
 
 use crate::buffers::{Numbers, invalid};
+use crate::text::edit_distance::Near;
 
 /// The tokens of one index partition.
 #[pyclass(frozen, module = "memwal_native")]
@@ -34,6 +35,19 @@ impl TokenMap {
     /// The token's number; None if it is not there.
     fn get(&self, token: &str) -> Option<u64> {
         self.map.get(token)
+    }
+
+    /// The tokens that are at most `distance` from `token` and have the same first `prefix`
+    /// characters, or all of them if it has fewer.
+    fn near(&self, py: Python<'_>, token: &str, distance: usize, prefix: usize) -> Vec<String> {
+        py.detach(|| {
+            let mut stream = self.map.search(Near::new(token, distance, prefix)).into_stream();
+            let mut found = Vec::new();
+            while let Some((token, _)) = stream.next() {
+                found.push(String::from_utf8_lossy(token).into_owned());
+            }
+            found
+        })
     }
 
     /// Every token with its number, ordered by the token's bytes.

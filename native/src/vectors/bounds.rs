@@ -13,12 +13,6 @@ const ROUNDING: f64 = 64.0 / (1 << 24) as f64;
 /// `margin + margin_per_square * square + margin_per_error * error` at most.
 pub struct Bounds {
     pub parts: Parts,
-    /// The query, with the codes' centre taken off unless distances are products.
-    pub centred: Vec<f64>,
-    /// That of the query.
-    pub length: f64,
-    /// The distance without its product.
-    pub without_product: f64,
     fixed: f32,
     per_square: f32,
     per_product: f32,
@@ -57,17 +51,10 @@ impl Bounds {
             (square.sqrt(), if rest > 0.0 { rest / square.sqrt() } else { 0.0 });
         let shift: f64 = query.iter().enumerate().map(|(place, q)| q * centre(place)).sum();
         let far = square_of(&codes.centre).sqrt();
-        let mut centred = query.clone();
-        if codes.metric == Metric::Cosine {
-            centred.iter_mut().enumerate().for_each(|(place, element)| *element -= centre(place));
-        }
         let wrong = relative + ROUNDING;
         let bounds = match codes.metric {
             Metric::L2 => Self {
                 parts,
-                centred,
-                length,
-                without_product: square,
                 fixed: square as f32,
                 per_square: 1.0,
                 per_product: (-2.0 * unit) as f32,
@@ -78,9 +65,6 @@ impl Bounds {
             },
             Metric::Dot | Metric::Cosine => Self {
                 parts,
-                centred,
-                length,
-                without_product: 1.0 - shift,
                 fixed: (1.0 - shift) as f32,
                 per_square: 0.0,
                 per_product: -unit as f32,
@@ -92,11 +76,6 @@ impl Bounds {
         // Never 0, as the error of a row may be infinite.
         let margin_per_error = bounds.margin_per_error.max(f32::MIN_POSITIVE);
         Some(Self { margin_per_error, ..bounds })
-    }
-
-    /// What the distance of a vector of this square is wrong by at most, its codes apart.
-    pub fn margin_of(&self, square: f64) -> f64 {
-        f64::from(self.margin) + f64::from(self.margin_per_square) * square
     }
 
     /// The least that distances may be, of a block whose products these are.
@@ -128,7 +107,7 @@ impl Bounds {
 }
 
 /// A query's parts, what one unit of them is, and the length of what they leave over.
-pub fn divided(query: &[f64]) -> (Parts, f64, f64) {
+fn divided(query: &[f64]) -> (Parts, f64, f64) {
     let largest = query.iter().fold(0.0, |high, element| f64::max(high, element.abs()));
     let step = largest / LARGEST;
     let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };

@@ -6,9 +6,7 @@
 use pyo3::PyResult;
 
 use crate::buffers::invalid;
-use crate::vectors::cells::{Cells, arranged};
 use crate::vectors::products::{GROUP, LANES, Line, ZERO};
-use crate::vectors::search::share_read;
 
 /// Shorter and longer vectors (by their squares) are not coded: numbers of 32 bits might under- or
 /// overflow. Whoever searches has to measure them.
@@ -19,8 +17,6 @@ const STEPS: f64 = 127.0;
 /// Of so many vectors the middle is taken, without those so many times as long as most.
 const SAMPLE: usize = 1024;
 const OUTLIER: f64 = 16.0;
-/// Cells are kept if searches read no larger share of the rows.
-const WORTH: f64 = 0.5;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Metric {
@@ -55,8 +51,6 @@ pub struct Codes {
     /// The length of what the codes leave over, at most. Infinite for rows that are not coded, and
     /// minus infinity for rows that have no distance.
     pub errors: Vec<f32>,
-    /// If the rows are in cells instead of in their order.
-    pub cells: Option<Cells>,
     rows: usize,
 }
 
@@ -70,7 +64,6 @@ impl Codes {
             scales: Vec::new(),
             squares: Vec::new(),
             errors: Vec::new(),
-            cells: None,
             rows: 0,
         }
     }
@@ -85,74 +78,7 @@ impl Codes {
     }
 
     pub fn nbytes(&self) -> usize {
-        let cells = self.cells.as_ref().map_or(0, Cells::nbytes);
-        size_of_val(&*self.lines)
-            + 3 * size_of_val(&*self.scales)
-            + size_of_val(&*self.centre)
-            + cells
-    }
-
-    /// No rows, around the same centre.
-    pub fn empty(&self) -> Self {
-        Self { centre: self.centre.clone(), ..Self::new(self.metric, self.dimension) }
-    }
-
-    /// Append rows of `from`, whose rows are in order, from a whole block on.
-    pub fn copy(&mut self, from: &Self, rows: &[u32]) {
-        let (groups, start) = (self.groups(), self.scales.len());
-        self.resize((start + rows.len()).div_ceil(LANES));
-        for (place, &row) in (start..).zip(rows) {
-            let row = row as usize;
-            self.scales[place] = from.scales[row];
-            self.squares[place] = from.squares[row];
-            self.errors[place] = from.errors[row];
-            for group in 0..groups {
-                let codes = from.part(row, group);
-                let line = &mut self.lines[place / LANES * groups + group];
-                line.0[place % LANES * GROUP..][..GROUP].copy_from_slice(codes);
-            }
-        }
-        self.rows += rows.len();
-    }
-
-    /// What the codes at a place stand for, with the centre taken off.
-    pub fn vector(&self, place: usize) -> Vec<f64> {
-        let (scale, zero) = (f64::from(self.scales[place]), f64::from(ZERO.0[0]));
-        let parts = (0..self.groups()).flat_map(|group| self.part(place, group));
-        parts.take(self.dimension).map(|&code| scale * (f64::from(code) - zero)).collect()
-    }
-
-    /// The same, with the centre.
-    pub fn whole(&self, place: usize) -> Vec<f64> {
-        self.vector(place)
-            .iter()
-            .zip(&self.centre)
-            .map(|(element, centre)| element + centre)
-            .collect()
-    }
-
-    /// The row at a place; more than any row if there is none.
-    #[inline]
-    pub fn row(&self, place: usize) -> usize {
-        self.cells.as_ref().map_or(place, |cells| cells.row(place))
-    }
-
-    /// The same with near rows together, if that lets searches pass over most; none can be appended.
-    pub fn arranged(&self) -> Option<Self> {
-        if self.rows == 0 {
-            return None;
-        }
-        let (ordered, cells) = arranged(self);
-        let arranged = Self { rows: self.rows, ..ordered };
-        if share_read(&arranged, &cells) > WORTH {
-            return None;
-        }
-        Some(Self { cells: Some(cells), ..arranged })
-    }
-
-    fn part(&self, place: usize, group: usize) -> &[u8] {
-        let line = &self.lines[place / LANES * self.groups() + group];
-        &line.0[place % LANES * GROUP..][..GROUP]
+        size_of_val(&*self.lines) + 3 * size_of_val(&*self.scales) + size_of_val(&*self.centre)
     }
 
     /// Make room for so many blocks, of rows that have no distance.

@@ -1,8 +1,6 @@
 //! Kernels of vector search: which of many vectors may be the nearest ones to a query.
 
 mod bounds;
-mod cells;
-mod centres;
 mod codes;
 mod distances;
 mod products;

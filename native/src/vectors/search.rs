@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use crate::threads::{shared, threads_for};
 use crate::vectors::bounds::Bounds;
-use crate::vectors::cells::{Ball, Cells};
 use crate::vectors::codes::Codes;
 use crate::vectors::products::{LANES, fastest};
 
@@ -13,11 +12,6 @@ use crate::vectors::products::{LANES, fastest};
 const TILE_LINES: usize = 1 << 10;
 /// Lines that take longer than to start a thread.
 const LINES_A_THREAD: usize = 1 << 16;
-/// In how many cells is looked for a distance beyond which none need be read.
-const FIRST_CELLS: usize = 8;
-/// By so many searches for so many of the nearest is found out what cells are worth.
-const TRIED: usize = 16;
-const TRIED_MOST: usize = 10;
 
 /// Which rows count.
 pub struct Wanted<'a> {
@@ -46,12 +40,11 @@ pub fn candidates(codes: &Codes, queries: &[Option<Bounds>], wanted: &Wanted<'_>
 }
 
 fn candidates_of_known(codes: &Codes, queries: &[&Bounds], wanted: &Wanted<'_>) -> Vec<Vec<i64>> {
-    let tiles = match &codes.cells {
-        Some(cells) => near_tiles(codes, cells, queries, wanted),
-        None => all_tiles(codes, queries.len(), wanted),
-    };
-    let lines: usize = tiles.iter().map(|tile| tile.blocks.len() * tile.queries.len()).sum();
-    let threads = threads_for(lines * codes.groups(), LINES_A_THREAD);
+    let blocks = wanted.rows.div_ceil(LANES);
+    let step = (TILE_LINES / codes.groups()).max(1);
+    let tiles: Vec<Range<usize>> =
+        (0..blocks).step_by(step).map(|start| start..(start + step).min(blocks)).collect();
+    let threads = threads_for(blocks * queries.len() * codes.groups(), LINES_A_THREAD);
     let found = shared(&tiles, threads, |tiles| {
         let mut hits: Vec<Hits> = queries.iter().map(|_| Hits::new(wanted)).collect();
         scan(codes, queries, tiles, &mut hits);
@@ -64,97 +57,16 @@ fn candidates_of_known(codes: &Codes, queries: &[&Bounds], wanted: &Wanted<'_>) 
     hits.into_iter().map(Hits::rows).collect()
 }
 
-/// Blocks that are read for some queries before the next ones.
-struct Tile {
-    blocks: Range<usize>,
-    /// The places of the queries.
-    queries: Vec<usize>,
-}
-
-/// Those of all rows, for all queries.
-fn all_tiles(codes: &Codes, queries: usize, wanted: &Wanted<'_>) -> Vec<Tile> {
-    let blocks = wanted.rows.div_ceil(LANES);
-    let step = (TILE_LINES / codes.groups()).max(1);
-    let tile = |start: usize| Tile {
-        blocks: start..(start + step).min(blocks),
-        queries: (0..queries).collect(),
-    };
-    (0..blocks).step_by(step).map(tile).collect()
-}
-
-/// The cells that may hold one of the nearest, each for the queries that it may hold one of.
-fn near_tiles(codes: &Codes, cells: &Cells, queries: &[&Bounds], wanted: &Wanted<'_>) -> Vec<Tile> {
-    let mut asked = vec![Vec::new(); cells.blocks.len()];
-    for (place, query) in queries.iter().enumerate() {
-        let balls = cells.seen_from(query, codes.metric);
-        let farthest = farthest_near(codes, cells, query, &balls, wanted);
-        for (asked, ball) in asked.iter_mut().zip(&balls) {
-            let beyond = ball.least > farthest; // not so of what is not a number
-            if !beyond {
-                asked.push(place);
-            }
-        }
-    }
-    let tiles = cells.blocks.iter().zip(asked).filter(|(_, queries)| !queries.is_empty());
-    tiles.map(|(blocks, queries)| Tile { blocks: blocks.clone(), queries }).collect()
-}
-
-/// A distance that as many rows as are wanted don't exceed, by the cells around the query.
-fn farthest_near(
-    codes: &Codes,
-    cells: &Cells,
-    query: &Bounds,
-    balls: &[Ball],
-    wanted: &Wanted<'_>,
-) -> f32 {
-    let mut nearest: Vec<usize> = (0..balls.len()).collect();
-    let nearer = |one: &usize, other: &usize| balls[*one].middle.total_cmp(&balls[*other].middle);
-    if nearest.len() > FIRST_CELLS {
-        nearest.select_nth_unstable_by(FIRST_CELLS, nearer);
-        nearest.truncate(FIRST_CELLS);
-    }
-    nearest.sort_unstable_by(nearer);
-    let mut hits = [Hits::new(wanted)];
-    for cell in nearest {
-        if balls[cell].least > hits[0].farthest() {
-            break;
-        }
-        let tile = Tile { blocks: cells.blocks[cell].clone(), queries: vec![0] };
-        scan(codes, &[query], &[tile], &mut hits);
-    }
-    hits[0].farthest()
-}
-
-/// What share of the rows in cells is read for the nearest ones of some of them.
-pub fn share_read(codes: &Codes, cells: &Cells) -> f64 {
-    let step = codes.errors.len().div_ceil(TRIED).max(1);
-    let coded = |place: &usize| codes.errors[*place].is_finite();
-    let places = (0..codes.errors.len()).step_by(step).filter(coded);
-    let queries: Vec<Bounds> =
-        places.filter_map(|place| Bounds::new(&codes.whole(place), codes)).collect();
-    let wanted = Wanted {
-        most: TRIED_MOST,
-        rows: codes.len(),
-        allowed: None,
-        least: f32::NEG_INFINITY,
-        below: f32::INFINITY,
-    };
-    let tiles = near_tiles(codes, cells, &queries.iter().collect::<Vec<_>>(), &wanted);
-    let read: usize = tiles.iter().map(|tile| tile.blocks.len() * tile.queries.len()).sum();
-    let all: usize = cells.blocks.iter().map(|blocks| blocks.len() * queries.len()).sum();
-    read as f64 / all.max(1) as f64
-}
-
-fn scan(codes: &Codes, queries: &[&Bounds], tiles: &[Tile], hits: &mut [Hits<'_>]) {
+/// Each tile is read for all queries before the next one.
+fn scan(codes: &Codes, queries: &[&Bounds], tiles: &[Range<usize>], hits: &mut [Hits<'_>]) {
     let (groups, multiply) = (codes.groups(), fastest());
-    let longest = tiles.iter().map(|tile| tile.blocks.len()).max().unwrap_or_default();
+    let longest = tiles.iter().map(Range::len).max().unwrap_or_default();
     let mut products = vec![[0.0; LANES]; longest];
     for tile in tiles {
-        let lines = &codes.lines[tile.blocks.start * groups..tile.blocks.end * groups];
-        for &place in &tile.queries {
-            let (query, hits) = (queries[place], &mut hits[place]);
+        let lines = &codes.lines[tile.start * groups..tile.end * groups];
+        for (query, hits) in queries.iter().zip(&mut *hits) {
             multiply(lines, &query.parts, &mut products);
-            for (block, products) in tile.blocks.clone().zip(&products) {
+            for (block, products) in tile.clone().zip(&products) {
                 hits.offer(codes, query, block, products);
             }
         }
@@ -183,12 +95,11 @@ impl<'a> Hits<'a> {
             return;
         }
         for (lane, &least) in least.iter().enumerate() {
-            let place = block * LANES + lane;
-            let row = codes.row(place);
+            let row = block * LANES + lane;
             if least > self.farthest() || !self.wanted.counts(row) {
                 continue;
             }
-            let most = query.most(codes, place, products[lane]);
+            let most = query.most(codes, row, products[lane]);
             if most < self.wanted.least {
                 continue;
             }

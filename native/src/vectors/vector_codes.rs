@@ -57,17 +57,6 @@ impl VectorCodes {
         }
     }
 
-    /// Put near vectors together, if that lets searches pass over most; the rows keep their numbers.
-    /// Searches go on meanwhile. Then no more can be coded.
-    fn arrange(&self, py: Python<'_>) {
-        if self.read(py, |codes| codes.cells.is_some()) {
-            return;
-        }
-        if let Some(arranged) = self.read(py, Codes::arranged) {
-            py.detach(|| *self.codes.write().unwrap_or_else(PoisonError::into_inner) = arranged);
-        }
-    }
-
     /// By query, as the bytes of int64: ascending rows that hold the `most` nearest by exact
     /// distance, as float32, of those that are among the first `rows`, whose `allowed` (one byte a
     /// row) is not 0 and whose distance is at least `least` and less than `below`. `queries` are
@@ -219,9 +208,6 @@ impl VectorCodes {
         let mut codes = self.codes.write().unwrap_or_else(PoisonError::into_inner);
         let (count, known) = (vectors.len() / codes.dimension, codes.len());
         let whole = vectors.len() % codes.dimension == 0;
-        if codes.cells.is_some() && known < first + count {
-            return Err(invalid("rows that were arranged are all that there are"));
-        }
         if !whole || known < first || valid.is_some_and(|valid| valid.len() != count) {
             return Err(invalid("whole vectors are needed, after those that are known"));
         }

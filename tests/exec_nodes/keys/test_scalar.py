@@ -27,10 +27,11 @@ _KINDS = [
 ]
 _VALUES = st.one_of(
     st.integers(-(2**64), 2**65), st.integers(-130, 130), st.text(max_size=3), st.binary(max_size=2)
-) | st.sampled_from([None, True, 1.0, datetime.date(2024, 1, 1), [1], (1,), ()])
+) | st.sampled_from([None, True, 1.0, datetime.date(2024, 1, 1), (1,), ()])
+_LISTS = st.lists(_VALUES, max_size=2)
 
 
-@given(value=_VALUES, kind=st.sampled_from(_KINDS))
+@given(value=_VALUES | _LISTS, kind=st.sampled_from(_KINDS))
 def test_it_is_the_key_that_arrow_makes_of_the_value_or_left_to_arrow(
     value: Any, kind: pa.DataType
 ) -> None:
@@ -44,10 +45,11 @@ def test_it_is_the_key_that_arrow_makes_of_the_value_or_left_to_arrow(
 
 
 @pytest.mark.parametrize("value", [5, "a", (5, "a")])
-def test_integers_and_strings_need_no_arrow(value: Any) -> None:
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_integers_and_strings_need_no_arrow(value: Any, in_a_list: bool) -> None:
     parts = value if isinstance(value, tuple) else (value,)
     schema = pa.schema([(f"k{i}", pa.array([part]).type) for i, part in enumerate(parts)])
-    key = one_key(value, schema, schema.names)
+    key = one_key([value] if in_a_list else value, schema, schema.names)
     assert key is not None
     assert key.values == [value]
     assert key.table.num_rows == 1

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from exec_nodes.base.search_rows import DISTANCE_ROWS
 from exec_nodes.filter_stale_exec import FilterStaleExec
-from exec_nodes.liveness import masks
-from exec_nodes.liveness.masks import Masks
+from exec_nodes.liveness.masks import Masks, Matched
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
 from exec_nodes.sources.source import Source
 from exec_nodes.union_exec import UnionExec
@@ -62,7 +61,7 @@ def _all_rows(ordinal: int, source: Source) -> Rows:
     return Rows((pa.RecordBatch.from_arrays(arrays, schema=DISTANCE_ROWS),), DISTANCE_ROWS)
 
 
-@pytest.mark.parametrize("most_matched", [masks._MATCHED_INLINE, 0])
+@pytest.mark.parametrize("most_matched", [Matched.inline, 0])
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -89,7 +88,7 @@ def test_the_live_rows_of_any_layout_are_left(
     stale = PlanStale(base, regions, sets)
     every = UnionExec(tuple(_all_rows(*one) for one in enumerate(stale.sources)), 1)
     with (
-        patch.object(masks, "_MATCHED_INLINE", most_matched),
+        Matched.set(inline=most_matched),
         patch.object(sets, "find_base"),
     ):
         found = collect(FilterStaleExec(every, Masks(stale), ("id",), None, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import patch
 
 import lance
 import pyarrow as pa
@@ -12,10 +11,10 @@ from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
 from exec_nodes.base.columns import ROW_ADDRESS
-from exec_nodes.lance.fragments import whole_fragments
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import TableInfo
+from tests.exec_nodes.resident.reads import fragments_read, no_reads, reads
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 ROWS = 10_000
@@ -45,7 +44,7 @@ def test_the_third_scan_of_columns_reads_nothing(source: LanceSource) -> None:
     first = scanned(source, ["id", "val"])
     assert len(first) == ROWS
     assert scanned(source, ["id", "val"]) == first
-    with patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError):
+    with no_reads():
         assert scanned(source, ["id", "val"]) == first
         assert scanned(source, ["val"]) == [(val, address) for _, val, address in first]
 
@@ -54,11 +53,9 @@ def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
     scanned(source, ["id"])
     for part in range(source.parts):
         next(iter(source.scan(["id"], (), None, part)))
-    with (
-        patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError),
-        pytest.raises(AssertionError),
-    ):
+    with reads() as read:
         scanned(source, ["id"])
+    assert read.called
 
 
 def test_fragments_are_kept_as_far_as_they_fit(source: LanceSource) -> None:
@@ -83,7 +80,7 @@ def test_deleted_rows_stay_away(source: LanceSource, cache: ResidentStore) -> No
     left = based(source, cache)
     for _ in range(3):
         assert [row[0] for row in scanned(left, ["id"])] == list(range(1, ROWS, 2))
-    with patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError):
+    with no_reads():
         assert len(scanned(left, ["id"])) == ROWS // 2
 
 
@@ -94,12 +91,12 @@ def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: Res
         pa.table({"id": [-1], "val": ["new"]}, SCHEMA), source.dataset.uri, mode="append"
     )
     later = based(source, cache)
-    with patch("exec_nodes.resident.columns.whole_fragments", wraps=whole_fragments) as read:
+    with reads() as read:
         found = scanned(later, ["id", "val"])
     assert found[:-1] == [row for row in before if row[0] % 3]  # type: ignore[operator]
     assert found[-1][:2] == (-1, "new")
-    assert [call.args[2][0].fragment_id for call in read.call_args_list] == [4]
-    with patch("exec_nodes.resident.columns.whole_fragments", side_effect=AssertionError):
+    assert fragments_read(read) == [[4]]
+    with no_reads():
         for _ in range(2):  # in turns, as while queries move on to the later one
             assert scanned(source, ["id", "val"]) == before
             assert scanned(later, ["id", "val"]) == found

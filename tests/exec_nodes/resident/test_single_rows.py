@@ -12,20 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from exec_nodes.base.tasks import background_by
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.resident import warm_columns
-from exec_nodes.resident.key_lookups import KeyLookups
-from exec_nodes.resident.single_rows import SingleRows
+from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.store import Key, ResidentStore
 from tests.exec_nodes.kinds import COLUMNS
-from tests.exec_nodes.tables import single_rows
+from tests.exec_nodes.tables import key_lookups, resident_rows
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
 
 @pytest.fixture(autouse=True)
 def map_concurrently() -> Iterator[None]:
-    with patch.object(warm_columns, "in_background", lambda call: call()):
+    with background_by(lambda call: call()):
         yield
 
 
@@ -36,7 +36,7 @@ def dataset(tmp_path: Path) -> Any:
     return lance.write_dataset(table, tmp_path / "t", max_rows_per_file=30)
 
 
-def every(rows: SingleRows) -> dict[int, tuple[int, str]]:
+def every(rows: ResidentRows) -> dict[int, tuple[int, str]]:
     """By address, the rows of the version that wrote 100, 30 a fragment, and of one fragment that
     is not there."""
     found = {}
@@ -51,11 +51,11 @@ def every(rows: SingleRows) -> dict[int, tuple[int, str]]:
 
 
 def from_memory() -> Any:
-    return patch.object(SingleRows, "_fetched", side_effect=AssertionError)
+    return patch.object(FragmentColumns, "fetch", side_effect=AssertionError)
 
 
 def test_rows_come_from_memory_once_one_was_fetched(dataset: Any) -> None:
-    rows = single_rows(dataset)
+    rows = resident_rows(dataset)
     assert rows.at(3, SCHEMA) is not None
     with from_memory():
         found = every(rows)
@@ -63,10 +63,10 @@ def test_rows_come_from_memory_once_one_was_fetched(dataset: Any) -> None:
 
 
 def test_rows_that_were_deleted_since_they_were_read_are_not_found(dataset: Any) -> None:
-    before = single_rows(dataset.checkout_version(1))
+    before = resident_rows(dataset.checkout_version(1))
     assert before.at(0, SCHEMA) is not None
     dataset.delete("id % 3 = 0")
-    after = single_rows(lance.dataset(dataset.uri))
+    after = resident_rows(lance.dataset(dataset.uri))
     with from_memory():
         for _ in range(2):  # both versions, in turns
             assert [key for key, _ in every(after).values()] == [i for i in range(100) if i % 3]
@@ -74,14 +74,14 @@ def test_rows_that_were_deleted_since_they_were_read_are_not_found(dataset: Any)
 
 
 def test_a_fragment_that_a_version_lacks_has_no_rows(dataset: Any) -> None:
-    assert single_rows(dataset).at(9 << 32, SCHEMA) is None
+    assert resident_rows(dataset).at(9 << 32, SCHEMA) is None
 
 
 def test_a_row_of_what_was_written_later_is_found(dataset: Any) -> None:
-    assert single_rows(dataset).at(0, SCHEMA) is not None
+    assert resident_rows(dataset).at(0, SCHEMA) is not None
     later = pa.table({"id": [100], "val": ["new"]}, SCHEMA)
     dataset = lance.write_dataset(later, dataset.uri, mode="append")
-    row = single_rows(lance.dataset(dataset.uri)).at(4 << 32, SCHEMA)
+    row = resident_rows(lance.dataset(dataset.uri)).at(4 << 32, SCHEMA)
     assert row is not None and row.to_pylist() == [{"id": 100, "val": "new"}]
 
 
@@ -90,13 +90,13 @@ def test_the_keys_that_the_next_version_starts_from_are_in_use_as_long_as_lookup
 ) -> None:
     """Other entries of a full cache push out what nobody asks for, and so not these."""
     cache = ResidentStore(40_000)
-    lookups = KeyLookups("version", cache, dataset, single_rows(dataset))
+    lookups = key_lookups(dataset, cache)
     for number in range(100):
         key = key_of(number % 100)
         found = lookups.rows_of(key, SCHEMA)
         assert found is not None and found["id"].to_pylist() == [number % 100]
         cache.put(Key("key places", ("other", number)), np.zeros(1), 5_000)
-    assert cache.get(Key("key places", (dataset.uri,))) is not None
+    assert cache.get(Key("key places", (dataset.uri,), 0)) is not None
     assert cache.get(Key("key places", ("other", 0))) is None
 
 
@@ -122,11 +122,9 @@ def test_values_of_every_type_are_the_same_from_memory(tmp_path: Path) -> None:
         },
     }
     dataset = lance.write_dataset(pa.table(columns), tmp_path / "t", data_storage_version="2.2")
-    rows, schema = single_rows(dataset), dataset.schema
-    cold = [
-        single_rows(dataset)._fetched(dataset.get_fragments()[0], at, schema.names)
-        for at in range(4)
-    ]
+    rows, schema = resident_rows(dataset), dataset.schema
+    columns, (fragment,) = FragmentColumns("t", dataset, ResidentStore()), dataset.get_fragments()
+    cold = [columns.fetch(fragment, at, schema.names) for at in range(4)]
     assert rows.at(0, schema) is not None
     with from_memory():
         warm = [rows.at(at, schema) for at in range(4)]

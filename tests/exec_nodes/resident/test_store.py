@@ -202,9 +202,9 @@ def test_what_nobody_asked_for_since_it_was_made_is_not_in_use() -> None:
         store.put(key(name), name, 1)
     store.get(key("b"))
     assert store.used("keys") == [key("b")]
-    assert store.is_used(key("b")) and not store.is_used(key("a")) and not store.is_used(key("c"))
+    assert [store.take_use(key(one)) for one in ("b", "b", "a", "c")] == [True, False, False, False]
     store.put(key("b"), "anew", 1)
-    assert not store.is_used(key("b"))
+    assert not store.take_use(key("b"))
 
 
 # Lance warns of every fork of a process that has used it.

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from unittest.mock import patch
+from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.lance.fragments import whole_fragments
-from exec_nodes.resident import warm_columns
+from exec_nodes.base.tasks import background_by
+from exec_nodes.lance.fragments import fragment_identity
+from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.store import ResidentStore
-from exec_nodes.resident.warm_columns import WarmColumns
-from exec_nodes.sources import lance_source
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import TableInfo
+from tests.exec_nodes.resident.reads import fragments_read, no_reads, reads
 from tests.model.racing import race
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string(), "later": pa.int8()})
-READ = "exec_nodes.resident.columns.whole_fragments"
 
 
 @pytest.fixture(autouse=True)
 def map_concurrently() -> Iterator[None]:
     """What is done in the background is done when the call returns."""
-    with patch.object(warm_columns, "in_background", lambda call: call()):
+    with background_by(lambda call: call()):
         yield
 
 
@@ -70,7 +70,7 @@ def test_rows_come_from_memory_after_a_fetch(
     asked = [95, 3, 31, 3, 60]
     expected = [(f"v{i}", None, i) for i in asked]
     assert found(source, list(map(address, asked))) == expected
-    with patch.object(lance_source, "take_rows", side_effect=AssertionError):
+    with no_reads():
         assert found(source, list(map(address, asked))) == expected
         assert found(source, [address(7)]) == [("v7", None, 7)]
 
@@ -82,29 +82,26 @@ def test_of_a_later_version_the_new_fragments_are_read(
     dataset.delete("id % 2 = 0")
     lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
     later = at_version(lance.dataset(dataset.uri), cache)
-    with (
-        patch.object(lance_source, "take_rows", side_effect=AssertionError),
-        patch(READ, wraps=whole_fragments) as read,
-    ):
+    with reads() as read:
         for _ in range(2):
             assert found(later, [(4 << 32) + 9, address(61)]) == [
                 ("v109", None, 109),
                 ("v61", None, 61),
             ]
-    assert [[one.fragment_id for one in call.args[2]] for call in read.call_args_list] == [[4]]
+    assert fragments_read(read) == [[4]] and not read.fetch.called
 
 
 def test_much_that_is_new_is_fetched_until_that_has_paid_for_reading_it(
-    dataset: lance.LanceDataset, cache: ResidentStore, monkeypatch: pytest.MonkeyPatch
+    dataset: lance.LanceDataset, cache: ResidentStore, within: Any
 ) -> None:
     found(at_version(dataset, cache), [address(1)])
     lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
     later = at_version(lance.dataset(dataset.uri), cache)
-    monkeypatch.setattr(warm_columns, "_READ_INLINE", 0)
-    with patch.object(lance_source, "take_rows", wraps=lance_source.take_rows) as taken:
+    within(Admission.set(inline=0))
+    with reads() as read:
         for _ in range(2):
             assert found(later, [4 << 32]) == [("v100", None, 100)]
-    assert taken.call_count == 1
+    assert read.fetch.call_count == 1
 
 
 def test_a_restored_version_has_rows_that_were_deleted_when_columns_were_read(
@@ -121,7 +118,7 @@ def test_a_restored_version_has_rows_that_were_deleted_when_columns_were_read(
 
 def test_columns_that_are_too_large_are_fetched(dataset: lance.LanceDataset) -> None:
     source = at_version(dataset, ResidentStore(512))
-    with patch(READ) as read:
+    with reads() as read:
         for _ in range(20):
             assert found(source, [address(1)]) == [("v1", None, 1)]
     assert not read.called
@@ -133,9 +130,9 @@ def test_threads_that_fetch_at_once_read_a_column_once_and_never_fail(
     schema = pa.schema([SCHEMA.field("id")])
     for number in range(20):
         columns = FragmentColumns(f"place {number}", dataset, ResidentStore())
-        warm = WarmColumns(columns)
-        with patch(READ, wraps=whole_fragments) as read:
-            race(*[partial(warm.fetched, rows(0, 1).select(["id"]), 100)] * 8)
+        warm = ResidentRows(columns, 100)
+        with reads() as read:
+            race(*[partial(warm.fetched, rows(0, 1).select(["id"]))] * 8)
             assert 1 <= read.call_count <= 8
         taken = warm.take(np.array([address(2), address(33)], np.uint64), schema)
         assert taken is not None and taken["id"].to_pylist() == [2, 33]
@@ -152,10 +149,7 @@ def test_a_version_is_extended_by_what_is_new_and_deleted_rows_are_left_out(
     later, columns = at_version(dataset, cache), FragmentColumns(dataset.uri, dataset, cache)
     schema = pa.schema([SCHEMA.field("id"), SCHEMA.field("val")])
     later.extend()
-    with (
-        patch.object(lance_source, "take_rows", side_effect=AssertionError),
-        patch(READ, side_effect=AssertionError),
-    ):
+    with no_reads():
         assert found(later, [4 << 32, address(25)]) == [("v100", None, 100), ("v25", None, 25)]
     whole = columns.whole(dataset.get_fragments()[0], schema)
     assert whole is not None and whole["id"].to_pylist() == list(range(20, 30))
@@ -169,12 +163,10 @@ def test_a_version_is_extended_by_nothing_that_did_not_fit(
     """Fragments before the last one that is kept were left out, or evicted."""
     found(at_version(dataset, cache), [address(1)])
     columns = FragmentColumns(dataset.uri, dataset, cache)
-    first = columns._identity(columns.fragments[0])
-    cache.evict(first)
+    cache.evict(fragment_identity(dataset.uri, columns.fragments[0]))
     found(at_version(dataset, cache), [address(35)])
     lance.write_dataset(rows(100, 110), dataset.uri, mode="append")
     later = lance.dataset(dataset.uri)
-    with patch(READ, wraps=whole_fragments) as read:
+    with reads() as read:
         at_version(later, cache).extend()
-    read_ids = {one.fragment_id for call in read.call_args_list for one in call.args[2]}
-    assert read_ids == {4}
+    assert {one for ids in fragments_read(read) for one in ids} == {4}

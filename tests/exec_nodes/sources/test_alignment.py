@@ -5,13 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from exec_nodes.arrow.ffi_alignment import aligned
 from tests.model.process import Process
+from tests.model.writing import flush_rows, session_of
 
 TYPES = [pa.decimal128(10, 2), pa.decimal256(45, 2), pa.int64(), pa.list_(pa.decimal128(10, 2))]
 VALUES = [Decimal("1.50"), None, Decimal("-2.25")]
@@ -59,8 +59,7 @@ def test_misplaced_decimals_can_be_queried_and_flushed(kind: pa.DataType, tmp_pa
     uri = str(tmp_path / "t")
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("v", kind)])
     table = mw.create_table(uri, schema, primary_key="id")
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table)
+    session = session_of("t", table)
     with table.writer() as writer:
         for shift in (8, 0):
             writer.upsert(_batch(kind, shift))
@@ -81,7 +80,9 @@ def test_replayed_decimals_can_be_flushed(kind: pa.DataType, tmp_path: Path) -> 
         row = pa.table({"id": [number], "v": pa.array([Decimal(number)], kind)}, schema=schema)
         process.table.writer().upsert(row)
         process.kill()
-    with mw.open_table(uri).writer(flush_attempts=1) as writer:
-        writer.upsert(pa.table({"id": [9], "v": pa.array([Decimal(9)], kind)}, schema=schema))
-        writer.flush()
+    flush_rows(
+        mw.open_table(uri),
+        pa.table({"id": [9], "v": pa.array([Decimal(9)], kind)}, schema=schema),
+        flush_attempts=1,
+    )
     assert mw.open_table(uri).scan().read_all().num_rows == 7

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import datafusion
 import pyarrow as pa
 
 import memwal_sql as mw
+from tests.model.writing import session_of
 
 
 def test_counting_asks_for_no_column_in_every_layer(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.int64())])
     table = mw.create_table(str(tmp_path / "t"), schema, primary_key="id")
-    session = datafusion.SessionContext()
-    mw.register(session, "t", table)
+    session = session_of("t", table)
 
     def count(where: str = "") -> int:
         return session.sql(f"SELECT count(*) FROM t{where}").to_arrow_table().column(0)[0].as_py()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import lance
@@ -11,8 +12,10 @@ import pytest
 
 from exec_nodes.base.columns import KEY_POSITION, ROW_ADDRESS, TOMBSTONE
 from exec_nodes.base.errors import RepairError, RetryError, SourceGoneError
+from exec_nodes.base.tasks import background_by
 from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.resident import decoded_columns, key_lookups
+from exec_nodes.resident import keys as resident_keys
+from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources import lance_source
 from exec_nodes.sources.lance_source import LanceSource
@@ -35,10 +38,10 @@ def keys(*values: int) -> KeyBatch:
 
 
 @pytest.fixture(params=["decoded", "through Lance"])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def small(request: pytest.FixtureRequest, within: Any) -> None:
     """Generations are read both ways: kept decoded, and scanned by Lance."""
     if request.param != "decoded":
-        monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
+        within(Admission.set(small=-1))
 
 
 @pytest.mark.usefixtures("small")
@@ -184,11 +187,11 @@ def test_last_is_what_take_finds_for_one_key(tmp_path: Path) -> None:
         assert found == {1: ([3], False), 2: ([2], False), 4: ([None], True)}
 
 
-@pytest.mark.parametrize("rows_per_lookup", [0, 1000])
+@pytest.mark.parametrize("saved", [0, 1 << 30])
 def test_last_in_the_base_is_the_same_with_and_without_keys_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_lookup: int
+    tmp_path: Path, within: Any, saved: int
 ) -> None:
-    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", rows_per_lookup)
+    within(Admission.set(lookup=saved))
     base = lance_base(tmp_path, [(3, 30), (1, 10)])
     for _ in range(2):
         row, deleted = base.last(keys(3), ["val"]) or (None, None)
@@ -198,17 +201,16 @@ def test_last_in_the_base_is_the_same_with_and_without_keys_in_memory(
 
 
 def test_the_last_row_of_a_key_in_a_generation_is_found_by_keys_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any
 ) -> None:
     """Native code leaves older rows of a key in a generation."""
-    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
-    monkeypatch.setattr(key_lookups, "ROWS_PER_LOOKUP", 1000)
-    monkeypatch.setattr(key_lookups, "in_background", lambda call: call())
+    within(Admission.set(small=-1, lookup=1 << 30))
+    within(background_by(lambda call: call()))
     writes = [(5, 1), (1, 1), (2, 2), (1, 3), (4, 4), (4, DELETED), (1, 5), (2, 6)]
     source = lance_generation(tmp_path, writes, 1)
     found = {}
     assert source.last(keys(5), ["val"]) is not None
-    with patch.object(key_lookups, "key_condition", side_effect=AssertionError):
+    with patch.object(resident_keys, "key_condition", side_effect=AssertionError):
         for key in (1, 2, 4, 5, 9):
             row = source.last(keys(key), ["val", "id"])
             if row is not None:
@@ -222,9 +224,9 @@ def test_the_last_row_of_a_key_in_a_generation_is_found_by_keys_in_memory(
 
 
 def test_a_generation_without_a_column_of_now_is_looked_into_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any
 ) -> None:
-    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
+    within(Admission.set(small=-1))
     source = lance_generation(tmp_path, [(1, 3)], 1)
     source._info = TableInfo(SCHEMA.append(pa.field("later", pa.int8())), ("id",))
     row, deleted = source.last(keys(1), ["later", "val"]) or (None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.resident import decoded_columns
+from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
@@ -80,9 +81,9 @@ def test_matching_rows_are_found_in_order(tmp_path: Path, make: Callable[[Path],
 
 @SOURCES
 def test_lance_never_sees_a_filter_it_cannot_take(
-    tmp_path: Path, make: Callable[[Path], Source], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make: Callable[[Path], Source], within: Any
 ) -> None:
-    monkeypatch.setattr(decoded_columns, "SMALL_BYTES", -1)
+    within(Admission.set(small=-1))
     source = make(tmp_path)
     odd = replace(where("val", "=", 130), lance=None)
     found = source.matching((odd, where("id", "<", 20)))

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from lance.lance import tokenize
 
-from exec_nodes.text.postings.fuzzy import Vocabulary
 from exec_nodes.text.postings.protocol import Documents, Frequencies
 from exec_nodes.text.scoring.resolve import Corpus
+from memwal_native import TokenList
 
 Texts = Sequence[str | None]
 
@@ -42,8 +42,10 @@ class MemoryTexts:
         documents = np.array([n for n, _ in found], np.int32)
         return documents, np.array([often for _, often in found], np.int32)
 
-    def vocabularies(self) -> list[Vocabulary]:
-        return [Vocabulary({token for count in self._counts for token in count})]
+    def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
+        tokens = TokenList()
+        tokens.extend([*{token for count in self._counts for token in count}])
+        return set(tokens.near(token, distance, prefix_length))
 
     def tokenize(self, text: str) -> list[str]:
         return [token for token, _ in self.positions(text)]

@@ -54,6 +54,7 @@ def test_documents_are_counted_among_others(
         assert postings.count_among(wanted[0]) == expected
 
 
+@pytest.mark.slow
 @given(
     st.lists(posting_lists(), min_size=1, max_size=4),
     st.sampled_from([0, 1, 10, 1000]),

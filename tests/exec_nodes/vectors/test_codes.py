@@ -32,28 +32,18 @@ def found(codes: VectorCodes, query: Matrix, most: int = K, **asked: Any) -> Mat
     return np.frombuffer(rows, np.int64)
 
 
-def coded(
-    matrix: Matrix, metric: Metric = "l2", valid: Matrix | None = None, *, arranged: bool = False
-) -> VectorCodes:
+def coded(matrix: Matrix, metric: Metric = "l2", valid: Matrix | None = None) -> VectorCodes:
     codes = VectorCodes(matrix.shape[1], metric)
     codes.extend(matrix, 0, valid)
-    if arranged:
-        before = codes.nbytes
-        codes.arrange()
-        assert codes.nbytes > before, "vectors in clusters are worth it"
     return codes
 
 
-@pytest.mark.parametrize(
-    ("metric", "middle", "arranged"),
-    # Products of vectors on one side of the origin differ too little for their cells to be of use.
-    [c for c in itertools.product(METRICS, (0.0, 5.0), (False, True)) if c != ("dot", 5.0, True)],
-)
+@pytest.mark.parametrize(("metric", "middle"), [*itertools.product(METRICS, (0.0, 5.0))])
 def test_few_rows_are_left_to_measure_and_the_nearest_are_among_them(
-    metric: Metric, middle: float, arranged: bool
+    metric: Metric, middle: float
 ) -> None:
     matrix = clustered(1, middle=middle)
-    codes = coded(matrix, metric, arranged=arranged)
+    codes = coded(matrix, metric)
     queries = clustered(1, middle=middle)[::1_000] + np.float32(0.1)
     sizes = []
     for query in queries:
@@ -72,61 +62,6 @@ def test_codes_take_a_quarter_of_the_bytes_and_three_numbers_a_row() -> None:
     assert coded(matrix).nbytes == expected
 
 
-def test_an_arranged_copy_answers_as_it_did_before() -> None:
-    matrix = clustered(10)
-    valid = (np.arange(ROWS) % 7 > 0).astype(np.uint8)
-    matrix[5::1_000] = 0
-    matrix[[11, 12, 13]] = np.array([[np.nan], [np.inf], [1e30]])
-    allowed = np.random.default_rng(4).random(ROWS) < 0.3
-    for metric in METRICS:
-        plain, arranged = (coded(matrix, metric, valid, arranged=one) for one in (False, True))
-        far = float(np.nanquantile(measured(metric, matrix[::9], matrix[3]), 0.2))
-        asks: list[dict[str, Any]] = [
-            {},
-            {"allowed": allowed},
-            {"rows": 7_001},
-            {"most": ROWS},
-            {"below": far},
-            {"most": 2_000, "least": far},
-        ]
-        for query in (matrix[3], matrix[5], np.full(DIMENSION, 30.0)):
-            for asked in asks:
-                first, second = (found(codes, query, **asked) for codes in (plain, arranged))
-                distances = measured(metric, matrix, query)
-                distances[valid == 0] = np.nan
-                nearest = [
-                    rows[np.argsort(distances[rows], kind="stable")] for rows in (first, second)
-                ]
-                most = asked.get("most", K)
-                kept = [rows[~np.isnan(distances[rows])][:most] for rows in nearest]
-                if "least" in asked:
-                    kept = [rows[distances[rows] >= far][:most] for rows in kept]
-                assert kept[0].tolist() == kept[1].tolist()
-
-
-def test_an_arranged_copy_reads_few_cells_for_many_queries_at_once() -> None:
-    matrix = clustered(11)
-    queries = matrix[::501].astype(np.float64)
-    codes = coded(matrix, arranged=True)
-    many = codes.candidates(queries, K, rows=ROWS, allowed=None, least=None, below=None)
-    for query, rows in zip(queries, many, strict=True):
-        nearest = np.argsort(measured("l2", matrix, query), kind="stable")[:K]
-        assert np.isin(nearest, np.frombuffer(rows, np.int64)).all()
-
-
-def test_vectors_without_clusters_are_left_as_they_are() -> None:
-    matrix = np.random.default_rng(12).normal(size=(ROWS, DIMENSION)).astype(np.float32)
-    codes = coded(matrix)
-    before = codes.nbytes, found(codes, matrix[0]).tolist()
-    codes.arrange()
-    assert (codes.nbytes, found(codes, matrix[0]).tolist()) == before
-    codes.extend(matrix[:10], ROWS, None)
-    for few in (matrix[:0], matrix[:1], matrix[:1].repeat(300, axis=0)):
-        small = coded(few)
-        small.arrange()
-        assert found(small, matrix[0], most=400).tolist() == list(range(len(few)))
-
-
 def test_vectors_too_long_or_short_to_be_coded_are_found_by_cosine_too() -> None:
     angles = np.random.default_rng(0).random(12_000)
     matrix = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -135,32 +70,11 @@ def test_vectors_too_long_or_short_to_be_coded_are_found_by_cosine_too() -> None
     query = np.array([[1.0, 1.0]])
     codes = VectorCodes(2, "cosine")
     codes.extend(matrix, 0, None)
-    for _ in range(2):
-        [(rows, distances)] = codes.nearest(
-            query, 1, chunks=[matrix], rows=len(matrix), allowed=None, least=None, below=None
-        )
-        assert np.frombuffer(rows, np.int64).tolist() == [7]
-        assert np.frombuffer(distances, np.float32).tolist() == pytest.approx([0], abs=1e-6)
-        codes.arrange()
-
-
-def test_nothing_is_appended_to_an_arranged_copy() -> None:
-    matrix = clustered(13)
-    codes = coded(matrix, arranged=True)
-    codes.extend(matrix, 0, None)
-    with pytest.raises(ValueError, match="all that there are"):
-        codes.extend(matrix, 1, None)
-
-
-def test_threads_search_while_another_arranges() -> None:
-    matrix = clustered(14)
-    codes = coded(matrix)
-    expected = set(np.argsort(measured("l2", matrix, matrix[3]), kind="stable")[:K].tolist())
-    other = threading.Thread(target=codes.arrange)
-    other.start()
-    while other.is_alive():
-        assert expected <= set(found(codes, matrix[3]).tolist())
-    assert expected <= set(found(codes, matrix[3]).tolist())
+    [(rows, distances)] = codes.nearest(
+        query, 1, chunks=[matrix], rows=len(matrix), allowed=None, least=None, below=None
+    )
+    assert np.frombuffer(rows, np.int64).tolist() == [7]
+    assert np.frombuffer(distances, np.float32).tolist() == pytest.approx([0], abs=1e-6)
 
 
 def test_only_rows_that_are_allowed_take_places() -> None:

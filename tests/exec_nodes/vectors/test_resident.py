@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
-from weakref import ref
 
 import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from exec_nodes.base.columns import RowAddresses
-from exec_nodes.resident.store import Key, ResidentStore
+from exec_nodes.base.columns import Filter, RowAddresses
+from exec_nodes.base.tasks import background_by
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.vectors import resident as held
+from exec_nodes.vectors.column import code_bytes
+from exec_nodes.vectors.metrics import Metric
 from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.resident import VectorReader, is_resident
 from exec_nodes.vectors.search import SourceSearch
 from planner.model import TableInfo
+from tests.exec_nodes.overlays import allow_overlays, overlay
 from tests.exec_nodes.vectors.vectors import Matrix, arrow, measured
+from tests.model.resident import another_store
 
 DIMENSION = 4
 RANDOM = np.random.default_rng(3)
@@ -29,12 +32,10 @@ NONE: RowAddresses = np.empty(0, np.uint64)
 
 
 @pytest.fixture(autouse=True)
-def vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResidentStore]:
+def vectors() -> Iterator[ResidentStore]:
     """Nothing is held when a test begins, and what is done in the background is done at once."""
-    cache = ResidentStore()
-    monkeypatch.setattr(held, "STORE", cache)
-    monkeypatch.setattr(held, "in_background", lambda call: call())
-    yield cache
+    with another_store() as cache, background_by(lambda call: call()):
+        yield cache
 
 
 class Table:
@@ -59,7 +60,7 @@ class Table:
     def source(self, version: int | None = None) -> LanceSource:
         dataset = lance.dataset(self.place, version=version)
         info = TableInfo(dataset.schema, ("id",))
-        return LanceSource.base(dataset, info, etag=str(dataset.version), resident=ResidentStore())
+        return LanceSource.base(dataset, info, etag=str(dataset.version))
 
     def expected(self, query: Matrix, most: int) -> list[int]:
         """The nearest rows; equally near ones don't occur."""
@@ -76,9 +77,14 @@ class Table:
         return pa.table({"id": pa.array(ids, pa.int64()), "v": arrow(matrix)})
 
 
-def search(source: LanceSource, query: Matrix, most: int = 10) -> list[int]:
+ALL = Filter("id >= 0", lambda rows: pc.greater_equal(rows.column(0), 0), ("id",), "id >= 0")
+
+
+def search(
+    source: LanceSource, query: Matrix, most: int = 10, filters: tuple[Filter, ...] = ()
+) -> list[int]:
     asked = NearestQuery("v", query[np.newaxis], most, "l2")
-    found = SourceSearch(source, asked, (), None).nearest(most, NONE)
+    found = SourceSearch(source, asked, filters, None).nearest(most, NONE)
     ids: list[int] = source.rows_at(found.addresses, ["id"])["id"].to_pylist()
     return ids
 
@@ -87,6 +93,7 @@ def query() -> Matrix:
     return RANDOM.normal(size=DIMENSION).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_versions_that_come_and_go(tmp_path: Path) -> None:
     table = Table(tmp_path / "t", 3000, max_rows_per_file=1000)
     old, rows = table.source(), dict(table.rows)
@@ -104,43 +111,41 @@ def test_versions_that_come_and_go(tmp_path: Path) -> None:
         table.rows = now
 
 
-def test_only_what_is_new_is_read(tmp_path: Path) -> None:
-    table = Table(tmp_path / "t", 2000, max_rows_per_file=1000)
-    search(table.source(), query())
-    table.merge(range(100, 150))
-    later = table.source()
-    with patch.object(LanceSource, "whole_column", autospec=True) as read:
-        read.side_effect = _whole_column
-        search(later, query())
-        search(later, query())
-    ((_, _, fragments),) = (call.args for call in read.call_args_list)
-    assert [fragment.physical_rows for fragment in fragments] == [50]
+@pytest.mark.parametrize("filters", [(), (ALL,)], ids=["all", "filtered"])
+def test_vectors_that_a_fragment_had_before_an_overlay_are_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filters: tuple[Filter, ...]
+) -> None:
+    allow_overlays(monkeypatch)
+    table = Table(tmp_path / "t", 30, max_rows_per_file=10)
+    asked = table.rows[15].copy()
+    assert search(table.source(), asked, 10, filters) == table.expected(asked, 10)
+    table.rows[15] = np.full(DIMENSION, 100, np.float32)
+    overlay(lance.dataset(table.place), 1, "v", arrow(table.rows[15][np.newaxis]), [5])
+    assert search(table.source(), asked, 10, filters) == table.expected(asked, 10)
 
 
-_whole_column = LanceSource.whole_column
+def test_the_codes_of_each_metric_are_counted(tmp_path: Path, vectors: ResidentStore) -> None:
+    source = Table(tmp_path / "t", 100).source()
+    metrics: list[Metric] = ["l2", "cosine", "dot"]
+    for number, metric in enumerate(metrics, start=1):
+        asked = NearestQuery("v", query()[np.newaxis], 5, metric)
+        SourceSearch(source, asked, (), None).nearest(5, NONE)
+        row = 4 * DIMENSION + 8 + number * code_bytes(DIMENSION)
+        assert vectors.kinds()["vectors"].bytes == 100 * row
 
 
-def test_many_runs_become_one(tmp_path: Path, vectors: ResidentStore) -> None:
-    table = Table(tmp_path / "t", 500)
-    search(table.source(), query())
-    for start in range(held._MOST_RUNS + 1):
-        table.merge(range(start * 10, start * 10 + 5))
-        asked = query()
-        assert search(table.source(), asked) == table.expected(asked, 10)
-    runs = vectors.get(Key("vectors", (table.source().place,), 1))
-    assert runs is not None
-    assert len(runs) <= 2
-    asked = query()
-    assert search(table.source(), asked) == table.expected(asked, 10)
-
-
-def test_a_share_of_the_fragments(tmp_path: Path) -> None:
-    table = Table(tmp_path / "t", 2000, max_rows_per_file=1000)
-    whole = table.source()
-    asked = query()
-    assert search(whole, asked) == table.expected(asked, 10)
-    table.rows = {one: row for one, row in table.rows.items() if one >= 1000}
-    assert search(whole.share(frozenset({1})), asked) == table.expected(asked, 10)
+@pytest.mark.parametrize(("metric", "kind"), [("hamming", np.uint8), ("l2", np.float32)])
+def test_what_is_read_to_be_kept_is_kept(tmp_path: Path, metric: Metric, kind: type) -> None:
+    """Whether vectors fit is told before they are read."""
+    matrix = RANDOM.integers(0, 255, (100, 64)).astype(kind)
+    dataset = lance.write_dataset(pa.table({"id": range(100), "v": arrow(matrix)}), tmp_path / "t")
+    source = LanceSource.base(dataset, TableInfo(dataset.schema, ("id",)), etag="e")
+    needed = VectorReader(source, "v", frozenset([metric])).row_bytes * source.rows
+    for share in (0.5, 0.8, 0.99, 1.01, 1.3, 2):
+        with another_store(int(4 * needed * share)):
+            asked = NearestQuery("v", matrix[:1], 5, metric)
+            SourceSearch(source, asked, (), None).nearest(5, NONE)
+            assert is_resident(source, "v") == (share > 1)
 
 
 def test_columns_that_swapped_their_names(tmp_path: Path) -> None:
@@ -163,17 +168,6 @@ def test_a_column_that_the_rows_do_not_have(tmp_path: Path) -> None:
     info = TableInfo(
         source.dataset.schema.append(pa.field("w", arrow(np.ones((1, 2))).type)), ("id",)
     )
-    wider = LanceSource.base(source.dataset, info, etag="wider", resident=ResidentStore())
+    wider = LanceSource.base(source.dataset, info, etag="wider")
     asked = NearestQuery("w", np.ones((1, 2), np.float32), 5, "l2")
     assert len(SourceSearch(wider, asked, (), None).nearest(5, NONE)) == 0
-
-
-def test_vectors_that_were_evicted_are_gone(tmp_path: Path, vectors: ResidentStore) -> None:
-    table = Table(tmp_path / "t", 300)
-    search(table.source(), query())
-    (run,) = vectors.get(Key("vectors", (table.source().place,), 1)) or ()
-    gone = ref(run)
-    del run
-    vectors.evict_where("vectors", lambda _: True)
-    gc.collect()
-    assert gone() is None

@@ -15,17 +15,19 @@ import pytest
 
 from exec_nodes.base.columns import Filter, RowAddresses
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.resident.store import ResidentStore
+from exec_nodes.base.tasks import background_by
+from exec_nodes.resident.admission import Admission
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.vectors import index_search, quantized
+from exec_nodes.vectors import index_search
 from exec_nodes.vectors import resident as held
-from exec_nodes.vectors.index_search import few_rows
+from exec_nodes.vectors.index_search import IndexUse, few_rows
 from exec_nodes.vectors.metrics import Metric
 from exec_nodes.vectors.nearest import Bounds
 from exec_nodes.vectors.query import NearestQuery
 from exec_nodes.vectors.search import SourceSearch
 from planner.model import TableInfo
 from tests.exec_nodes.vectors.vectors import Matrix, arrow, measured
+from tests.model.resident import another_store
 
 ROWS, DIMENSION = 3000, 8
 NONE: RowAddresses = np.empty(0, np.uint64)
@@ -44,7 +46,7 @@ def table(ids: Sequence[int] | range, matrix: Matrix) -> pa.Table:
 def source_of(folder: Path) -> LanceSource:
     dataset = lance.dataset(folder)
     info = TableInfo(dataset.schema, ("id",))
-    return LanceSource.base(dataset, info, etag=str(folder), resident=ResidentStore())
+    return LanceSource.base(dataset, info, etag=str(folder))
 
 
 def indexed(folder: Path, **options: Any) -> LanceSource:
@@ -64,21 +66,20 @@ def where(text: str | None, low: int, high: int) -> Filter:
 
 
 @pytest.fixture
-def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_held() -> Iterator[None]:
     """No vectors fit into memory."""
-    monkeypatch.setattr(held, "STORE", ResidentStore(0))
+    with another_store(0):
+        yield
 
 
 @pytest.fixture(params=["in memory", "by index", "read"])
-def index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> IndexInfo | None:
+def index(request: pytest.FixtureRequest, within: Any) -> IndexInfo | None:
     """Each way to search; the index probes every partition."""
     if request.param != "in memory":
-        monkeypatch.setattr(held, "STORE", ResidentStore(0))
+        within(another_store(0))
     if request.param != "by index":
         return None
-    monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
-    monkeypatch.setattr(index_search, "_FEW_MOST", 0)
-    monkeypatch.setattr(index_search, "_PROBES", index_search.ALL_PROBES)
+    within(IndexUse.set(few_least=0, few_most=0, probes=index_search.ALL_PROBES))
     return INDEX
 
 
@@ -190,11 +191,10 @@ def test_few_rows_are_measured_one_by_one(source: LanceSource) -> None:
 
 @pytest.mark.usefixtures("nothing_held")
 def test_an_index_that_gives_too_few_rows_is_asked_further(
-    source: LanceSource, monkeypatch: pytest.MonkeyPatch
+    source: LanceSource, within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """#7916: all live rows lie outside the partitions that are probed."""
-    monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
-    monkeypatch.setattr(index_search, "_FEW_MOST", 0)
+    within(IndexUse.set(few_least=0, few_most=0))
     monkeypatch.setattr(index_search.IndexSearch, "_probes", 1)
     near = np.argsort(measured("l2", MATRIX, QUERIES[0]))[: ROWS - 20]
     counts = np.ones(ROWS, np.bool_)
@@ -258,12 +258,11 @@ def test_stable_row_ids_are_masked_and_found(tmp_path: Path, index: IndexInfo | 
 @pytest.mark.usefixtures("nothing_held")
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 def test_of_several_indexes_the_one_with_the_metric_is_asked(
-    tmp_path: Path, metric: Metric, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, metric: Metric, within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance itself would take the first one, or read every vector; also for rows that none of them
     covers."""
-    monkeypatch.setattr(index_search, "_FEW_LEAST", 0)
-    monkeypatch.setattr(index_search, "_FEW_MOST", 0)
+    within(IndexUse.set(few_least=0, few_most=0))
     monkeypatch.setattr(SourceSearch, "_read_all", None)
     dataset = lance.write_dataset(table(range(ROWS), MATRIX), tmp_path / "t")
     for name in ("dot", "l2", "cosine"):
@@ -280,17 +279,17 @@ def test_of_several_indexes_the_one_with_the_metric_is_asked(
 
 
 def test_vectors_are_held_once_searches_have_paid_for_reading_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any
 ) -> None:
-    monkeypatch.setattr(held, "STORE", ResidentStore())
+    within(another_store())
     source = indexed(tmp_path / "t")
-    size = ROWS * (QUERY.row_bytes + 8)
-    monkeypatch.setattr(held, "BYTES_PER_SEARCH", ROWS * QUERY.row_bytes // 4)
+    size = 4 * ROWS * DIMENSION
+    within(Admission.set(search=ROWS * (5 * DIMENSION + 24) // 4))
     later: list[Callable[[], object]] = []
-    monkeypatch.setattr(held, "in_background", later.append)
+    within(background_by(later.append))
 
     def hold(source: LanceSource, *, eager: bool = False) -> bool:
-        vectors = held.resident_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: eager)
+        vectors = held.resident_vectors(source, "v", "l2", eager=lambda: eager)
         return vectors is not None
 
     assert not any(hold(source) for _ in range(4))
@@ -299,30 +298,8 @@ def test_vectors_are_held_once_searches_have_paid_for_reading_them(
     assert hold(source)
     other = indexed(tmp_path / "u")
     assert hold(other, eager=True)
-    monkeypatch.setattr(held, "STORE", ResidentStore(2 * size))
+    within(another_store(2 * size))
     assert not hold(other, eager=True)
-
-
-def test_a_copy_is_arranged_once_when_searches_have_paid_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(held, "STORE", ResidentStore())
-    monkeypatch.setattr(quantized, "_FEWEST_ARRANGED", ROWS)
-    share = ROWS * QUERY.row_bytes * quantized._ARRANGING // 3
-    monkeypatch.setattr(quantized, "BYTES_PER_SEARCH", share)
-    later: list[Callable[[], object]] = []
-    monkeypatch.setattr(quantized, "in_background", later.append)
-    source = indexed(tmp_path / "t")
-    vectors = held.resident_vectors(source, "v", QUERY.row_bytes, "l2", eager=lambda: True)
-    assert vectors is not None
-    column = vectors[0].vectors
-    for searches in range(20):
-        column.codes("l2")
-        assert len(later) == (searches >= 4), "while it is under way, and when it was of no use"
-    later[0]()
-    for _ in range(20):
-        column.codes("l2")
-    assert len(later) == 1
 
 
 def test_what_is_derived_from_a_mask_goes_with_it(source: LanceSource) -> None:

@@ -21,7 +21,7 @@ from lance.schema import LanceSchema
 
 import memwal_sql as mw
 from exec_nodes.keys.bloom import BloomFilter
-from memwal_sql.maintain.checks import base_keys
+from memwal_sql.maintain.checks.base_keys import KeysInMemory
 from memwal_sql.maintain.checks.findings import FINDINGS, Severity
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
@@ -36,10 +36,11 @@ from memwal_sql.storage.region.manifest import (
 )
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
-from tests.folder_state import folder_state
 from tests.interop.native import create_native, native_writer
 from tests.maintain.life import NOW, SCHEMA, collect, create, flush, merge_all, rows, values
+from tests.model.folder_state import folder_state
 from tests.model.merging import manifests
+from tests.model.writing import flush_rows
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -641,9 +642,7 @@ def test_keys_in_two_manual_regions_are_found(tmp_path: Path) -> None:
     """Issue 3's gap, protocol rule 10: manual regions are the caller's promise."""
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=mw.manual())
     for name, first in (("a", 0), ("b", 8), ("c", 30)):
-        with table.writer(region=name) as writer:
-            writer.upsert(rows(first, first + 9, 1))
-            writer.flush()
+        flush_rows(table, rows(first, first + 9, 1), region=name)
     (found,) = [one for one in table.check() if one.check == "region keys"]
     assert found.severity is ERROR
     assert "2 keys are in more than one region, such as {'id': 8}" in found.what
@@ -653,13 +652,9 @@ def test_generations_that_were_flushed_before_an_index_was_made_are_named(tmp_pa
     schema = SCHEMA.append(pa.field("body", pa.string()))
     table = mw.create_table(tmp_path / "t", schema, "id")
     batch = {"id": [1, 2], "val": [1, 2], "body": ["a word", "two words"]}
-    with table.writer() as writer:
-        writer.upsert(batch)
-        writer.flush()
+    flush_rows(table, batch)
     table.create_index("body", "FTS")
-    with table.writer() as writer:
-        writer.upsert(batch)
-        writer.flush()
+    flush_rows(table, batch)
     (found,) = [one for one in table.check() if one.check == "generation indexes"]
     assert found.severity is INFO
     assert "generation 1 has no index 'body_idx'" in found.what
@@ -679,9 +674,7 @@ def _searched(folder: Path) -> mw.Table:
     table = mw.enable(folder / "t", primary_key="id")
     table.create_index("body", "FTS")
     table.create_index("vec", "IVF_FLAT", num_partitions=2)
-    with table.writer() as writer:
-        writer.upsert(batch)
-        writer.flush()
+    flush_rows(table, batch)
     return table
 
 
@@ -711,9 +704,9 @@ def test_tables_of_native_code_are_sound(tmp_path: Path) -> None:
 
 
 def test_keys_that_are_too_many_to_be_looked_at_at_once_are_all_compared(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, within: Any
 ) -> None:
-    monkeypatch.setattr(base_keys, "_MOST_BYTES", 16)
+    within(KeysInMemory.set(nbytes=16))
     key_twice_in_the_base(site)
     (found,) = (one for one in mw.open_table(site.uri).check() if one.check == "base keys")
     assert found.what.startswith("2 keys are there more than once")

@@ -22,7 +22,6 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.gc_watermarks import read_watermarks
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.storage.wal.log import Wal
-from tests.folder_state import folder_state
 from tests.maintain.life import (
     NOW,
     collect,
@@ -34,6 +33,7 @@ from tests.maintain.life import (
     rows,
     values,
 )
+from tests.model.folder_state import folder_state
 from tests.model.merging import manifests, merge_one
 from tests.model.process import as_another_process
 

@@ -12,14 +12,13 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain.merge import commit as passes
-from memwal_sql.maintain.merge import merger
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region.manifest import RegionManifests
-from tests.folder_state import folder_state
+from memwal_sql.storage.retries import ConflictError
 from tests.maintain.merging_tables import (
     GENERATIONS,
     SCHEMA,
@@ -31,7 +30,9 @@ from tests.maintain.merging_tables import (
     rows_of,
     write_generations,
 )
+from tests.model.folder_state import folder_state
 from tests.model.merging import manifests
+from tests.model.writing import merge_rows
 
 
 def test_generations_move_into_the_base_table_in_order(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_every_commit_carries_a_token(tmp_path: Path) -> None:
         rows = pa.table({"id": [99], "val": [0]}, lance.dataset(table.uri).schema)
         for generations, last in ([first], False), ([first], True), ([first, 3], True):
             late = passes.PassWriter(lance.dataset(table.uri), ["id"], region, generations, 0)
-            with pytest.raises(passes.OvertakenError, match="Stale"):
+            with pytest.raises(ConflictError, match="Stale"):
                 late.upsert(rows, last=last)
 
 
@@ -209,9 +210,9 @@ def test_a_generation_larger_than_memory_is_merged_in_passes(
 def test_a_pass_that_lance_has_no_memory_for_is_made_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = 5000
+    rows = 90_000  # of 16 bytes
     table = make_table(tmp_path, [({n: n for n in range(rows)}, [])])
-    largest = 50_000
+    largest = 1_300_000
     upsert = passes.PassWriter.upsert
 
     def exhausted(self: passes.PassWriter, rows: pa.Table, *, last: bool) -> None:
@@ -220,13 +221,12 @@ def test_a_pass_that_lance_has_no_memory_for_is_made_smaller(
         upsert(self, rows, last=last)
 
     monkeypatch.setattr(passes.PassWriter, "upsert", exhausted)
-    monkeypatch.setattr(merger, "LEAST_PASS_BYTES", 1024)
-    assert merger_of(table, 1_000_000)() == 1
+    assert merger_of(table, 5_000_000)() == 1
     assert in_base(table.uri) == {n: n for n in range(rows)}
     largest = 1
     write_generations(table, [({1: 1}, [])])
     with pytest.raises(mw.RetryError, match="LANCE_MEM_POOL_SIZE"):
-        merger_of(table, 1_000_000)()
+        merger_of(table, 5_000_000)()
     assert rows_of(table)[1] == 1
 
 
@@ -279,10 +279,7 @@ def test_a_region_without_flushed_generations_costs_no_commit(tmp_path: Path) ->
 def test_a_merged_table_is_read_with_its_newest_schema(tmp_path: Path) -> None:
     schema = pa.schema([("val", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
     table = mw.create_table(tmp_path / "t", schema, "id")
-    with table.writer() as writer:
-        writer.upsert({"val": [1, 2], "id": [1, 2], "text": ["a", None]})
-        writer.flush()
-    table.merge()
+    merge_rows(table, {"val": [1, 2], "id": [1, 2], "text": ["a", None]})
     found = lance.dataset(table.uri).to_table().sort_by("id")
     assert found.to_pylist() == [
         {"val": 1, "id": 1, "text": "a"},

@@ -263,6 +263,7 @@ _PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
 def test_odd_texts_and_names_mean_the_same_to_lance(indexed: bool, tmp_path: Path) -> None:
     """What is printed for Lance is parsed by it: every text must come out as it went in."""

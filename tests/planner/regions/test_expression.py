@@ -12,7 +12,8 @@ from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.expression import check_expression, evaluate_expression, known_bucket
 from planner.regions.hashing.murmur3 import murmur3
-from planner.regions.spec import RegionSpec, spec_of
+from planner.regions.spec import RegionSpec
+from planner.regions.text import spec_of
 
 SCHEMA = pa.schema(
     [

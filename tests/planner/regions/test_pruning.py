@@ -19,7 +19,8 @@ from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.field import RegionField
 from planner.regions.pruning import prune
-from planner.regions.spec import RegionSpec, spec_of
+from planner.regions.spec import RegionSpec
+from planner.regions.text import spec_of
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(
@@ -212,6 +213,7 @@ FIELD_LISTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(rows=ROWS, fields=FIELD_LISTS, condition=_condition())
 @settings(max_examples=150, deadline=None)
 def test_one_condition_never_prunes_a_region_with_a_matching_row(

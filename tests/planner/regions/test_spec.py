@@ -18,7 +18,8 @@ from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.field import RegionField
 from planner.regions.hashing.murmur3 import murmur3
-from planner.regions.spec import RegionSpec, spec_of
+from planner.regions.spec import RegionSpec
+from planner.regions.text import spec_of
 from planner.regions.transform import evaluate_field
 from planner.regions.values import arrow_values, region_values, type_name, type_of
 

@@ -12,8 +12,9 @@ from exec_nodes.base.errors import InvalidCallError, RepairError
 from planner.regions import factories as mw
 from planner.regions.check import validate
 from planner.regions.field import RegionField
-from planner.regions.spec import RegionSpec, spec_of
+from planner.regions.spec import RegionSpec
 from planner.regions.storage import StoredSpec, from_storage, to_storage
+from planner.regions.text import spec_of
 
 SCHEMA = pa.schema([("id", pa.int32()), ("s", pa.string()), ("ts", pa.timestamp("us", "UTC"))])
 IDS = {"id": 0, "s": 4, "ts": 9}

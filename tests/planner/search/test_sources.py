@@ -13,7 +13,7 @@ from planner.model import RegionSources, Snapshot, TableInfo
 from planner.predicates.condition import Condition
 from planner.regions.check import validate
 from planner.regions.factories import identity
-from planner.regions.spec import spec_of
+from planner.regions.text import spec_of
 from planner.search.sources import searched
 from tests.planner.predicates.said import Said
 

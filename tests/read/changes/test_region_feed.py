@@ -24,6 +24,7 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.model.process import as_another_process, forget_writers
+from tests.model.writing import flush_rows, upsert_rows
 
 SCHEMA = pa.schema(
     [
@@ -207,8 +208,7 @@ def test_regions_are_followed_together_or_alone(tmp_path: Path) -> None:
 
 def test_a_region_given_by_hand_is_found_by_its_name(tmp_path: Path) -> None:
     table = mw.create_table(str(tmp_path / "table"), SCHEMA, primary_key="id", regions=mw.manual())
-    with table.writer(region="eu") as writer:
-        writer.upsert(rows((1, 1)))
+    upsert_rows(table, rows((1, 1)), region="eu")
     assert read(table.changes(region="eu")) == [("upsert", 1, 1)]
     with pytest.raises(mw.InvalidCallError, match="no region 'us'; there are"):
         table.changes(region="us")
@@ -291,8 +291,7 @@ def test_a_missing_entry_that_was_not_flushed_is_damage(table: Any) -> None:
 
 def test_a_torn_tail_is_not_there_and_passed_over_once_a_fence_says_so(table: Any) -> None:
     """Protocol rule 9."""
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
+    upsert_rows(table, rows((1, 1)))
     region = Region(table)
     entry = encode_entry(
         table.changes().read_all().select(SCHEMA.names).to_batches()[0],
@@ -303,8 +302,7 @@ def test_a_torn_tail_is_not_there_and_passed_over_once_a_fence_says_so(table: An
     assert table.change_offsets() == {str(region.id): [2, 1]}
     assert read(table.changes()) == [("upsert", 1, 1)]
     forget_writers(table.uri)
-    with mw.open_table(table.uri).writer() as writer:
-        writer.upsert(rows((1, 2)))
+    upsert_rows(mw.open_table(table.uri), rows((1, 2)))
     assert read(table.changes(after=2)) == [("upsert", 1, 2)]
 
 
@@ -322,8 +320,7 @@ def test_rows_above_a_torn_entry_are_damage(table: Any) -> None:
 
 def test_rows_above_a_newer_fence_are_damage(table: Any) -> None:
     """Protocol rule 5: data of a lower epoch above a fence."""
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
+    upsert_rows(table, rows((1, 1)))
     region = Region(table)
     batch = pa.RecordBatch.from_arrays(
         [pa.array([1]), pa.array([1]), pa.array([["x"]]), pa.array([False])],
@@ -337,16 +334,13 @@ def test_rows_above_a_newer_fence_are_damage(table: Any) -> None:
 
 def test_a_generation_published_without_entries_is_in_its_place(table: Any) -> None:
     """Protocol rule 24."""
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
-        writer.flush()
+    flush_rows(table, rows((1, 1)))
     region = Region(table)
     assert region.publish(rows((2, 2), (3, 3))) == 2
     before_next = table.change_offsets()[str(region.id)]
     assert region.publish(rows((3, 4))) == 3
     forget_writers(table.uri)
-    with mw.open_table(table.uri).writer() as writer:
-        writer.upsert(rows((4, 4)))
+    upsert_rows(mw.open_table(table.uri), rows((4, 4)))
     expected = [("upsert", 1, 1), ("upsert", 2, 2), ("upsert", 3, 3), ("upsert", 3, 4)]
     expected.append(("upsert", 4, 4))
     assert read(table.changes()) == expected
@@ -362,9 +356,7 @@ def test_a_generation_published_without_entries_is_in_its_place(table: Any) -> N
 
 def test_a_published_generation_at_the_end_is_read_once(table: Any) -> None:
     """Protocol rule 24: no entry comes after it yet."""
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
-        writer.flush()
+    flush_rows(table, rows((1, 1)))
     start = table.change_offsets()
     region = Region(table)
     region.publish(rows((2, 2)))
@@ -401,9 +393,7 @@ def test_batches_that_spark_publishes_are_in_the_feed(table: Any) -> None:
 
 
 def test_stopping_within_a_published_generation_repeats_it(table: Any) -> None:
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
-        writer.flush()
+    flush_rows(table, rows((1, 1)))
     start = table.change_offsets()
     Region(table).publish(rows(*((i, i) for i in range(20_000))))
     batches = list(table.changes(after=start))
@@ -417,9 +407,7 @@ def test_stopping_within_a_published_generation_repeats_it(table: Any) -> None:
 
 
 def test_a_published_generation_that_was_collected_is_a_gap(table: Any) -> None:
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
-        writer.flush()
+    flush_rows(table, rows((1, 1)))
     start = table.change_offsets()
     region = Region(table)
     region.publish(rows((2, 2)))
@@ -431,8 +419,7 @@ def test_a_published_generation_that_was_collected_is_a_gap(table: Any) -> None:
 
 
 def test_columns_added_later_are_null_in_earlier_entries(table: Any) -> None:
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
+    upsert_rows(table, rows((1, 1)))
     lance.dataset(table.uri).add_columns(pa.field("extra", pa.int32()))
     again = mw.open_table(table.uri)
     assert again.changes().read_all()["extra"].to_pylist() == [None]
@@ -453,8 +440,7 @@ def test_columns_added_later_are_null_in_earlier_entries(table: Any) -> None:
     ],
 )
 def test_bad_places_are_refused(table: Any, call: Callable[[Any], Any], message: str) -> None:
-    with table.writer() as writer:
-        writer.upsert(rows((1, 1)))
+    upsert_rows(table, rows((1, 1)))
     with pytest.raises(mw.InvalidCallError, match=message):
         call(table)
 
@@ -463,8 +449,7 @@ def test_one_place_does_not_do_for_several_regions(tmp_path: Path) -> None:
     table = mw.create_table(
         str(tmp_path / "table"), SCHEMA, primary_key="id", regions=[mw.bucket("id", 2)]
     )
-    with table.writer() as writer:
-        writer.upsert(rows(*((i, i) for i in range(9))))
+    upsert_rows(table, rows(*((i, i) for i in range(9))))
     with pytest.raises(mw.InvalidCallError, match="a place in one region, but there are 2"):
         table.changes(after=1)
 

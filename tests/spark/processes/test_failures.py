@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
+from tests.model.writing import upsert_rows
 from tests.spark.frames import load, rows, save
 
 SCHEMA = "id bigint, val string"
@@ -49,8 +50,7 @@ def test_a_write_whose_tasks_keep_dying_leaves_nothing(
     spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:
     table = mw.create_table(uri, pa.schema({"id": pa.int64(), "val": pa.string()}), "id")
-    with table.writer() as writer:
-        writer.upsert({"id": [1], "val": ["before"]})
+    upsert_rows(table, {"id": [1], "val": ["before"]})
     before = table.wal().num_rows
     frame = spark.range(0, 5000, 1, 2).mapInArrow(partial(dying, str(tmp_path / "died"), 9), SCHEMA)
     with pytest.raises(Py4JJavaError, match="Python worker exited unexpectedly"):

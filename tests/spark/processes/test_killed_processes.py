@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 
 import memwal_sql as mw
 from tests.model.waiting import eventually
+from tests.model.writing import upsert_rows
 from tests.spark.feed import Feed, run
 from tests.spark.frames import load, rows, save
 from tests.spark.processes import streaming_child
@@ -116,8 +117,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
     table = mw.open_table(uri)
     last = table.last_batch(query)
     assert 0 <= last < batches - 1
-    with table.writer() as writer:
-        writer.upsert({"id": [10 * last], "val": ["newer"]})
+    upsert_rows(table, {"id": [10 * last], "val": ["newer"]})
     run(feed.stream(), uri, checkpoint)
     assert rows(load(spark, uri)) == oracle | {10 * last: "newer"}
     assert table.last_batch(query) == batches - 1

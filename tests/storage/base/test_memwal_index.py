@@ -22,7 +22,7 @@ from memwal_sql.storage.base.memwal_index import (
 )
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.open import ObjectStore, open_store
-from tests.faults import FaultyStore
+from tests.model.faults import FaultyStore
 from tests.storage.native import KEY
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
@@ -108,14 +108,19 @@ def test_progress_of_a_merge_is_read_from_the_commit_of_its_rows(tmp_path: Path)
     assert found is not None and found.details.index_catchup == {"v_idx": {REGION: 4}}
 
 
-def test_details_are_one_read_and_large_manifests_a_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class _ShortTails(FaultyStore):
+    """Every manifest is larger than the tail that one request reads."""
+
+    def get_tail(self, path: str, length: int) -> Any:
+        return super().get_tail(path, 64)
+
+
+def test_details_are_one_read_and_large_manifests_a_few(tmp_path: Path) -> None:
     store, dataset, details = commit(str(tmp_path / "t"))
     counting = FaultyStore(store)
     first = read_details(counting, dataset)
     assert counting.calls == {"get_tail": 1}
-    monkeypatch.setattr(lance_manifest, "TAIL_BYTES", 64)
+    counting = _ShortTails(store)
     large = read_details(counting, dataset)
     assert large is not None and first is not None and large.details == details
     assert counting.calls["get_range"] <= 4

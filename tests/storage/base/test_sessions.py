@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -11,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.storage.base import sessions as lance_sessions
-from memwal_sql.storage.base.sessions import LOOK_VERSIONS, BaseSession, new_session
+from memwal_sql.storage.base.sessions import BaseSession, SessionLooks, new_session
 
 MEGABYTE = 1024 * 1024
 
@@ -25,7 +25,7 @@ class FakeSession:
         return self.held
 
 
-def replace_versions(base: BaseSession, count: int = LOOK_VERSIONS) -> None:
+def replace_versions(base: BaseSession, count: int = SessionLooks.versions) -> None:
     for _ in range(count):
         base.replaced()
 
@@ -38,7 +38,7 @@ def test_a_new_session_begins_when_most_of_what_one_holds_is_of_versions_that_ar
     replace_versions(base)
     assert base.session is first
     first.held = 85 * MEGABYTE
-    replace_versions(base, LOOK_VERSIONS - 1)
+    replace_versions(base, SessionLooks.versions - 1)
     assert base.session is first
     base.replaced()
     assert base.session is not first
@@ -51,7 +51,7 @@ def test_the_index_of_a_large_table_is_kept() -> None:
     base = BaseSession(large)
     replace_versions(base)
     large.held = 8000 * MEGABYTE
-    replace_versions(base, 10 * LOOK_VERSIONS)
+    replace_versions(base, 10 * SessionLooks.versions)
     assert base.session is large
 
 
@@ -61,15 +61,15 @@ def test_a_session_after_another_is_measured_by_its_own_first_versions() -> None
     base.session.held = 65 * MEGABYTE
     replace_versions(base)
     second = base.session
-    replace_versions(base, 3 * LOOK_VERSIONS)
+    replace_versions(base, 3 * SessionLooks.versions)
     assert base.session is second
 
 
+@pytest.mark.slow
 def test_versions_that_are_found_later_are_read_in_the_new_session(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, within: Any
 ) -> None:
-    monkeypatch.setattr(lance_sessions, "LOOK_VERSIONS", 1)
-    monkeypatch.setattr(lance_sessions, "_LEFT_BEHIND_BYTES", 0)
+    within(SessionLooks.set(versions=1, left_behind_bytes=0))
     schema = pa.schema({"id": pa.int64(), "v": pa.list_(pa.float32(), 4)})
     table = mw.create_table(tmp_path / "t", schema, "id")
     vectors = pa.array(

@@ -25,7 +25,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.open import open_store
 from tests.model.s3 import s3_server
-from tests.storage.test_stores import no_nameless_files
+from tests.storage.objects.test_stores import no_nameless_files
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False)])
 QUICK = {"client_max_retries": "0", "client_retry_timeout": "1", "connect_timeout": "1s"}
@@ -49,6 +49,7 @@ def error_of(call: str, uri: str, options: dict[str, str]) -> MemWalError:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["open", "create", "enable"])
 def test_a_bucket_that_is_absent_is_a_wrong_call(server: dict[str, str], call: str) -> None:
     """It was told as a store that is out of reach: try later."""
@@ -73,6 +74,7 @@ def test_every_operation_tells_an_absent_bucket(server: dict[str, str]) -> None:
             operation()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["open", "create"])
 def test_an_endpoint_without_tls_names_the_option(server: dict[str, str], call: str) -> None:
     options = {key: value for key, value in server.items() if key != "allow_http"}

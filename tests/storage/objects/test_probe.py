@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import datafusion
 import lance
 import pyarrow as pa
 import pytest
@@ -20,11 +19,13 @@ import memwal_sql as mw
 from memwal_sql.errors import StoreUnavailableError, UnsupportedError
 from memwal_sql.maintain.gc.listing import survey_regions
 from memwal_sql.maintain.gc.orphans import orphans
+from memwal_sql.storage.objects import probe
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.objects.probe import PROBE_FOLDER, check_put_if_absent
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.s3 import Application, s3_client, s3_server
+from tests.model.writing import flush_rows, session_of, upsert_rows
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
 ROWS = {"id": [1, 2], "v": ["a", "b"]}
@@ -84,15 +85,13 @@ def uri() -> str:
 
 def make_table(server: Server, uri: str) -> mw.Table:
     table = mw.create_table(uri, SCHEMA, "id", storage_options=server.options)
-    with table.writer() as writer:
-        writer.upsert(ROWS)
-        writer.flush()
+    flush_rows(table, ROWS)
     return table
 
 
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def forget() -> None:
     """As another process, which has tried nothing yet."""
-    monkeypatch.setattr("memwal_sql.storage.objects.probe._proven", set())
+    probe._proven.clear()
 
 
 def test_a_table_is_not_made_where_two_writers_would_lose_rows(server: Server, uri: str) -> None:
@@ -109,15 +108,13 @@ def test_a_table_is_not_made_where_two_writers_would_lose_rows(server: Server, u
 
 
 def _insert(table: mw.Table) -> None:
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     with mw.memwal_errors():
         context.sql("INSERT INTO t VALUES (3, 'c')").collect()
 
 
 def _write(table: mw.Table) -> None:
-    with table.writer() as writer:
-        writer.upsert(ROWS)
+    upsert_rows(table, ROWS)
 
 
 DECISIONS: dict[str, Callable[[mw.Table], object]] = {
@@ -129,13 +126,14 @@ DECISIONS: dict[str, Callable[[mw.Table], object]] = {
 }
 
 
+@pytest.mark.slow
 def test_whatever_decides_something_finds_out_first_and_readers_do_not_ask(
-    server: Server, uri: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, uri: str
 ) -> None:
     make_table(server, uri)
     before = server.objects(uri)
     server.honours = False
-    forget(monkeypatch)
+    forget()
     for name, decide in DECISIONS.items():
         table = mw.open_table(uri, storage_options=server.options)
         with pytest.raises(UnsupportedError, match="memwal_commit_log"):
@@ -150,12 +148,10 @@ def test_whatever_decides_something_finds_out_first_and_readers_do_not_ask(
     assert {method for method, _ in server.requests} <= {"GET", "HEAD"}
 
 
-def test_it_takes_three_requests_once_a_process_and_place(
-    server: Server, uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_takes_three_requests_once_a_process_and_place(server: Server, uri: str) -> None:
     make_table(server, uri)
     assert server.probes() == ["PUT", "PUT"]
-    forget(monkeypatch)
+    forget()
     server.requests.clear()
     for _ in range(2):
         check_put_if_absent(open_store(uri, server.options))
@@ -180,8 +176,7 @@ def test_with_a_commit_log_nothing_is_asked_and_all_works(
     server.honours = False
     options = {**server.options, "memwal_commit_log": str(tmp_path / "log.sqlite")}
     table = mw.create_table(uri, SCHEMA, "id", storage_options=options)
-    with table.writer() as writer:
-        writer.upsert(ROWS)
+    upsert_rows(table, ROWS)
     assert table.scan().read_all().num_rows == 2
     assert server.probes() == []
 

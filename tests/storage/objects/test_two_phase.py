@@ -23,7 +23,7 @@ from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.storage.objects.memory import MemoryStore
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.racing import race
 from tests.model.waiting import reached
 from tests.storage.stepping import PATH, StepError, Stepping, die_at

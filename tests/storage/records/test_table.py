@@ -21,7 +21,7 @@ from memwal_sql.storage.records.table import (
     read_record,
     write_record,
 )
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.storage.native import KEY
 from tests.write.hooked_store import Call, HookedStore
 

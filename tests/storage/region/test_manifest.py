@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pytest
 
-from memwal_sql.errors import CorruptFileError, InvalidCallError, NotFoundError, OutcomeUnknownError
+from memwal_sql.errors import (
+    CorruptFileError,
+    InvalidCallError,
+    NotFoundError,
+    OutcomeUnknownError,
+    RetryError,
+)
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
+    ManifestChanges,
     ManifestConflictError,
     RegionManifest,
     RegionManifests,
     RegionStatus,
 )
 from memwal_sql.storage.region.seal import unseal_manifest
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.racing import contest
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
@@ -121,6 +129,38 @@ def test_two_claimants_of_one_version_do_not_both_win(store: ObjectStore) -> Non
         created = wins[0]
 
 
+def test_changes_that_race_are_all_made(store: ObjectStore, no_pauses: None) -> None:
+    created = RegionManifests(store, REGION).create(RegionManifest(REGION))
+
+    def claim() -> RegionManifest:
+        return RegionManifests(store, REGION).change(
+            created, lambda latest: {"writer_epoch": latest.writer_epoch + 1}
+        )
+
+    done, _ = contest(ManifestConflictError, *[claim] * 4)
+    assert sorted(one.writer_epoch for one in done) == [1, 2, 3, 4]
+    assert RegionManifests(store, REGION).latest().writer_epoch == 4
+
+
+def test_no_change_is_no_version(store: ObjectStore) -> None:
+    created = RegionManifests(store, REGION).create(RegionManifest(REGION))
+    assert RegionManifests(store, REGION).change(created, lambda _: {}) == created
+    assert RegionManifests(store, REGION).latest().version == created.version
+
+
+def test_a_change_that_always_comes_too_late_gives_up(store: ObjectStore, no_pauses: None) -> None:
+    manifests = RegionManifests(store, REGION)
+    created = manifests.create(RegionManifest(REGION))
+
+    def overtaken(latest: RegionManifest) -> ManifestChanges:
+        RegionManifests(store, REGION).commit(latest, current_generation=latest.version + 1)
+        return {"writer_epoch": 1}
+
+    with pytest.raises(RetryError, match=f"region {REGION}: other commits came in between 20"):
+        manifests.change(created, overtaken)
+    assert manifests.latest().writer_epoch == 0
+
+
 @pytest.mark.parametrize(
     "kind", [Kind.LOST_REPLY, Kind.LANDED_EXISTS, Kind.TIMEOUT, Kind.FALSE_EXISTS]
 )
@@ -175,6 +215,21 @@ def test_a_version_that_can_not_be_withdrawn_is_lost_all_the_same(store: ObjectS
     assert RegionManifests(store, REGION).latest() == latest
 
 
+@pytest.mark.parametrize("failing", ["list", "delete"])
+def test_a_creator_in_collected_territory_misleads_nobody(store: ObjectStore, failing: str) -> None:
+    """Protocol rule 8."""
+    manifests = RegionManifests(store, REGION)
+    latest = manifests.create(RegionManifest(REGION))
+    for epoch in range(1, 6):
+        latest = manifests.commit(latest, writer_epoch=epoch)
+    store.delete([paths.manifest_path(REGION, version) for version in range(1, 5)])
+    faulty = FaultyStore(store, [Fault(failing, Kind.REFUSED)])
+    with suppress(OutcomeUnknownError):
+        assert RegionManifests(faulty, REGION).create(RegionManifest(REGION)) == latest
+    faulty.check()
+    assert RegionManifests(store, REGION).latest() == latest
+
+
 def test_two_creators_make_one_region(store: ObjectStore) -> None:
     """Protocol rule 11."""
     first = RegionManifests(store, REGION).create(RegionManifest(REGION, region_spec_id=1))
@@ -197,6 +252,9 @@ def test_a_version_in_collected_territory_is_never_won(
     with pytest.raises(ManifestConflictError) as caught:
         manifests.commit(made[slept_at - 1], writer_epoch=77)
     assert caught.value.latest == made[-1]
+    if slept_at + 1 <= collected:
+        # The name was free: the hint led there for a moment, and is gone with the object.
+        del before[paths.version_hint_path(REGION)]
     assert {meta.path: store.get(meta.path) for meta in store.list(paths.MEM_WAL_FOLDER)} == before
     assert manifests.create(RegionManifest(REGION)) == made[-1]
     assert RegionManifests(store, REGION).latest() == made[-1]

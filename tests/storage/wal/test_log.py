@@ -22,7 +22,7 @@ from memwal_sql.errors import (
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal, WalEntry, decode_entry, encode_entry, encode_fence
-from tests.faults import Fault, FaultyStore, Kind
+from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.racing import race
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import datafusion
 import lance
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.write.ingest.null_structs import with_null_children
+from tests.model.writing import session_of, upsert_rows
 
 INNER = pa.struct([pa.field("x", pa.int64()), pa.field("y", pa.string(), False)])
 OUTER = pa.struct([pa.field("inner", INNER), pa.field("z", pa.int64())])
@@ -46,8 +46,7 @@ def test_children_are_null_where_their_struct_is(start: int) -> None:
 def test_a_child_reads_the_same_before_and_after_a_flush(tmp_path: Path) -> None:
     schema = pa.schema({"id": pa.int64(), "s": OUTER})
     table = mw.create_table(tmp_path / "t", schema, "id")
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
+    context = session_of("t", table)
     query = "SELECT id, s['z'] AS z, s['inner']['x'] AS x FROM t ORDER BY id"
     with table.writer() as writer:
         writer.upsert(pa.table({"id": [1, 2, 3, 4], "s": structs()}))
@@ -67,8 +66,7 @@ def test_a_null_below_a_null_struct_is_read_from_the_log(tmp_path: Path, rename:
     schema = pa.schema({"id": pa.int64(), "s": inner, "l": pa.list_(inner)})
     lists = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), given)
     table = mw.create_table(tmp_path / "t", schema, "id")
-    with table.writer() as writer:
-        writer.upsert(pa.Table.from_arrays([pa.array([1, 2]), given, lists], schema=schema))
+    upsert_rows(table, pa.Table.from_arrays([pa.array([1, 2]), given, lists], schema=schema))
     if rename:
         lance.dataset(table.uri).alter_columns({"path": "s.x", "name": "z"})
     found = mw.open_table(table.uri).scan().read_all().sort_by("id")

@@ -97,6 +97,7 @@ words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 batches = st.lists(st.one_of(st.none(), words), max_size=12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", ["simple", "whitespace"])
 @given(batch=batches)
 @settings(max_examples=150, deadline=None)

@@ -129,6 +129,7 @@ def test_the_same_rows_in_1_2_4_or_8_sources_give_identical_results() -> None:
         assert all(other == first for other in others)
 
 
+@pytest.mark.slow
 def test_stale_rows_are_not_found_and_change_no_score() -> None:
     rng = Random("stale")
     texts = {column: [random_text(rng) for _ in range(120)] for column in COLUMNS}

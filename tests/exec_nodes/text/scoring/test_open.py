@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader, LanceFileWriter
@@ -18,6 +19,7 @@ from exec_nodes.resident.store import ResidentStore
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.lance_index import open_index
 from exec_nodes.text.scoring import open as source_texts
+from tests.exec_nodes.overlays import allow_overlays, overlay
 from tests.exec_nodes.text.sources import (
     QUERIES,
     Oracle,
@@ -41,13 +43,13 @@ SMALL_FILES = {"max_rows_per_file": 100}
 def tokenized_fragments(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The fragments that were tokenized because no index covers them."""
     found: list[int] = []
-    whole = source_texts.SourceTexts._tokenized
+    build = source_texts.Tokenizer.build
 
-    def spied(self: Any, source: Any, fragment: Any, *rest: Any) -> Any:
-        found.append(fragment.fragment_id)
-        return whole(self, source, fragment, *rest)
+    def spied(self: Any, fragments: Any) -> Any:
+        found.extend(one.fragment_id for one in fragments)
+        return build(self, fragments)
 
-    monkeypatch.setattr(source_texts.SourceTexts, "_tokenized", spied)
+    monkeypatch.setattr(source_texts.Tokenizer, "build", spied)
     return found
 
 
@@ -61,6 +63,25 @@ def check(dataset: Any, live: Texts, parameters: dict[str, Any] | None = None) -
     for query in QUERIES:
         for k in (1, 10, 1000):
             check_ranking(search(found, query, k), oracle.search(query), k)
+
+
+def test_texts_count_the_tokenized_rows_that_they_keep_alive(tmp_path: Path) -> None:
+    texts = some_texts(Random(1), range(300))
+    source = base_of(lance.write_dataset(rows_of(texts), tmp_path / "t"))
+    store = ResidentStore(64 << 20)
+    opened = source_texts.SourceTexts(store)
+    opened.live(source, "body", Analyzer.of({}), np.empty(0, np.uint64))
+    kinds = store.kinds()
+    assert (
+        kinds["texts"].bytes
+        >= sum(
+            run.nbytes
+            for key in store.all_keys()
+            if key.kind == "tokenized texts"
+            for run in store.get(key) or ()
+        )
+        > 0
+    )
 
 
 def test_an_index_over_all_fragments_is_read_and_nothing_tokenized(
@@ -200,6 +221,20 @@ def test_a_row_that_keeps_its_stable_id_with_another_text_is_found_by_the_new_on
         tokenized_fragments.clear()
         check(dataset, texts)
         assert tokenized_fragments == []
+
+
+def test_a_stale_row_of_an_overlaid_fragment_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index has an entry of it, too, with the value from before."""
+    allow_overlays(monkeypatch)
+    texts = dict.fromkeys(range(6), "fox")
+    dataset = base_table(tmp_path / "t", texts, {}, max_rows_per_file=3).dataset
+    overlay(dataset, 0, "body", pa.array(["fox dog"]), [1])
+    base, stale = base_of(lance.dataset(dataset.uri)), np.array([1, 2], np.uint64)
+    live = source_texts.SourceTexts(ResidentStore()).live(base, "body", Analyzer.of({}), stale)
+    assert live.documents == live.document_frequency("fox") == 4
+    assert live.document_frequency("dog") == 0
 
 
 def test_a_table_in_memory_is_read_as_one_on_disk(tokenized_fragments: list[int]) -> None:

@@ -1,0 +1,104 @@
+"""Rows of a Lance table from columns in memory: in scans, and by address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.base.columns import ADDRESS_BYTES, RowAddresses
+from exec_nodes.base.tasks import in_background
+from exec_nodes.lance.fragments import FRAGMENT_BITS
+from exec_nodes.lance.scan import batch_rows, conform, row_bytes
+from exec_nodes.resident.admission import Admission
+from exec_nodes.resident.columns import Batches, FragmentColumns
+
+
+class ResidentRows:
+    """The rows of one version of a table, which has `count` of them. Columns are kept from the
+    second scan on, and once the rows fetched of them have paid for that. Safe to use from several
+    threads."""
+
+    def __init__(self, columns: FragmentColumns, count: int) -> None:
+        self._columns = columns
+        self._count = count
+
+    def scan(self, fragments: Sequence[Any], parts: int, schema: pa.Schema) -> Batches:
+        """The columns of `schema`, which are stored, and `_rowaddr` of the rows of `fragments`,
+        which are one of so many parts of what is scanned."""
+        kept = [self._columns.whole(one, schema) for one in fragments]
+        tables = [table for table in kept if table is not None]
+        numbers = hash(tuple(fragment.fragment_id for fragment in fragments))
+        again = bool(tables) or self._columns.pays(f"scan of {numbers}", schema, 1, 2)
+        most = self._columns.largest // parts if again else 0
+        room = most - sum(table.nbytes for table in tables)
+        size = batch_rows(schema)
+        places = zip(kept, fragments, strict=True)
+        for unread, run in groupby(places, key=lambda place: place[0] is None):
+            if unread:
+                yield from self._columns.read([fragment for _, fragment in run], schema, room)
+            else:
+                yield from (batch for table, _ in run if table for batch in table.to_batches(size))
+
+    def at(self, address: int, schema: pa.Schema) -> pa.Table | None:
+        """The columns of `schema`, all stored, of the row at an address, from Lance where they are
+        better fetched; None if the version doesn't have it."""
+        fragment = self._columns.fragments.get(address >> FRAGMENT_BITS)
+        if fragment is None:
+            return None
+        found = self.take(np.array([address], np.uint64), schema)
+        if found is not None:
+            return found if self._columns.has(fragment, address) else None
+        found = self._columns.fetch(fragment, address, schema.names)
+        if found is not None:
+            self.fetched(found)
+        return found
+
+    def take(self, addresses: RowAddresses, schema: pa.Schema) -> pa.Table | None:
+        """The columns of `schema` of the rows at these addresses, in the order asked; None if they
+        are better fetched."""
+        stored = self._stored(schema)
+        if not stored.names or not len(addresses):
+            return None
+        numbers = addresses >> np.uint64(FRAGMENT_BITS)
+        touched = {number: self._columns.fragments[number] for number in set(numbers.tolist())}
+        rows = [np.flatnonzero(numbers == number) for number in touched]
+        asked = [(one, addresses[own]) for one, own in zip(touched.values(), rows, strict=True)]
+        taken = [self._columns.rows(one, own, stored) for one, own in asked]
+        unread = [one for (one, _), found in zip(asked, taken, strict=True) if found is None]
+        if unread:
+            count = sum(fragment.physical_rows for fragment in unread)
+            if count * row_bytes(stored) > Admission.inline or not self._columns.known(stored):
+                return None
+            self._columns.keep(unread, stored)
+            taken = [self._columns.rows(one, own, stored) for one, own in asked]
+        pieces = [found for found in taken if found is not None]
+        if len(pieces) < len(touched):
+            return None
+        found = pieces[0]
+        if len(pieces) > 1:
+            order = np.argsort(np.concatenate(rows))
+            found = pa.concat_batches(pieces).take(pa.array(order))
+        return pa.Table.from_batches([found if stored is schema else conform(found, schema)])
+
+    def fetched(self, found: pa.Table) -> None:
+        """Note that rows were fetched from the table; reads their columns whole, in the background,
+        once that is worth it and they are expected to fit."""
+        stored = self._stored(found.schema)
+        if not found.num_rows or not stored.names:
+            return
+        sizes = [found[name].nbytes // found.num_rows + ADDRESS_BYTES for name in stored.names]
+        if max(sizes) * self._count > self._columns.largest:
+            return
+        if self._columns.pays("fetch", stored, Admission.fetch, sum(sizes) * self._count):
+            fragments = self._columns.fragments.values()
+            in_background(partial(self._columns.keep, fragments, stored))
+
+    def _stored(self, schema: pa.Schema) -> pa.Schema:
+        if self._columns.ids.keys() >= set(schema.names):
+            return schema
+        return pa.schema([field for field in schema if field.name in self._columns.ids])

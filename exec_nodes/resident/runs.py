@@ -1,0 +1,208 @@
+"""Artefacts of the fragments of a Lance table, which serve every version that has the fragments.
+
+The values of a fragment never change, and a later version has most fragments of an earlier one. So
+what is derived of a column (keys, vectors, postings) is kept in runs: one for the fragments that
+were read together, and a new one for those that a version has more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from exec_nodes.base.lazy import lazy_property
+from exec_nodes.base.tasks import in_background
+from exec_nodes.base.thresholds import Thresholds
+from exec_nodes.resident.admission import Admission
+from exec_nodes.resident.store import Key, ResidentStore
+
+T = TypeVar("T")
+
+
+class Wear(Thresholds):
+    """Each run is searched by itself, and in it the rows of fragments that a version does not have
+    any more: of `most_runs` all but the largest are made anew, and all of them when they would have
+    more than `most_share` times the rows of the version."""
+
+    most_runs = 8
+    most_share = 2
+
+
+class Builder(Protocol[T]):
+    """Derives an artefact."""
+
+    @property
+    def row_bytes(self) -> int:
+        """About how many bytes of memory a row takes."""
+
+    def build(self, fragments: Sequence[Any]) -> T:
+        """The artefact of all rows of some fragments, given in ascending row address. Deleted rows
+        too: a version that is restored has them again."""
+
+    def nbytes(self, value: T) -> int:
+        """Bytes of an artefact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run(Generic[T]):
+    """What was derived of some fragments.
+
+    Attributes:
+        fragments: their identities, see `fragment_identity`; none where a run is no part of a
+            Lance table.
+        rows: of these fragments, deleted ones too.
+    """
+
+    value: T
+    fragments: frozenset[Hashable] = frozenset()
+    rows: int = 0
+    nbytes: int = 0
+
+
+@dataclass(frozen=True)
+class LiveRun(Generic[T]):
+    """A run, and those of its fragments that a version has, by number."""
+
+    run: Run[T]
+    fragments: Mapping[int, Any]
+
+    @property
+    def value(self) -> T:
+        """What was derived of the run's fragments, those that are gone too."""
+        return self.run.value
+
+
+@dataclass(frozen=True)
+class Coverage(Generic[T]):
+    """What is resident of a version.
+
+    Attributes:
+        runs: those that have some of its fragments, in the order in which they were read; no two
+            have the same one.
+        unread: its fragments that no run has.
+        unread_rows: the rows of these, deleted ones too.
+    """
+
+    runs: Sequence[LiveRun[T]]
+    unread: Sequence[Any]
+    unread_rows: int
+
+
+class ResidentRuns(Generic[T]):
+    """The runs of one kind of artefact as one version of a table reads them. Safe to use from
+    several threads.
+
+    Attributes:
+        key: what names them in the store, for all versions of the table.
+    """
+
+    def __init__(self, store: ResidentStore, key: Key, fragments: Mapping[Hashable, Any]) -> None:
+        """`fragments` are those that the version has, or that are of use, by identity and in
+        ascending row address."""
+        self.key = key
+        self._store = store
+        self._fragments = fragments
+        # Of the runs that were looked at last: their fragments, and what the version has of them.
+        self._known: tuple[list[frozenset[Hashable]], list[dict[int, Any]], list[Any], int]
+        self._known = [], [], list(fragments.values()), self.rows
+        self._reading = False
+
+    @lazy_property
+    def rows(self) -> int:
+        """Rows of the version, deleted ones too."""
+        return _rows(self._fragments.values())
+
+    def take_use(self) -> bool:
+        """See `ResidentStore.take_use`: whether the runs are worth being extended."""
+        return self._store.take_use(self.key)
+
+    def coverage(self) -> Coverage[T]:
+        """What is resident."""
+        return self._coverage(self._store.get(self.key) or ())
+
+    def read(
+        self, builder: Builder[T], saved: int, *, eager: Callable[[], bool] | None = None
+    ) -> Coverage[T]:
+        """What is resident once what this call may read was read.
+
+        That is all if `eager` says so, and little of what a version has more than another one. The
+        rest is read in the background: if none is resident, when so many calls were made as pay for
+        it, each of which would have saved the reading of `saved` bytes. What would not fit is not
+        read.
+        """
+        found = self.coverage()
+        if not found.unread or self.rows * builder.row_bytes > self._store.largest:
+            return found
+        kept = self._unworn(found, builder)
+        missing = max(found.unread_rows, self.rows - sum(run.rows for run in kept))
+        cost = missing * builder.row_bytes
+        if (found.runs and cost <= Admission.inline) or (eager and eager()):
+            return self.extend(builder)
+        if not self._reading and (found.runs or self._store.pays(self.key, saved, cost)):
+            self._reading = True
+            if not in_background(partial(self._extend_later, builder)):
+                self._reading = False
+        return found
+
+    def extend(self, builder: Builder[T]) -> Coverage[T]:
+        """What is resident after all that is missing was read."""
+        with self._store.locked(self.key):
+            found = self.coverage()
+            if not found.unread:
+                return found
+            runs = self._unworn(found, builder)
+            known = frozenset[Hashable]().union(*(run.fragments for run in runs))
+            new = {name: one for name, one in self._fragments.items() if name not in known}
+            value = builder.build(list(new.values()))
+            run = Run(value, frozenset(new), _rows(new.values()), builder.nbytes(value))
+            runs = (*runs, run)
+            self._store.put(self.key, runs, sum(run.nbytes for run in runs))
+            return self._coverage(runs)
+
+    def recount(self, builder: Builder[T]) -> None:
+        """Count what the runs take by now: what was derived of them has grown."""
+        with self._store.locked(self.key):
+            known: tuple[Run[T], ...] = self._store.get(self.key) or ()
+            runs = tuple(replace(run, nbytes=builder.nbytes(run.value)) for run in known)
+            if runs:
+                self._store.put(self.key, runs, sum(run.nbytes for run in runs))
+
+    def _extend_later(self, builder: Builder[T]) -> None:
+        try:
+            self.extend(builder)
+        finally:
+            self._reading = False
+
+    def _unworn(self, found: Coverage[T], builder: Builder[T]) -> tuple[Run[T], ...]:
+        """The runs that stay as they are when what is unread is read, and with it what the version
+        has of the others: none if too many of their rows are gone, or all would not fit; if there
+        are too many runs, the one that has most rows of the version."""
+        runs: tuple[Run[T], ...] = self._store.get(self.key) or ()
+        rows = sum(run.rows for run in runs) + found.unread_rows
+        nbytes = sum(run.nbytes for run in runs) + found.unread_rows * builder.row_bytes
+        if rows > Wear.most_share * self.rows or nbytes > self._store.largest:
+            return ()
+        if len(runs) < Wear.most_runs:
+            return runs
+        return tuple(live.run for live in found.runs if 2 * live.run.rows > self.rows)
+
+    def _coverage(self, runs: tuple[Run[T], ...]) -> Coverage[T]:
+        fragments = [run.fragments for run in runs]
+        known = self._known
+        if known[0] != fragments:
+            unread, present = dict(self._fragments), []
+            for identities in fragments:
+                own = [unread.pop(name) for name in list(unread) if name in identities]
+                present.append({one.fragment_id: one for one in own})
+            known = fragments, present, list(unread.values()), _rows(unread.values())
+            self._known = known
+        _, present, unread_fragments, unread_rows = known
+        pairs = zip(runs, present, strict=True)
+        live = [LiveRun(run, own) for run, own in pairs if own]
+        return Coverage(live, unread_fragments, unread_rows)
+
+
+def _rows(fragments: Iterable[Any]) -> int:
+    return sum(fragment.physical_rows for fragment in fragments)

@@ -1,0 +1,84 @@
+"""Trying again: how often, and the pauses in between.
+
+Pauses double, and each is drawn at random up to its bound ("full jitter"): committers that met once
+do not meet again in step.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from exec_nodes.base.thresholds import Thresholds
+from memwal_sql.errors import RetryError
+
+_log = logging.getLogger(__name__)
+
+ATTEMPTS = 20
+
+T = TypeVar("T")
+Errors = type[Exception] | tuple[type[Exception], ...]
+
+
+class Pauses(Thresholds):
+    """Bounds of the first pause and of any, in seconds."""
+
+    first = 0.1
+    longest = 1.0
+
+
+class ConflictError(RetryError):
+    """Another committer came first; nothing of the attempt was committed."""
+
+
+def with_retries(
+    call: Callable[[], T],
+    name: str,
+    *,
+    on: Errors,
+    unless: Errors = (),
+    attempts: int = ATTEMPTS,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """What `call` returns; it is called again after errors of `on`, `unless` excepted.
+
+    `name` tells the log what is tried. Raises the error of the last attempt.
+    """
+
+    def log(state: RetryCallState) -> None:
+        error = state.outcome and state.outcome.exception()
+        attempt, reason = state.attempt_number, type(error).__name__
+        _log.debug("%s: tried again after attempt %d, %s", name, attempt, reason)
+
+    return Retrying(
+        retry=retry_if_exception(lambda e: isinstance(e, on) and not isinstance(e, unless)),
+        wait=wait_random_exponential(multiplier=Pauses.first, max=Pauses.longest),
+        stop=stop_after_attempt(attempts),
+        sleep=sleep,
+        before_sleep=log,
+        reraise=True,
+    )(call)
+
+
+def over_conflicts(
+    call: Callable[[], T],
+    name: str,
+    *,
+    on: Errors = ConflictError,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """What `call` returns; it is called again, to look anew, where another committer came first.
+
+    Raises RetryError, which begins with `name`, when others keep coming in between.
+    """
+    try:
+        return with_retries(call, name, on=on, sleep=sleep)
+    except on as error:
+        raise RetryError(
+            f"{name}: other commits came in between {ATTEMPTS} times; try again"
+        ) from error

@@ -1,0 +1,276 @@
+"""Files that were damaged, went or were replaced: every read gives the right rows or an error that
+names the file.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import (
+    CorruptFileError,
+    MemWalError,
+    NotFoundError,
+    RepairError,
+    TableReplacedError,
+    UnknownFormatError,
+)
+from memwal_sql.storage.paths import bloom_filter_path, generation_folder, manifest_path, wal_path
+from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
+from memwal_sql.storage.region.manifest import FlushedGeneration, encode_manifest
+from memwal_sql.storage.region.seal import seal_manifest
+from tests.model.merging import manifests, merge_one
+from tests.model.process import as_another_process
+from tests.model.small_rows import make_rows, refused, texts_of
+from tests.model.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def damaged(table: Any, uri: str) -> Path:
+    """A table with a flushed generation and a WAL tail, to be damaged and opened anew."""
+    writer = table.writer()
+    writer.upsert(make_rows(1, 10, text="flushed"))
+    writer.flush()
+    writer.upsert(make_rows(2, 11, text="tail"))
+    _alive.append(writer)
+    return Path(uri)
+
+
+_alive: list[Any] = []
+WHOLE = {0: "x", 1: "flushed", 2: "tail", 10: "flushed", 11: "tail"}
+
+
+def _reads_or_names(uri: Path, file: Path) -> None:
+    """Every way to read gives the right rows or an error that names the file."""
+    with as_another_process():
+        for read in (
+            lambda t: texts_of(t),
+            lambda t: {k: _one(t, k) for k in WHOLE},
+        ):
+            try:
+                found = read(mw.open_table(uri))
+            except (RepairError, NotFoundError) as error:
+                assert file.name in str(error), f"{file.name} is not named in: {error}"
+            else:
+                assert found == WHOLE, f"{file} is damaged, and wrong rows were read: {found}"
+
+
+def _one(table: Any, key: int) -> Any:
+    return next(iter(table.get([key])["text"].to_pylist()), None)
+
+
+def _damages(data: bytes) -> Iterator[bytes]:
+    step = max(1, len(data) // 40)
+    for length in range(0, len(data), step):
+        yield data[:length]
+    for position in range(0, len(data), step):
+        yield data[:position] + bytes([data[position] ^ 0x41]) + data[position + 1 :]
+    yield b"\x00" * len(data)
+    yield b"garbage" * 20
+
+
+def _latest(damaged: Path) -> Any:
+    (manifest,) = manifests(str(damaged)).values()
+    return manifest
+
+
+def test_a_damaged_region_manifest_is_named_and_never_believed(damaged: Path) -> None:
+    latest = _latest(damaged)
+    file = damaged / manifest_path(latest.region_id, latest.version)
+    whole = file.read_bytes()
+    for bad in _damages(whole):
+        file.write_bytes(bad)
+        _reads_or_names(damaged, file)
+    file.write_bytes(whole)
+    _reads_or_names(damaged, file)
+
+
+def test_a_damaged_wal_entry_is_named_and_never_believed(damaged: Path) -> None:
+    """Protocol rule 9. The entry is followed by another: truncation is no torn tail."""
+    latest = _latest(damaged)
+    position = latest.replay_after_wal_entry_position + 1
+    file = damaged / wal_path(latest.region_id, position)
+    with as_another_process(), mw.open_table(damaged).writer() as writer:
+        writer.upsert(make_rows(11, text="tail"))
+    latest = _latest(damaged)
+    if latest.replay_after_wal_entry_position >= position:
+        pytest.skip("closing flushed the entry")
+    whole = file.read_bytes()
+    for bad in _damages(whole):
+        file.write_bytes(bad)
+        _reads_or_names(damaged, file)
+        with pytest.raises(RepairError, match=re.escape(file.name)):
+            mw.open_table(damaged).writer().upsert(make_rows(1))
+    file.write_bytes(whole)
+    _reads_or_names(damaged, file)
+
+
+def test_a_damaged_bloom_filter_is_named_or_loses_no_row(damaged: Path) -> None:
+    latest = _latest(damaged)
+    (generation,) = latest.flushed_generations
+    file = damaged / bloom_filter_path(latest.region_id, generation.path)
+    whole = file.read_bytes()
+    for bad in (*_damages(whole), b"", whole[:-1], whole + b"\x00", whole * 2, b"garbage"):
+        file.write_bytes(bad)
+        _reads_or_names(damaged, file)
+        with as_another_process(), pytest.raises(CorruptFileError, match=re.escape(file.name)):
+            mw.open_table(damaged).get([1])
+    file.unlink()
+    _reads_or_names(damaged, file)
+
+
+def test_a_bloom_filter_without_a_checksum_knows_a_key(damaged: Path) -> None:
+    """Native code drops the checksum when it commits a manifest of its own."""
+    latest = _latest(damaged)
+    (generation,) = latest.flushed_generations
+    file = damaged / manifest_path(latest.region_id, latest.version)
+    message = pb.RegionManifest.FromString(encode_manifest(latest, {}))
+    message.flushed_generations[0].ClearField("bloom_checksum")
+    message.ClearField("nonce")
+    file.write_bytes(seal_manifest(message.SerializeToString()))
+    bloom = damaged / bloom_filter_path(latest.region_id, generation.path)
+    _reads_or_names(damaged, bloom)
+    bloom.write_bytes(bytes(bloom.stat().st_size))
+    with as_another_process(), pytest.raises(CorruptFileError, match=re.escape(bloom.name)):
+        mw.open_table(damaged).get([1])
+
+
+def test_a_missing_generation_folder_is_an_error_that_names_it(damaged: Path) -> None:
+    """Protocol rule 14: never skipped."""
+    latest = _latest(damaged)
+    (generation,) = latest.flushed_generations
+    shutil.rmtree(damaged / generation_folder(latest.region_id, generation.path))
+    with as_another_process():
+        for read in (texts_of, lambda t: _one(t, 1), lambda t: t.count_rows("id > 0")):
+            with pytest.raises(RepairError, match=generation.path):
+                read(mw.open_table(damaged))
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc", "..", "0a0b0c0d_gen_1/../../x", "", "0a0b0c0d_gen_7"]
+)
+def test_a_generation_path_that_leaves_its_folder_is_refused(damaged: Path, path: str) -> None:
+    latest = _latest(damaged)
+    (old,) = latest.flushed_generations
+    file = damaged / manifest_path(latest.region_id, latest.version)
+    evil = FlushedGeneration(old.generation, path, old.bytes, old.rows)
+    from_file = latest.__class__(
+        **{
+            **{name: getattr(latest, name) for name in latest.__dataclass_fields__},
+            "flushed_generations": (evil,),
+        }
+    )
+    file.write_bytes(encode_manifest(from_file, {}))
+    with as_another_process():
+        for use in (texts_of, lambda t: t.writer().upsert(make_rows(1))):
+            with pytest.raises(CorruptFileError, match=re.escape(file.name)):
+                use(mw.open_table(damaged))
+
+
+def test_an_unknown_storage_version_is_refused(damaged: Path) -> None:
+    (record,) = (damaged / "_memwal_sql").rglob("*.json")
+    newer = record.read_text().replace('"format_version": 1', '"format_version": 99')
+    assert "99" in newer
+    record.write_text(newer)
+    with refused(str(damaged), record.name, "99", kind=UnknownFormatError):
+        mw.open_table(damaged)
+    record.write_text("{}")
+    with refused(str(damaged), record.name, kind=CorruptFileError):
+        mw.open_table(damaged)
+
+
+# Replaced tables: protocol rule 22
+
+
+def test_an_overwritten_base_is_refused_and_its_old_regions_give_no_rows(damaged: Path) -> None:
+    before = mw.open_table(damaged)
+    assert texts_of(before) == WHOLE
+    lance.write_dataset(make_rows(1, 2, text="other"), str(damaged), mode="overwrite")
+    with refused(str(damaged), str(damaged), kind=TableReplacedError):
+        mw.open_table(damaged)
+    with pytest.raises(TableReplacedError):
+        texts_of(before)
+    with pytest.raises(MemWalError):
+        before.get([10])
+
+
+@pytest.mark.parametrize("how", ["overwritten", "gone"])
+def test_a_writer_stops_when_a_flush_finds_that_the_base_was_replaced(
+    tmp_path: Path, how: str
+) -> None:
+    """Every region of it: rows for the others would be durable where nobody reads them."""
+    uri = str(tmp_path / "table")
+    table = mw.create_table(uri, make_rows().schema, primary_key="id", regions=[mw.identity("id")])
+    writer = table.writer()
+    writer.upsert(make_rows(1, 2))
+    if how == "overwritten":
+        lance.write_dataset(make_rows(1, text="other"), uri, mode="overwrite")
+    else:
+        shutil.rmtree(uri)
+    with pytest.raises(TableReplacedError, match=how):
+        writer.flush()
+    for key in (1, 2):
+        with pytest.raises(TableReplacedError, match=how):
+            writer.upsert(make_rows(key))
+    with pytest.raises(TableReplacedError, match=how):
+        writer.delete([1])
+    with suppress(TableReplacedError):  # of a region that has told nobody yet
+        writer.close()
+    with pytest.raises(TableReplacedError, match=how):
+        texts_of(table)
+    with pytest.raises(TableReplacedError, match=how):
+        table.writer().upsert(make_rows(3))
+
+
+def test_a_background_flush_that_finds_the_base_replaced_stops_the_other_regions(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "table")
+    table = mw.create_table(uri, make_rows().schema, primary_key="id", regions=[mw.identity("id")])
+    writer = table.writer(memtable_rows=2)
+    writer.upsert(make_rows(1, 2))
+    lance.write_dataset(make_rows(1, text="other"), uri, mode="overwrite")
+    writer.upsert(make_rows(1))
+    eventually(lambda: not writer.usable)  # MemTables are full, and flushed in the background
+    with pytest.raises(TableReplacedError, match="overwritten"):
+        writer.upsert(make_rows(1))
+    with pytest.raises(TableReplacedError, match="overwritten"):
+        writer.upsert(make_rows(2))
+    with suppress(TableReplacedError):  # of a region that has told nobody yet
+        writer.close()
+
+
+def test_an_overwritten_and_enabled_base_never_shows_rows_of_the_old_regions(
+    damaged: Path,
+) -> None:
+    lance.write_dataset(make_rows(1, 2, text="other"), str(damaged), mode="overwrite")
+    with pytest.raises(MemWalError, match="_mem_wal"):
+        mw.enable(str(damaged), primary_key="id")
+
+
+def test_a_base_restored_below_what_was_merged_is_refused(damaged: Path) -> None:
+    old = lance.dataset(str(damaged)).version
+    (region_id,) = manifests(str(damaged))
+    merge_one(str(damaged), region_id, ["id"])
+    latest = _latest(damaged)
+    (generation,) = latest.flushed_generations
+    shutil.rmtree(damaged / generation_folder(region_id, generation.path))
+    file = damaged / manifest_path(region_id, latest.version + 1)
+    collected = {name: getattr(latest, name) for name in latest.__dataclass_fields__}
+    collected |= {"version": latest.version + 1, "flushed_generations": ()}
+    file.write_bytes(encode_manifest(latest.__class__(**collected), {}))
+    with as_another_process():
+        assert texts_of(mw.open_table(damaged)) == WHOLE
+        lance.dataset(str(damaged), version=old).restore()
+        with pytest.raises(RepairError, match="restored"):
+            texts_of(mw.open_table(damaged))
