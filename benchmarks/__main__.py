@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,31 +13,37 @@ from benchmarks.catalog import BENCHMARKS
 from benchmarks.support.machine import machine_facts
 from benchmarks.support.report import print_report, write_json
 from benchmarks.support.result import Result
-from benchmarks.support.sizes import FULL, SMALL, Sizes
+from benchmarks.support.sizes import FULL, SMALL
 from benchmarks.support.workspace import Workspace
 
 _WIDTH = 150  # of the report in a file or a pipe
+Run = Callable[[Iterable[str], Path, bool, Console], list[Result]]
 
 
-def run(names: Iterable[str], folder: Path, sizes: Sizes, console: Console) -> list[Result]:
+def run(names: Iterable[str], folder: Path, small: bool, console: Console) -> list[Result]:
     """Run the named benchmarks one after the other over shared tables in `folder`."""
     results: list[Result] = []
-    with Workspace(folder, sizes) as workspace:
+    with Workspace(folder, SMALL if small else FULL) as workspace:
         for name in names:
             with console.status(f"{name} ..."):
                 results += BENCHMARKS[name](workspace)
     return results
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    prog: str = "python -m benchmarks",
+    catalog: Mapping[str, object] = BENCHMARKS,
+    run: Run = run,
+) -> int:
     """Return 0 if every bound is reached, 1 if not."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog=prog)
     parser.add_argument(
         "--only",
         action="append",
-        choices=BENCHMARKS,
+        choices=catalog,
         metavar="NAME",
-        help=f"run only this one; may be repeated: {', '.join(BENCHMARKS)}",
+        help=f"run only this one; may be repeated: {', '.join(catalog)}",
     )
     parser.add_argument("--small", action="store_true", help="sizes that only show that all runs")
     parser.add_argument("--output", type=Path, help="also write the figures here, as JSON")
@@ -53,10 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console = Console(width=_WIDTH)
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
-        folder = Path(temporary)
+        folder = Path(temporary).resolve()
         facts = machine_facts(folder)
-        sizes = SMALL if options.small else FULL
-        results = run(options.only or list(BENCHMARKS), folder, sizes, console)
+        results = run(options.only or list(catalog), folder, options.small, console)
     print_report(results, facts, console)
     if options.output:
         write_json(results, facts, options.output)

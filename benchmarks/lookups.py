@@ -28,9 +28,6 @@ def get_one(work: Workspace) -> Iterator[Result]:
         times = _timed(keys, {"ours": ours.get, "plain": _plain_get(plain)}, work.sizes.lookups)
         name = f"table.get of one key in {place}"
         yield at_most_ratio(name, times["ours"], times["plain"], "plain Lance", limit[place])
-        works = {"ours": ours.get, "plain": _plain_get(plain)}
-        times = _timed(keys, works, work.sizes.lookups, in_a_row=1)
-        yield beside(f"{name}, in turns", times["ours"], times["plain"], "plain Lance")
     planner = work.native.lookup_planner()
     keys = _keys_by_place(work)["the base"]
     works = {
@@ -95,21 +92,18 @@ def _some(ids: Ids, count: int) -> list[int]:
 
 
 def _timed(
-    keys: list[int],
-    works: Mapping[str, Callable[[int], Any]],
-    lookups: int,
-    in_a_row: int = _IN_A_ROW,
+    keys: list[int], works: Mapping[str, Callable[[int], Any]], lookups: int
 ) -> dict[str, float]:
     """Seconds of one lookup of each kind. Each takes the next key every time, and makes some
     lookups in a row: what ran in between would else be measured as a cold cache."""
 
     def repeated(look_up: Callable[[int], Any]) -> Callable[[], Any]:
         endless = cycle(keys)
-        return lambda: [look_up(key) for key in islice(endless, in_a_row)]
+        return lambda: [look_up(key) for key in islice(endless, _IN_A_ROW)]
 
     rounds = {name: repeated(look_up) for name, look_up in works.items()}
-    times = interleaved(rounds, max(1, lookups // in_a_row))
-    return {name: seconds / in_a_row for name, seconds in times.items()}
+    times = interleaved(rounds, max(1, lookups // _IN_A_ROW))
+    return {name: seconds / _IN_A_ROW for name, seconds in times.items()}
 
 
 def _plain_get(plain: Any) -> Callable[[int], pa.Table]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from benchmarks.spark.session import local_spark
+from benchmarks.__main__ import main
 from benchmarks.spark.work import FULL, SMALL, Sizes, batch_write, reading, stream_write
-from benchmarks.support.machine import machine_facts
-from benchmarks.support.report import print_report
 from benchmarks.support.result import Result
+from memwal_sql.spark import register, use_bundled_java
 
-_WIDTH = 150
 BENCHMARKS: Mapping[str, Callable[[SparkSession, Path, Sizes], Iterator[Result]]] = {
     "reading": reading,
     "batch-write": batch_write,
@@ -24,27 +23,36 @@ BENCHMARKS: Mapping[str, Callable[[SparkSession, Path, Sizes], Iterator[Result]]
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if every bound is reached, 1 if not."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
-    parser.add_argument("--only", action="append", choices=BENCHMARKS, metavar="NAME")
-    parser.add_argument("--small", action="store_true", help="sizes that only show that all runs")
-    parser.add_argument("--folder", type=Path, default=Path(".benchmarks"))
-    options = parser.parse_args(arguments)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    results: list[Result] = []
-    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
-        folder = Path(temporary).resolve()
-        facts = machine_facts(folder)
-        with local_spark(folder) as spark:
-            for name in options.only or BENCHMARKS:
-                results += BENCHMARKS[name](spark, folder, SMALL if options.small else FULL)
-    print_report(results, facts, console)
-    return int(any(result.reach is not None and not result.reach.ok for result in results))
+def run(names: Iterable[str], folder: Path, small: bool, _: Console) -> list[Result]:
+    """Run the named benchmarks in one session."""
+    sizes = SMALL if small else FULL
+    with _local_spark(folder) as spark:
+        return [result for name in names for result in BENCHMARKS[name](spark, folder, sizes)]
+
+
+@contextmanager
+def _local_spark(folder: Path) -> Iterator[SparkSession]:
+    """As many tasks at once as there are processors, in one JVM; workers are processes."""
+    use_bundled_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = {
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    builder = SparkSession.builder.master("local[*]").appName("memwal benchmarks")
+    spark = builder.config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(prog="python -m benchmarks.spark", catalog=BENCHMARKS, run=run))

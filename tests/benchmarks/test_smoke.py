@@ -11,13 +11,12 @@ from benchmarks import soak
 from benchmarks.__main__ import run
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.support.report import print_report, write_json
-from benchmarks.support.sizes import SMALL
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_benchmark_runs_and_its_answers_are_right(name: str, tmp_path: Path) -> None:
     console = Console(record=True, width=200)
-    results = run([name], tmp_path / "tables", SMALL, console)
+    results = run([name], tmp_path / "tables", True, console)
     assert results
     assert all(result.ours > 0 for result in results)
     print_report(results, {"python": "3"}, console)
@@ -28,7 +27,7 @@ def test_a_benchmark_runs_and_its_answers_are_right(name: str, tmp_path: Path) -
 
 def test_all_benchmarks_of_a_run_share_one_folder(tmp_path: Path) -> None:
     names = ["full-scan", "durable-upserts", "generations-scan"]
-    assert len(run(names, tmp_path, SMALL, Console(record=True))) > len(names)
+    assert len(run(names, tmp_path, True, Console(record=True))) > len(names)
 
 
 def test_a_table_in_use_gives_right_answers_and_is_whole_afterwards(tmp_path: Path) -> None:
