@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from benchmarks.bloom_filters import bloom_filters
 from benchmarks.calls import calls
-from benchmarks.collecting import collecting
 from benchmarks.during_merge import during_merge
 from benchmarks.full_text_search import full_text_search, indexed_upserts
 from benchmarks.index_gap import index_gap
@@ -15,8 +13,6 @@ from benchmarks.lookups import get_many, get_one, sql_lookup
 from benchmarks.memory import streaming_memory
 from benchmarks.merging import merging
 from benchmarks.opening import opening
-from benchmarks.region_snapshots import region_snapshots
-from benchmarks.routing import routing
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
 from benchmarks.support.result import Result
 from benchmarks.support.workspace import Workspace
@@ -36,12 +32,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "sustained-upserts": sustained_upserts,
     "generations-scan": generations_scan,
     "streaming-memory": streaming_memory,
-    "bloom-filters": bloom_filters,
-    "routing": routing,
     "opening": opening,
-    "region-snapshots": region_snapshots,
     "merging": merging,
-    "collecting": collecting,
     "index-gap": index_gap,
     "during-merge": during_merge,
     "full-text-search": full_text_search,

@@ -1,4 +1,4 @@
-"""Reads while another process merges, and beside one that never stops writing and merging."""
+"""Reads while another process merges. A table in use by all at once is what `soak` measures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 import memwal_sql as mw
 from benchmarks.merging import WIDTH
-from benchmarks.support.child import beside, steps
+from benchmarks.support.child import steps
 from benchmarks.support.indexed import indexed_table
 from benchmarks.support.result import Reach, Result
 from benchmarks.support.timing import Work, seconds
@@ -21,15 +21,10 @@ Times = list[float]
 
 
 def during_merge(work: Workspace) -> Iterator[Result]:
-    """The 99th percentile of each read beside a busy process, against that of a quiet table."""
-    yield from _beside_merges(work)
-    yield from _beside_all_jobs(work)
-
-
-def _beside_merges(work: Workspace) -> Iterator[Result]:
-    """Each read by itself, again and again while four generations are merged and once more after
-    it, so that the first read of what was merged is among them; quiet is the same table before."""
-    uri = work.folder / "during-merge" / "merges"
+    """The 99th percentile of each read by itself, again and again while four generations are merged
+    and once more after it, so that the first read of what was merged is among them; quiet is the
+    same table before."""
+    uri = work.folder / "during-merge"
     table, base, _ = indexed_table(uri, work.sizes)
     arguments = str(uri), str(base), str(work.sizes.merge_rows)
     with steps("benchmarks.children.merge_steps", *arguments) as child:
@@ -43,22 +38,10 @@ def _beside_merges(work: Workspace) -> Iterator[Result]:
                 _timed(read, _over(work.sizes.busy_seconds))
                 quiet += _timed(read, _over(work.sizes.busy_seconds / work.sizes.merges))
                 busy += _timed(read, child.begin("merge").is_set)
-            yield _line(f"{name} while a merge runs", busy, quiet, _LIMIT)
-
-
-def _beside_all_jobs(work: Workspace) -> Iterator[Result]:
-    """All reads in turns, while another process writes and flushes every second, and a third one
-    merges, brings indexes up to date and collects garbage, on the same processors."""
-    uri = work.folder / "during-merge" / "jobs"
-    table, base, rows = indexed_table(uri, work.sizes)
-    reads = _reads(table, base)
-    before = _in_turns(reads, work.sizes.busy_seconds)
-    with beside("benchmarks.children.busy", str(uri), str(base), str(rows)):
-        busy = _in_turns(reads, work.sizes.busy_seconds)
-    table.build_indexes()
-    after = _in_turns(reads, work.sizes.busy_seconds)
-    for name in reads:
-        yield _line(f"{name} beside a writer and all jobs", busy[name], before[name] + after[name])
+            found, calm = (float(np.percentile(times, _PERCENTILE)) for times in (busy, quiet))
+            reach = Reach(found / calm, _LIMIT, "at most")
+            line = f"{name} while a merge runs, p{_PERCENTILE}"
+            yield Result(line, found * 1e3, "ms", calm * 1e3, "quiet", reach)
 
 
 def _reads(table: mw.Table, base: int) -> Mapping[str, Work]:
@@ -85,25 +68,7 @@ def _timed(read: Work, ended: Callable[[], bool]) -> Times:
     return times
 
 
-def _in_turns(reads: Mapping[str, Work], busy: float) -> dict[str, Times]:
-    """Seconds of each read, one after the other."""
-    times: dict[str, Times] = {name: [] for name in reads}
-    for read in reads.values():
-        read()
-    ended = _over(busy)
-    while not ended() or not all(times.values()):
-        for name, read in reads.items():
-            times[name].append(seconds(read))
-    return times
-
-
 def _over(duration: float) -> Callable[[], bool]:
     """Tells whether so many seconds have passed from now on."""
     end = time.monotonic() + duration
     return lambda: time.monotonic() >= end
-
-
-def _line(name: str, busy: Times, quiet: Times, limit: float | None = None) -> Result:
-    found, calm = (float(np.percentile(times, _PERCENTILE)) for times in (busy, quiet))
-    reach = None if limit is None else Reach(found / calm, limit, "at most")
-    return Result(f"{name}, p{_PERCENTILE}", found * 1e3, "ms", calm * 1e3, "quiet", reach)

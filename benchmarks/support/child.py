@@ -50,16 +50,6 @@ def run_child(module: str, *arguments: str) -> ChildAnswer:
     return ChildAnswer(words, peak - idle)
 
 
-@contextmanager
-def beside(module: str, *arguments: str) -> Iterator[None]:
-    """While `python -m module arguments` works: from the line that it prints first until the end
-    of its input, which tells it to stop. Raises CalledProcessError if it fails."""
-    with _started(module, arguments) as (_, tell, answers):
-        yield
-        tell.close()
-        answers.read()
-
-
 class Steps:
     """A child that does one step after the other, as it is told, and prints a line after each."""
 

@@ -22,7 +22,6 @@ class Sizes:
         memory_rows: rows of the table whose streaming is watched.
         regions: regions of the table that is opened.
         cold_starts: how many processes open it from each source.
-        garbage_files: files that are collected.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
         busy_seconds: how long reads are timed beside a process that merges.
@@ -47,7 +46,6 @@ class Sizes:
     memory_rows: int = 10_000_000
     regions: int = 1_000
     cold_starts: int = 3
-    garbage_files: int = 10_000
     merge_rows: int = 100_000
     merges: int = 4
     busy_seconds: float = 6.0
@@ -74,7 +72,6 @@ SMALL = Sizes(
     memory_rows=20_000,
     regions=8,
     cold_starts=1,
-    garbage_files=300,
     merge_rows=300,
     merges=1,
     busy_seconds=0.3,
