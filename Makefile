@@ -18,9 +18,9 @@ RUST_SOURCES := $(shell find native/src -name "*.rs") native/Cargo.toml native/C
 BUILD_REQUIREMENTS := import tomllib; \
   file = tomllib.load(open("pyproject.toml", "rb")); \
   print(*file["build-system"]["requires"], sep="\n")
-DOCS_REQUIREMENTS := import tomllib; \
+EXTRA_REQUIREMENTS := import sys, tomllib; \
   file = tomllib.load(open("pyproject.toml", "rb")); \
-  print(*file["project"]["optional-dependencies"]["docs"], sep="\n")
+  print(*file["project"]["optional-dependencies"][sys.argv[1]], sep="\n")
 REQUIREMENTS := import tomllib; \
   project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   extras = project["optional-dependencies"]; \
@@ -28,10 +28,10 @@ REQUIREMENTS := import tomllib; \
 
 DOCS_VENV ?= .venv-docs
 
-.PHONY: help setup demo test test-fast check wheel format docs bench bench-s3 bench-spark soak clean
+.PHONY: help setup demo test test-fast check wheel format docs bench bench-s3 bench-peers bench-spark soak clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Build .venv and the native library (some minutes once, then nothing)
 
@@ -69,6 +69,10 @@ bench: setup ## Measure against plain and native Lance (some minutes)
 
 bench-s3: setup ## Count requests and rounds on an S3 server (a minute; with Go, versitygw)
 	@$(BIN)/python -m benchmarks.s3
+
+bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, SQLite (some minutes)
+	@$(BIN)/python -c '$(EXTRA_REQUIREMENTS)' bench | xargs -d '\n' $(BIN)/python -m pip install --quiet
+	@$(BIN)/python -m benchmarks.peers
 
 bench-spark: setup ## Measure Spark over tables against Spark over Parquet (two minutes)
 	@$(BIN)/python -m benchmarks.spark
@@ -110,6 +114,6 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml $(RUST_SOURCES)
 # Its packages only: the API reference is read from the sources, which are not imported.
 $(DOCS_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(DOCS_VENV)
-	@$(DOCS_VENV)/bin/python -c '$(DOCS_REQUIREMENTS)' | xargs -d '\n' \
+	@$(DOCS_VENV)/bin/python -c '$(EXTRA_REQUIREMENTS)' docs | xargs -d '\n' \
 	  $(DOCS_VENV)/bin/python -m pip install --quiet
 	@touch $@

@@ -12,6 +12,7 @@ from benchmarks.indexed_flush import indexed_flush
 from benchmarks.lookups import get_many, get_one, sql_lookup
 from benchmarks.memory import streaming_memory
 from benchmarks.merging import merging
+from benchmarks.mixed import mixed, replaced_scan
 from benchmarks.opening import opening
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
 from benchmarks.support.result import Result
@@ -30,6 +31,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "sql-lookup": sql_lookup,
     "durable-upserts": durable_upserts,
     "sustained-upserts": sustained_upserts,
+    "mixed": mixed,
+    "replaced-scan": replaced_scan,
     "generations-scan": generations_scan,
     "streaming-memory": streaming_memory,
     "opening": opening,

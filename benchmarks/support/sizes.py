@@ -17,6 +17,8 @@ class Sizes:
         batch_keys: keys of one large `get`.
         appends: durable writes of `append_rows` rows.
         append_rows: rows of one durable write.
+        mixed_upserts: durable writes of `append_rows` rows, with queries between them.
+        replaced_rows: rows of a table of which a tenth is replaced.
         stream_rows: rows of the sustained write, in batches of `stream_batch`.
         generation_counts: into how many generations the same upserts are divided.
         memory_rows: rows of the table whose streaming is watched.
@@ -40,6 +42,8 @@ class Sizes:
     batch_keys: int = 10_000
     appends: int = 200
     append_rows: int = 1_000
+    mixed_upserts: int = 100
+    replaced_rows: int = 10_000_000
     stream_rows: int = 2_000_000
     stream_batch: int = 10_000
     generation_counts: tuple[int, ...] = (1, 4, 16, 64)
@@ -66,6 +70,8 @@ SMALL = Sizes(
     batch_keys=100,
     appends=3,
     append_rows=50,
+    mixed_upserts=20,
+    replaced_rows=5_000,
     stream_rows=4_000,
     stream_batch=500,
     generation_counts=(1, 4),

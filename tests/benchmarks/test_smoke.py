@@ -10,6 +10,7 @@ from rich.console import Console
 from benchmarks import soak
 from benchmarks.__main__ import run
 from benchmarks.catalog import BENCHMARKS
+from benchmarks.peers import __main__ as peers
 from benchmarks.support.report import print_report, write_json
 
 
@@ -23,6 +24,17 @@ def test_a_benchmark_runs_and_its_answers_are_right(name: str, tmp_path: Path) -
     write_json(results, {"python": "3"}, tmp_path / "figures.json")
     assert results[0].work in console.export_text()
     assert (tmp_path / "figures.json").read_text().count('"work"') == len(results)
+
+
+def test_peers_do_the_same_work_and_their_answers_are_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that are installed for other tests, too."""
+    names = ["memwal_sql", "LanceDB", "DuckDB", "SQLite"]
+    only = [word for name in names for word in ("--only", name)]
+    assert peers.main(["--small", "--folder", str(tmp_path), *only]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"| {name} (" in printed for name in names)
 
 
 def test_all_benchmarks_of_a_run_share_one_folder(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""`python -m benchmarks.peers`: upserts, aggregates and lookups in turns, beside other tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+
+from benchmarks.mixed import EVERY, LOOKUPS
+from benchmarks.peers.peer import PEERS
+from benchmarks.peers.work import Figures, mixed_by
+from benchmarks.support.sizes import FULL, SMALL, Sizes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table in Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--only", action="append", choices=PEERS, metavar="NAME")
+    parser.add_argument("--small", action="store_true", help="sizes that only show that all runs")
+    parser.add_argument("--folder", type=Path, default=Path(".benchmarks"))
+    options = parser.parse_args(arguments)
+    sizes = SMALL if options.small else FULL
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        found = mixed_by(options.only or list(PEERS), Path(temporary).resolve(), sizes)
+    print("\n".join(report(found, sizes)))
+    return 0
+
+
+def report(found: Mapping[str, Figures], sizes: Sizes) -> Iterator[str]:
+    """The lines of a table in Markdown."""
+    memory = psutil.virtual_memory().total / 2**30
+    yield (
+        f"{sizes.base_rows:,} rows; {sizes.mixed_upserts} upserts of {sizes.append_rows:,} random "
+        f"keys; after every {EVERY}th `count(*), avg` and {LOOKUPS} lookups. Medians in "
+        f"milliseconds; {os.cpu_count()} cores, {memory:.0f} GiB, a local disk."
+    )
+    yield ""
+    yield "| table | upsert | aggregate | lookup | all of it | writes |"
+    yield "|---|---:|---:|---:|---:|---|"
+    for name, figures in found.items():
+        *medians, total = (*figures.medians(), figures.total)
+        cells = [f"{1e3 * one:.3g}" if one < 1 else f"{1e3 * one:,.0f}" for one in medians]
+        peer = figures.peer
+        versions = ", ".join(f"{package} {version(package)}" for package in peer.packages)
+        title = f"{name} ({versions or sqlite3.sqlite_version})"
+        yield f"| {title} | {' | '.join(cells)} | {total:.1f} s | {peer.setting} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

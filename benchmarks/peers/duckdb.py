@@ -1,0 +1,43 @@
+"""DuckDB: `INSERT OR REPLACE` into a table with a primary key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+
+class DuckDb:
+    """A database file, with its log."""
+
+    packages = ("duckdb",)
+    setting = "INSERT OR REPLACE, a transaction each, the default: the log is synced"
+
+    def __init__(self, folder: Path, base: pa.Table) -> None:
+        self._connection = duckdb.connect(folder / "events.db")
+        self._connection.execute(
+            "CREATE TABLE events (id BIGINT PRIMARY KEY, val DOUBLE, name VARCHAR)"
+        )
+        self._connection.register("base", base)
+        self._connection.execute("INSERT INTO events SELECT * FROM base")
+        self._connection.unregister("base")
+
+    def upsert(self, rows: pa.Table) -> None:
+        """See `Peer.upsert`."""
+        self._connection.register("upserted", rows)
+        self._connection.execute("INSERT OR REPLACE INTO events SELECT * FROM upserted")
+        self._connection.unregister("upserted")
+
+    def aggregate(self) -> tuple[int, float]:
+        """See `Peer.aggregate`."""
+        found = self._connection.execute("SELECT count(*), avg(val) FROM events").fetchall()
+        return found[0]
+
+    def get(self, key: int) -> list[tuple[int, float, str]]:
+        """See `Peer.get`."""
+        return self._connection.execute("SELECT * FROM events WHERE id = ?", [key]).fetchall()
+
+    def close(self) -> None:
+        """See `Peer.close`."""
+        self._connection.close()

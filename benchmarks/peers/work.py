@@ -1,0 +1,74 @@
+"""The mixed work, by all peers in turns."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from benchmarks.mixed import EVERY, LOOKUPS
+from benchmarks.peers.peer import Peer, peer
+from benchmarks.support.feed import Feed
+from benchmarks.support.sizes import Sizes
+from benchmarks.support.timing import seconds
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Seconds of every upsert, aggregate and lookup of a peer."""
+
+    peer: Peer
+    upserts: list[float] = field(default_factory=list)
+    aggregates: list[float] = field(default_factory=list)
+    lookups: list[float] = field(default_factory=list)
+
+    def medians(self) -> tuple[float, float, float]:
+        """Of an upsert, an aggregate, a lookup."""
+        return median(self.upserts), median(self.aggregates), median(self.lookups)
+
+    @property
+    def total(self) -> float:
+        """Of all of the work."""
+        return sum(self.upserts) + sum(self.aggregates) + sum(self.lookups)
+
+
+def mixed_by(names: list[str], folder: Path, sizes: Sizes) -> Mapping[str, Figures]:
+    """The same upserts, `count(*), avg` and lookups by each of these peers, one after the other at
+    every step; every answer is checked."""
+    feed = Feed(sizes)
+    found: dict[str, Figures] = {}
+    try:
+        for name in names:
+            own = folder / name.replace(" ", "-")
+            own.mkdir(parents=True)
+            found[name] = Figures(peer(name)(own, feed.base))
+        for number, rows in enumerate(feed.upserts(), 1):
+            turns = list(found.items()) if number % 2 else list(found.items())[::-1]
+            for _, one in turns:
+                _timed(one.upserts, partial(one.peer.upsert, rows))
+            if number % EVERY:
+                continue
+            gc.collect()
+            keys = [feed.key() for _ in range(LOOKUPS)]
+            for name, one in turns:
+                count, mean = _timed(one.aggregates, one.peer.aggregate)
+                feed.check_aggregate(count, mean, name)
+                for key in keys:
+                    got = _timed(one.lookups, partial(one.peer.get, key))
+                    feed.check_row(key, [value for _, value, _ in got], name)
+    finally:
+        for one in found.values():
+            one.peer.close()
+    return found
+
+
+def _timed(times: list[float], call: Callable[[], T]) -> T:
+    found: list[T] = []
+    times.append(seconds(lambda: found.append(call())))
+    return found[0]
