@@ -42,28 +42,20 @@ def jobs_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     async def write_then_run_jobs(table: AsyncTable, *args: Any) -> Any:
         done = await write(table, *args)
         writers.append(table)
-        if await table.get_lsm_write_spec() is not None:
-            await asyncio.to_thread(_run_jobs, uri)
+        await asyncio.to_thread(_run_jobs, uri)
         return done
 
     monkeypatch.setattr(AsyncTable, "_do_merge", write_then_run_jobs)
     yield
-    has_spec = bool(writers) and asyncio.run(_spec(tmp_path)) is not None
-    expected = _read_here(uri) if has_spec else []
+    assert writers
+    expected = _read_here(uri)
     for writer in writers:
         asyncio.run(writer.close_lsm_writers())
-    if not has_spec:
-        return
     assert _read_there(tmp_path) == expected
     _run_jobs(uri)
     assert _read_here(uri) == expected
     assert _read_there(tmp_path) == expected
     assert mw.open_table(uri).count_rows() == len(expected)
-
-
-async def _spec(path: Path) -> Any:
-    table = await (await lancedb.connect_async(path)).open_table("t")
-    return await table.get_lsm_write_spec()
 
 
 def _run_jobs(uri: str) -> None:

@@ -116,22 +116,6 @@ def test_lsm_merge_insert_use_lsm_false(tmp_path):
     assert table.count_rows() == 5
 
 
-def test_lsm_merge_insert_use_lsm_true_without_spec_errors(tmp_path):
-    # A table with a primary key but no LSM write spec installed.
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))
-    table.set_unenforced_primary_key("id")
-    # use_lsm(True) demands MemWAL routing; without a spec it errors.
-    with pytest.raises(Exception, match="use_lsm"):
-        (
-            table.merge_insert("id")
-            .when_matched_update_all()
-            .when_not_matched_insert_all()
-            .use_lsm(True)
-            .execute(_reader([3, 4, 5]))
-        )
-
-
 def test_lsm_merge_insert_validate_single_shard_off(tmp_path):
     table = _bucket_table(tmp_path)
     result = (
@@ -142,40 +126,6 @@ def test_lsm_merge_insert_validate_single_shard_off(tmp_path):
         .execute(_reader([6, 7, 8]))
     )
     assert result.num_rows == 3
-
-
-def test_lsm_merge_insert_no_spec_uses_standard_path(tmp_path):
-    # A table with a primary key but no LSM write spec installed.
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))
-    table.set_unenforced_primary_key("id")
-    # With no spec, a default merge_insert uses the standard path and commits.
-    result = (
-        table.merge_insert("id")
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(_reader([3, 4, 5]))
-    )
-    assert result.num_inserted_rows == 2
-    assert table.count_rows() == 5
-
-
-def test_lsm_merge_insert_rejects_on_not_primary_key(tmp_path):
-    table = _bucket_table(tmp_path)
-    with pytest.raises(Exception, match="primary key"):
-        (
-            table.merge_insert("value")
-            .when_matched_update_all()
-            .when_not_matched_insert_all()
-            .execute(_reader([1]))
-        )
-
-
-def test_lsm_merge_insert_rejects_non_upsert(tmp_path):
-    table = _bucket_table(tmp_path)
-    # Insert-only (no when_matched_update_all) is not the upsert shape.
-    with pytest.raises(Exception, match="upsert"):
-        table.merge_insert([]).when_not_matched_insert_all().execute(_reader([4]))
 
 
 def test_lsm_close_writers(tmp_path):
@@ -253,20 +203,6 @@ def test_lsm_read_dedup_newest_wins(tmp_path):
     assert lsm["id"].to_pylist() == [1, 2, 3, 4]
     # id 1 from base (value 0); 2,3,4 from memtable (values 0,1,2).
     assert lsm["value"].to_pylist() == [0, 0, 1, 2]
-
-
-def test_lsm_read_without_spec_reads_base(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))
-    table.set_unenforced_primary_key("id")  # no LSM write spec
-
-    # No spec: default read and use_lsm(False) both read the base table, no error.
-    assert sorted(table.search().to_arrow()["id"].to_pylist()) == [1, 2, 3]
-    assert sorted(table.search().use_lsm(False).to_arrow()["id"].to_pylist()) == [
-        1,
-        2,
-        3,
-    ]
 
 
 def test_lsm_read_unsupported_shape_errors_without_use_lsm_false(tmp_path):
@@ -537,36 +473,6 @@ def test_lsm_read_projection_excludes_pk(tmp_path):
     assert rows.column_names == ["category"]
 
 
-def test_lsm_read_fts_unmaintained_index_errors(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _fts_reader([(1, "quick fox"), (2, "lazy dog")]))
-    table.set_unenforced_primary_key("id")
-    table.create_index("text", config=FTS())
-    # No maintained indexes: the active memtable FTS arm cannot serve un-compacted
-    # docs, so the search would silently omit them — reject instead.
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded().with_maintained_indexes([]))
-    with pytest.raises(Exception, match="maintained"):
-        table.search("fox", query_type="fts", fts_columns="text").to_arrow()
-
-
-def test_lsm_read_time_travel_errors(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))
-    table.set_unenforced_primary_key("id")
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
-    pinned = table.version
-    table.add(_reader([4, 5]))  # standard add commits a newer version
-    table.checkout(pinned)  # detached head at the historical version
-
-    # The WAL/manifest expose current live state, so an LSM read at a pinned
-    # historical version is rejected.
-    with pytest.raises(Exception, match="time-travel"):
-        table.search().to_arrow()
-    # use_lsm(False) reads the base table at the pinned version.
-    base = table.search().use_lsm(False).to_arrow()
-    assert sorted(base["id"].to_pylist()) == [1, 2, 3]
-
-
 def test_lsm_read_take_row_ids_errors(tmp_path):
     db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
     table = db.create_table("t", _reader([1, 2, 3]))
@@ -580,77 +486,3 @@ def test_lsm_read_take_row_ids_errors(tmp_path):
     # use_lsm(False) is the escape hatch: it reads the base table.
     base = table.take_row_ids([0, 1]).use_lsm(False).to_arrow()
     assert base.num_rows == 2
-
-
-def test_lsm_read_fts_postfilter_errors(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _fts_reader([(1, "quick fox"), (2, "lazy dog")]))
-    table.set_unenforced_primary_key("id")
-    table.create_index("text", config=FTS())
-    index_name = table.list_indices()[0].name
-    table.set_lsm_write_spec(
-        LsmWriteSpec.unsharded().with_maintained_indexes([index_name])
-    )
-    # The LSM scanner always prefilters; postfilter on FTS changes result semantics,
-    # so it hard-errors (previously only the vector arm rejected it).
-    with pytest.raises(Exception, match="postfilter"):
-        (
-            table.search("fox", query_type="fts", fts_columns="text")
-            .where("id > 0")
-            .postfilter()
-            .to_arrow()
-        )
-
-
-def test_lsm_read_fts_multiple_same_type_indexes_errors(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _fts_reader([(1, "quick fox"), (2, "lazy dog")]))
-    table.set_unenforced_primary_key("id")
-    table.create_index("text", config=FTS(), name="fts_a")
-    table.create_index("text", config=FTS(), name="fts_b", replace=False)
-    table.set_lsm_write_spec(
-        LsmWriteSpec.unsharded().with_maintained_indexes(["fts_a"])
-    )
-    # Two FTS indexes on the column: the base planner's chosen index is ambiguous, so
-    # the scanner can't pick a catch-up watermark and rejects rather than risk
-    # dropping rows the actually-used index has not caught up to.
-    with pytest.raises(Exception, match="multiple"):
-        table.search("fox", query_type="fts", fts_columns="text").to_arrow()
-
-
-def test_lsm_read_vector_unmaintained_index_errors(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    rows = [
-        (i, "a", [float((i * 7 + j) % 13) for j in range(VECTOR_DIM)])
-        for i in range(1, 61)
-    ]
-    table = db.create_table("t", _vector_reader(rows))
-    table.set_unenforced_primary_key("id")
-    table.create_index(
-        "vector", config=IvfPq(num_partitions=1, num_sub_vectors=2, num_bits=4)
-    )
-    # Spec with NO maintained indexes: the base vector index's catch-up is untracked,
-    # so the scanner rejects rather than risk dropping compacted-but-unindexed rows.
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded().with_maintained_indexes([]))
-    with pytest.raises(Exception, match="maintained"):
-        table.search([1.0] * VECTOR_DIM).to_arrow()
-
-
-def test_lsm_read_fts_optimized_index_not_rejected(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _fts_reader([(i, "quick fox") for i in range(1, 6)]))
-    table.set_unenforced_primary_key("id")
-    table.create_index("text", config=FTS())
-    table.add(_fts_reader([(i, "lazy fox") for i in range(6, 11)]))
-    table.optimize()  # may split the FTS index into multiple physical segments
-    name = table.list_indices()[0].name
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded().with_maintained_indexes([name]))
-    # Multiple physical segments of one logical index must not be miscounted as
-    # multiple indexes and rejected.
-    ids = set(
-        table.search("fox", query_type="fts", fts_columns="text")
-        .limit(20)
-        .to_arrow()["id"]
-        .to_pylist()
-    )
-    assert ids == set(range(1, 11))
