@@ -42,7 +42,7 @@ def test_a_scan_learns_once_and_the_next_knows(tmp_path: Path, columns: Sequence
     base = lance_base(tmp_path, rows, max_rows_per_file=700)
     writes = [[(i, -i) for i in range(90)], [(6, DELETED), (1, 1)]]
     newer = [memtable(writes[1], 2), memtable(writes[0], 1)]
-    sets, table = StaleSets(), snapshot(base, newer)
+    sets, table = StaleSets(ResidentStore()), snapshot(base, newer)
     first = plan_scan(Query(tuple(columns)), table, sets)
     assert learns(first)
     found = collect(first)
@@ -53,13 +53,16 @@ def test_a_scan_learns_once_and_the_next_knows(tmp_path: Path, columns: Sequence
     if columns == BOTH:
         assert dict(pairs(first)) == dict(pairs(second)) == expected
     union = sets.of_base(base, newer)
-    assert union.tolist() == StaleSets().of_base(base, newer).tolist()
-    assert sets.of_base(base, newer[:1]).tolist() == StaleSets().of_base(base, newer[:1]).tolist()
+    assert union.tolist() == StaleSets(ResidentStore()).of_base(base, newer).tolist()
+    assert (
+        sets.of_base(base, newer[:1]).tolist()
+        == StaleSets(ResidentStore()).of_base(base, newer[:1]).tolist()
+    )
 
 
 def test_a_scan_that_was_given_up_has_learned_nothing(tmp_path: Path) -> None:
     base = lance_base(tmp_path, [(i, i) for i in range(3000)], max_rows_per_file=700)
-    sets, newer = StaleSets(), [memtable([(i, -i) for i in range(0, 3000, 7)], 1)]
+    sets, newer = StaleSets(ResidentStore()), [memtable([(i, -i) for i in range(0, 3000, 7)], 1)]
     plan = plan_scan(Query(BOTH), snapshot(base, newer), sets)
     assert learns(plan)
     stream = plan.execute(0)
@@ -72,7 +75,7 @@ def test_a_scan_that_was_given_up_has_learned_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("query", [Query(BOTH, (where("val", ">", 1),)), Query(BOTH, (), 2)])
 def test_only_a_scan_of_all_rows_learns(query: Query) -> None:
     table = snapshot(memory_base([(1, 10), (2, 20)]), [memtable([(1, 11)], 1)])
-    assert not learns(plan_scan(query, table, StaleSets()))
+    assert not learns(plan_scan(query, table, StaleSets(ResidentStore())))
 
 
 writes = st.lists(
@@ -95,14 +98,14 @@ def test_learned_sets_equal_computed_ones(
         memtable(w, g) for g, w in sorted(enumerate(newer, 1), key=lambda pair: -pair[0])
     ]
     table = snapshot(memory_base(rows), sources)
-    sets = StaleSets()
+    sets = StaleSets(ResidentStore())
     found = [pairs(plan_scan(Query(BOTH), table, sets)) for _ in range(2)]
     assert found[0] == found[1] == sorted(newest(rows, newer).items())
     assert table.base is not None
     for part in (sources, sources[1:], sources[:1]):
         assert (
             sets.of_base(table.base, part).tolist()
-            == StaleSets().of_base(table.base, part).tolist()
+            == StaleSets(ResidentStore()).of_base(table.base, part).tolist()
         )
 
 

@@ -66,7 +66,7 @@ def test_a_grown_memtable_extends_its_sets_by_its_new_rows_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Protocol rule 16: what was computed for a prefix stays true."""
-    sets, base = StaleSets(), memory_base([(1, 1), (2, 2), (3, 3)])
+    sets, base = StaleSets(ResidentStore()), memory_base([(1, 1), (2, 2), (3, 3)])
     old, active = memtable([(1, 10), (3, 30)], 1), Growing(2)
     first = active.append([(1, 100)])
     assert sets.of_base(base, [first, old]).tolist() == [0, 2]
@@ -89,7 +89,7 @@ def test_a_grown_memtable_extends_its_sets_by_its_new_rows_only(
 
 def test_an_older_snapshot_is_answered_with_its_own_sets() -> None:
     """Protocol rule 18: time travel must not see what came later."""
-    sets, base, active = StaleSets(), memory_base([(1, 1), (2, 2)]), Growing(1)
+    sets, base, active = StaleSets(ResidentStore()), memory_base([(1, 1), (2, 2)]), Growing(1)
     before = active.append([(1, 10)])
     after = active.append([(2, 20), (1, 11)])
     assert sets.of_base(base, [after]).tolist() == [0, 1]
@@ -118,7 +118,7 @@ def test_threads_that_need_a_missing_set_compute_it_once() -> None:
     base = memory_base([(1, 1)])
     base.__class__ = Slow
     Slow.scans = 0
-    sets, newer = StaleSets(), [memtable([(1, 2)], 1)]
+    sets, newer = StaleSets(ResidentStore()), [memtable([(1, 2)], 1)]
     found = race(*[lambda: sets.of_base(base, newer).tolist()] * 8)
     assert found == [[0]] * 8
     assert Slow.scans == 1
@@ -130,7 +130,7 @@ def test_few_newer_keys_are_looked_up_in_the_base_instead_of_a_pass(
 ) -> None:
     base = lance_base(tmp_path, [(i * 7, i) for i in range(rows)], max_rows_per_file=1000)
     newer = [memtable([(7, 1), (70, DELETED), (5, 5)], 2), memtable([(14, 1), (7, 2)], 1)]
-    found = StaleSets().of_base(base, newer)
+    found = StaleSets(ResidentStore()).of_base(base, newer)
     assert found.tolist() == [1, 2, 10]
 
 
@@ -147,9 +147,9 @@ def test_rows_deleted_inside_lance_do_not_count(tmp_path: Path) -> None:
     generation = lance_generation(tmp_path, [(1, 1), (2, 2), (3, 3), (1, 4)], 1)
     generation.dataset.delete("val = 1")
     assert generation.rows == 3
-    (found,) = StaleSets().of_region([generation])
+    (found,) = StaleSets(ResidentStore()).of_region([generation])
     assert found.tolist() == []
-    (newer, older) = StaleSets().of_region([memtable([(3, DELETED)], 2), generation])
+    (newer, older) = StaleSets(ResidentStore()).of_region([memtable([(3, DELETED)], 2), generation])
     assert (newer.tolist(), older.tolist()) == ([0], [2])
 
 
@@ -166,10 +166,10 @@ def test_rows_deleted_inside_lance_do_not_count(tmp_path: Path) -> None:
 )
 def test_extending_equals_computing_at_once(generations: list[list[Write]], known: int) -> None:
     sources = [memtable(w, i + 1) for i, w in enumerate(generations)][::-1]
-    sets = StaleSets()
+    sets = StaleSets(ResidentStore())
     if known < len(sources):
         sets.of_region(sources[known:])
-    fresh = StaleSets().of_region(sources)
+    fresh = StaleSets(ResidentStore()).of_region(sources)
     for one, other, source in zip(sets.of_region(sources), fresh, sources, strict=True):
         assert np.array_equal(one, other)
         place = sources.index(source)
@@ -208,9 +208,9 @@ def test_snapshots_of_any_age_in_any_order_are_answered_as_if_each_was_the_first
         grown = [growing.append(batch) for batch in batches]
         snapshots += [[one, *below] for one in grown]
         below = [grown[-1], *below]
-    kept = StaleSets()
+    kept = StaleSets(ResidentStore())
     for sources in order.choices(snapshots, k=2 * len(snapshots)):
-        fresh = StaleSets()
+        fresh = StaleSets(ResidentStore())
         found = [kept.of_base(base, sources), *kept.of_region(sources)]
         expected = [fresh.of_base(base, sources), *fresh.of_region(sources)]
         assert [one.tolist() for one in found] == [one.tolist() for one in expected]
