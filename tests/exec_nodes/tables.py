@@ -56,19 +56,25 @@ def memtable(
     writes: Sequence[Write], generation: int, region: str = "a", batch: int = 3
 ) -> MemTableSource:
     """A MemTable of these writes, appended in batches of `batch` rows."""
-    rows, index = stored(writes), KeyIndex()
-    batches = rows.to_batches(max_chunksize=batch)
+    return memtable_of(stored(writes), generation, region, batch)
+
+
+def memtable_of(
+    rows: pa.Table, generation: int, region: str, batch: int, kind: Any = MemTableSource
+) -> Any:
+    """A MemTable of rows whose key is `id`, as a source of this kind."""
+    index, batches = KeyIndex(), rows.to_batches(max_chunksize=batch)
     for piece in batches:
         index.append(piece.num_rows, partial(key_values, [piece["id"]]))
-    return MemTableSource(
+    return kind(
         identity=object(),
         region=region,
         generation=generation,
         primary_key=("id",),
         batches=batches,
-        rows=len(writes),
+        rows=rows.num_rows,
         index=index,
-        schema=STORED,
+        schema=rows.schema,
     )
 
 
@@ -82,18 +88,8 @@ class MemoryBase(MemTableSource):
 
 def memory_base(writes: Sequence[Write]) -> MemoryBase:
     """A base table with one row a key."""
-    rows, index = stored(list(dict(writes).items())), KeyIndex()
-    index.append(rows.num_rows, partial(key_values, [rows["id"]]))
-    return MemoryBase(
-        identity=object(),
-        region="",
-        generation=-1,
-        primary_key=("id",),
-        batches=rows.to_batches(),
-        rows=rows.num_rows,
-        index=index,
-        schema=STORED,
-    )
+    rows = stored(list(dict(writes).items()))
+    return memtable_of(rows, -1, "", max(1, rows.num_rows), MemoryBase)
 
 
 def lance_base(path: Path, writes: Sequence[Write], **options: Any) -> LanceSource:
@@ -109,12 +105,19 @@ def lance_generation(
     """A flushed generation on disk with its bloom filter."""
     rows, folder = stored(writes), path / f"{region}_gen_{generation}"
     lance.write_dataset(rows, folder)
+    return flushed(folder, rows, generation, region, INFO)
+
+
+def flushed(
+    folder: Path, rows: pa.Table, generation: int, region: str, info: TableInfo
+) -> LanceSource:
+    """The generation that is in a folder, with a bloom filter of the keys of its rows."""
     bloom = BloomFilter.build(hash_columns([rows["id"]])).data
     return LanceSource.flushed(
         str(folder),
         region=region,
         generation=generation,
-        info=INFO,
+        info=info,
         resident=ResidentStore(),
         bloom=lambda: bloom,
     )

@@ -4,11 +4,12 @@ query."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
@@ -18,6 +19,7 @@ from planner.scan import plan_scan
 from tests.exec_nodes.tables import (
     DELETED,
     OPERATORS,
+    Write,
     collect,
     lance_base,
     lance_generation,
@@ -48,31 +50,6 @@ def test_without_deduplicate_exec_the_plan_returns_stale_rows() -> None:
     assert pairs(child) == [(1, 11), (1, 12)]  # a first scan leaves the base's out itself
     assert {ROW_ADDRESS, SOURCE} <= set(child.schema.names)
     assert plan.schema.names == ["id", "val"]
-
-
-def test_a_filter_does_not_let_a_stale_row_through() -> None:
-    """lance-format/lance #6929: the newest version fails the filter, an older one passes it."""
-    table = snapshot(memory_base([(1, 100)]), [memtable([(1, 1)], 2), memtable([(1, 99)], 1)])
-    plan = plan_scan(Query(BOTH, (where("val", ">", 50),)), table, StaleSets())
-    assert pairs(plan) == []
-
-
-def test_duplicate_keys_in_one_memtable_do_not_leak() -> None:
-    """lance-format/lance #6880, #6881."""
-    table = snapshot(None, [memtable([(1, 1), (2, 2), (1, 3), (1, 4)], 1)])
-    assert pairs(plan_scan(Query(BOTH), table, StaleSets())) == [(1, 4), (2, 2)]
-    small = plan_scan(Query(BOTH, (where("val", "<", 3),)), table, StaleSets())
-    assert pairs(small) == [(2, 2)]
-
-
-def test_a_deleted_row_does_not_come_back() -> None:
-    """lance-format/lance #6653: the tombstone is the newest version, also under a filter."""
-    table = snapshot(
-        memory_base([(1, 10), (2, 20)]), [memtable([(1, DELETED)], 2), memtable([(1, 11)], 1)]
-    )
-    assert pairs(plan_scan(Query(BOTH), table, StaleSets())) == [(2, 20)]
-    filtered = plan_scan(Query(BOTH, (where("val", ">", 0),)), table, StaleSets())
-    assert pairs(filtered) == [(2, 20)]
 
 
 def test_a_limit_is_filled_although_stale_rows_come_first(tmp_path: Path) -> None:
@@ -166,6 +143,12 @@ conditions = st.lists(
 )
 
 
+def known(number: int, base: dict[int, int], *generations: list[Write], where: Any = ()) -> Any:
+    """What lance-format/lance got wrong, by the number of its issue: one region, oldest first."""
+    parts, asked = [list(generations)], [where] if where else []
+    return example(base=base, parts=parts, asked=asked, limit=None, sizes=3).via(f"lance #{number}")
+
+
 @pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(
@@ -175,6 +158,11 @@ conditions = st.lists(
     limit=st.one_of(st.none(), st.integers(0, 12)),
     sizes=st.integers(1, 5),
 )
+@known(6929, {0: 100}, [(0, 99)], [(0, 1)], where=("val", ">", 50))  # the newest fails the filter
+@known(6880, {}, [(3, 1), (6, 2), (3, 3), (3, 4)])  # several rows of a key in one MemTable
+@known(6881, {}, [(3, 1), (6, 2), (3, 3), (3, 4)], where=("val", "<", 3))
+@known(6653, {0: 10, 3: 20}, [(0, 11)], [(0, DELETED)])  # a tombstone is the newest
+@known(6653, {0: 10, 3: 20}, [(0, 11)], [(0, DELETED)], where=("val", ">", 0))
 def test_a_scan_equals_a_dict(
     base: dict[int, int],
     parts: list[list[list[tuple[int, int | None]]]],

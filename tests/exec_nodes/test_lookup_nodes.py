@@ -151,14 +151,6 @@ def test_bloom_filters_are_asked_where_matching_the_base_would_take_long(
     assert len(later) == 1
 
 
-def test_a_bloom_filters_false_hit_never_loses_a_candidate() -> None:
-    """lance-format/lance #6856: a hit is only a reason to look for the key."""
-    base, new = memory_base([(1, 10), (2, 20)]), liar(memtable([(2, 21), (9, 90)], 1))
-    node, _ = candidates(base, ((new,),))
-    assert pairs(node) == [(1, 10), (2, 21), (9, 90)]
-    assert node.metrics["bloom_hits"] == 2
-
-
 writes = st.lists(
     st.tuples(st.integers(0, 8), st.one_of(st.none(), st.integers(0, 9))), min_size=1, max_size=8
 )

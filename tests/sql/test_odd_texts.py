@@ -81,10 +81,6 @@ class Conditions:
         return ", ".join(found + ["NULL"] * (self.rng.random() < 0.2))
 
 
-def _compared(drawn: Conditions, name: str, op: str) -> str:
-    return f"{name} {op} {drawn.text()}"
-
-
 SHAPES: list[Callable[[Conditions, str], str]] = [
     *(
         lambda c, name, op=op: f"{name} {op} {c.text()}"

@@ -87,21 +87,6 @@ def test_a_grown_memtable_extends_its_sets_by_its_new_rows_only(
     assert [s.tolist() for s in sets.of_region([third, second, old])] == [[], [0, 1, 3], [0, 1]]
 
 
-def test_an_older_snapshot_is_answered_with_its_own_sets() -> None:
-    """Protocol rule 18: time travel must not see what came later."""
-    sets, base, active = StaleSets(ResidentStore()), memory_base([(1, 1), (2, 2)]), Growing(1)
-    before = active.append([(1, 10)])
-    after = active.append([(2, 20), (1, 11)])
-    assert sets.of_base(base, [after]).tolist() == [0, 1]
-    assert sets.of_base(base, [before]).tolist() == [0]
-    assert [s.tolist() for s in sets.of_region([after])] == [[0]]
-    assert [s.tolist() for s in sets.of_region([before])] == [[]]
-    assert sets.of_base(base, []).tolist() == []
-    old = memtable([(1, 1), (2, 2)], 0)
-    assert [s.tolist() for s in sets.of_region([after, old])] == [[0], [0, 1]]
-    assert [s.tolist() for s in sets.of_region([before, old])] == [[], [0]]
-
-
 class Slow(MemoryBase):
     """A base table that counts its scans."""
 

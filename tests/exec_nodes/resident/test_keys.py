@@ -19,7 +19,6 @@ from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.keys import KeyLookups
 from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import ResidentStore
-from tests.exec_nodes.overlays import allow_overlays, overlay
 from tests.exec_nodes.tables import key_lookups
 
 SCHEMA = pa.schema({"val": pa.int64()})
@@ -83,21 +82,6 @@ def test_dates_and_the_ends_of_the_range_are_found(tmp_path: Path) -> None:
 def test_an_empty_table_has_no_key(tmp_path: Path) -> None:
     dataset = _dataset(tmp_path / "e", pa.array([], pa.int64()))
     assert found(read(dataset), [1], pa.int64()) == {}
-
-
-@pytest.mark.usefixtures("no_lance")
-def test_a_key_that_an_overlay_replaces_is_not_found_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its row is where it was, with another key."""
-    allow_overlays(monkeypatch)
-    dataset, store = _dataset(tmp_path / "t", pa.array(range(200))), ResidentStore()
-    before = read(dataset, store)
-    overlay(dataset, 1, "id", pa.array([300]), [5])
-    later = lance.dataset(dataset.uri)
-    for _ in range(2):
-        assert found(read(later, store), range(301), pa.int64()) == every(later)
-        assert found(before, range(301), pa.int64()) == every(dataset)
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["at once", "in the background"])

@@ -7,8 +7,6 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance.file import LanceFileWriter
-from lance.fragment import DataFile
 
 from exec_nodes.base.columns import ROW_ADDRESS
 from exec_nodes.resident.store import ResidentStore
@@ -75,15 +73,6 @@ def based(source: LanceSource, cache: ResidentStore) -> LanceSource:
     return LanceSource.base(dataset, info, etag=str(dataset.version), resident=cache)
 
 
-def test_deleted_rows_stay_away(source: LanceSource, cache: ResidentStore) -> None:
-    source.dataset.delete("id % 2 = 0")
-    left = based(source, cache)
-    for _ in range(3):
-        assert [row[0] for row in scanned(left, ["id"])] == list(range(1, ROWS, 2))
-    with no_reads():
-        assert len(scanned(left, ["id"])) == ROWS // 2
-
-
 def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: ResidentStore) -> None:
     before = [scanned(source, ["id", "val"]) for _ in range(2)][-1]
     source.dataset.delete("id % 3 = 0")
@@ -100,44 +89,3 @@ def test_a_later_version_is_read_where_it_is_new(source: LanceSource, cache: Res
         for _ in range(2):  # in turns, as while queries move on to the later one
             assert scanned(source, ["id", "val"]) == before
             assert scanned(later, ["id", "val"]) == found
-
-
-def test_columns_that_swapped_their_names(source: LanceSource, cache: ResidentStore) -> None:
-    for _ in range(2):
-        scanned(source, ["id", "val"])
-    source.dataset.add_columns({"other": "concat('o', val)"})
-    kept = based(source, cache)
-    first = [scanned(kept, ["val", "other"]) for _ in range(2)][-1]
-    for old, new in (("val", "t"), ("other", "val"), ("t", "other")):
-        lance.dataset(source.dataset.uri).alter_columns({"path": old, "name": new})
-    swapped = based(source, cache)
-    for _ in range(2):
-        found = scanned(swapped, ["other", "val"])
-        assert found == first
-
-
-def test_values_that_an_overlay_replaces(
-    source: LanceSource, cache: ResidentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Lance lays other values over some of a fragment's without a new data file."""
-    monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
-    for _ in range(2):
-        first = scanned(source, ["id", "val"])
-    dataset = source.dataset
-    field = next(field for field in dataset.lance_schema.fields() if field.name() == "val")
-    values = pa.table({"val": ["five", "seven"]})
-    with LanceFileWriter(f"{dataset.uri}/data/over.lance", values.schema) as writer:
-        writer.write_batch(values)
-    (base,) = dataset.get_fragments()[0].data_files()
-    version = base.file_major_version, base.file_minor_version
-    overlay = lance.LanceOperation.DataOverlayFile(
-        DataFile("over.lance", [field.id()], [0], *version), [5, 7]
-    )
-    group = lance.LanceOperation.DataOverlayGroup(0, [overlay])
-    operation = lance.LanceOperation.DataOverlay([group])
-    lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
-    replaced = {5: "five", 7: "seven"}
-    for _ in range(3):
-        found = scanned(based(source, cache), ["id", "val"])
-        assert found == [(key, replaced.get(key, val), at) for key, val, at in first]  # type: ignore[call-overload]
-    assert scanned(source, ["id", "val"]) == first

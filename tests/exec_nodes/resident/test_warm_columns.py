@@ -104,18 +104,6 @@ def test_much_that_is_new_is_fetched_until_that_has_paid_for_reading_it(
     assert read.fetch.call_count == 1
 
 
-def test_a_restored_version_has_rows_that_were_deleted_when_columns_were_read(
-    dataset: lance.LanceDataset, cache: ResidentStore
-) -> None:
-    dataset.delete("id < 40")
-    found(at_version(dataset, cache), [address(50)])
-    before = at_version(dataset.checkout_version(1), cache)
-    for _ in range(2):
-        assert found(before, [address(50), address(35), address(20)]) == [
-            (f"v{i}", None, i) for i in (50, 35, 20)
-        ]
-
-
 def test_columns_that_are_too_large_are_fetched(dataset: lance.LanceDataset) -> None:
     source = at_version(dataset, ResidentStore(512))
     with reads() as read:

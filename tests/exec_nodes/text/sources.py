@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import uuid5
 
 import lance
 import pyarrow as pa
@@ -15,18 +14,13 @@ from lance.query import MatchQuery
 
 from exec_nodes.base.columns import TOMBSTONE_FIELD, Filter
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.keys.bloom import BloomFilter
-from exec_nodes.keys.hash_index import KeyIndex
-from exec_nodes.keys.hashing import hash_columns
-from exec_nodes.keys.keys import key_values
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from exec_nodes.text.query.tree import Match, TextExpression
 from planner.model import RegionSources, Snapshot, TableInfo
 from planner.search.full_text import TextQuery, plan_full_text_search
-from tests.exec_nodes.tables import collect
+from tests.exec_nodes.tables import SPACE, collect, flushed, memtable_of
 from tests.model.ranking import LanceRanking, Ranking
 
 SCHEMA = pa.schema(
@@ -41,7 +35,6 @@ STORED = SCHEMA.append(TOMBSTONE_FIELD)
 INFO = TableInfo(SCHEMA, ("id",))
 WORDS = [f"word{number}" for number in range(40)] + ["the", "running"]
 QUERIES = ["word0", "word1 word2", "word3 word3 word30", "running the word39", "the", "", "absent"]
-SPACE = UUID("12345678-1234-5678-1234-567812345678")
 
 # A row's text, or a delete.
 Texts = Mapping[int, str | None]
@@ -99,32 +92,11 @@ def generation(
 ) -> LanceSource:
     rows = stored(list(texts.items()))
     indexed(lance.write_dataset(rows, folder), parameters)
-    bloom = BloomFilter.build(hash_columns([rows["id"]])).data
-    return LanceSource.flushed(
-        str(folder),
-        region="a",
-        generation=number,
-        info=INFO,
-        resident=ResidentStore(),
-        bloom=lambda: bloom,
-    )
+    return flushed(folder, rows, number, "a", INFO)
 
 
-def memtable(texts: Sequence[tuple[int, str | None]], number: int) -> MemTableSource:
-    rows, index = stored(texts), KeyIndex()
-    batches = rows.to_batches(max_chunksize=7)
-    for batch in batches:
-        index.append(batch.num_rows, partial(key_values, [batch["id"]]))
-    return MemTableSource(
-        identity=object(),
-        region="a",
-        generation=number,
-        primary_key=("id",),
-        batches=batches,
-        rows=len(texts),
-        index=index,
-        schema=STORED,
-    )
+def memtable(texts: Sequence[tuple[int, str | None]], number: int) -> Source:
+    return memtable_of(stored(texts), number, "a", 7)
 
 
 def snapshot(

@@ -46,17 +46,6 @@ class Table:
         self.rows: dict[int, Matrix] = {}
         self._write(range(rows), mode="create", **options)
 
-    def merge(self, ids: Sequence[int]) -> None:
-        """Replace and insert rows."""
-        found = self._rows(ids)
-        merge = lance.dataset(self.place).merge_insert("id").when_matched_update_all()
-        merge.when_not_matched_insert_all().execute(found)
-
-    def delete(self, ids: Sequence[int]) -> None:
-        lance.dataset(self.place).delete(f"id IN ({', '.join(map(str, ids))})")
-        for one in ids:
-            self.rows.pop(one, None)
-
     def source(self, version: int | None = None) -> LanceSource:
         dataset = lance.dataset(self.place, version=version)
         info = TableInfo(dataset.schema, ("id",))
@@ -91,24 +80,6 @@ def search(
 
 def query() -> Matrix:
     return RANDOM.normal(size=DIMENSION).astype(np.float32)
-
-
-@pytest.mark.slow
-def test_versions_that_come_and_go(tmp_path: Path) -> None:
-    table = Table(tmp_path / "t", 3000, max_rows_per_file=1000)
-    old, rows = table.source(), dict(table.rows)
-    for step in range(14):
-        ids = RANDOM.choice(3500, 60, replace=False).tolist()
-        table.merge(ids)
-        table.delete(RANDOM.choice(3500, 20, replace=False).tolist())
-        if step == 9:
-            lance.dataset(table.place).optimize.compact_files(target_rows_per_fragment=1500)
-        asked = query()
-        source = table.source()
-        assert search(source, asked) == table.expected(asked, 10), step
-        now, table.rows = table.rows, rows
-        assert search(old, asked) == table.expected(asked, 10), "an older version has its own rows"
-        table.rows = now
 
 
 @pytest.mark.parametrize("filters", [(), (ALL,)], ids=["all", "filtered"])
