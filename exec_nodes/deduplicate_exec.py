@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.arrow.filter_rows import keep_rows
-from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.arrow.filter_rows import keep_rows, live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
 from exec_nodes.liveness.stale_sets import PlanStale
 from exec_nodes.node import Statistics

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import Mask
-from exec_nodes.base.columns import KEY_POSITION, ROW_ADDRESS, SOURCE, RowAddresses
-from exec_nodes.base.search_rows import QUERY
+from exec_nodes.base.columns import KEY_POSITION, QUERY, ROW_ADDRESS, SOURCE, RowAddresses
 from exec_nodes.explain.labels import guard_labels
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.liveness.masks import Masks

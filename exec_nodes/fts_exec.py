@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.base.columns import Filter
-from exec_nodes.base.search_rows import SCORE_ROWS
+from exec_nodes.base.columns import SCORE_ROWS, Filter
 from exec_nodes.explain.conditions import conditions
 from exec_nodes.explain.labels import source_label
 from exec_nodes.node import Node, Statistics

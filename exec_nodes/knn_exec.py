@@ -9,9 +9,8 @@ from math import ceil
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.base.columns import Filter
+from exec_nodes.base.columns import BATCH_DISTANCE_ROWS, DISTANCE_ROWS, Filter
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.base.search_rows import BATCH_DISTANCE_ROWS, DISTANCE_ROWS
 from exec_nodes.explain.conditions import conditions
 from exec_nodes.explain.labels import source_label
 from exec_nodes.liveness.masks import Masks
@@ -19,7 +18,7 @@ from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from exec_nodes.vectors.candidates import Candidates
-from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.resident import is_resident
 from exec_nodes.vectors.search import SourceSearch
 

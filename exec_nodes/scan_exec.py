@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.arrow.filter_rows import keep_rows
-from exec_nodes.arrow.row_masks import other_rows
+from exec_nodes.arrow.filter_rows import keep_rows, other_rows
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, SOURCE_FIELD, Filter
 from exec_nodes.explain.conditions import conditions
 from exec_nodes.explain.labels import source_label

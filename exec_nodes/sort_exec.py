@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
-from exec_nodes.base.search_rows import QUERY
+from exec_nodes.base.columns import QUERY, ROW_ADDRESS, SOURCE
 from exec_nodes.unary_node import UnaryNode
 
 

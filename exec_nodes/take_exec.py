@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
+from exec_nodes.base.columns import QUERY, QUERY_INDEX_FIELD, ROW_ADDRESS, SOURCE
 from exec_nodes.base.lazy import lazy_property
-from exec_nodes.base.search_rows import QUERY, QUERY_INDEX_FIELD
 from exec_nodes.sources.source import Source
 from exec_nodes.unary_node import UnaryNode
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import memwal_sql as mw
 from benchmarks.merging import GENERATIONS, vector_rows
-from memwal_sql.cli.priority import give_way
+from memwal_sql.cli.app import give_way
 
 
 def main(uri: str, base_rows: str, rows: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.arrow.row_masks import among
+from exec_nodes.arrow.filter_rows import among
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array

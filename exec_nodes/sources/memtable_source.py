@@ -16,8 +16,7 @@ from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.column_texts import ColumnTexts
-from exec_nodes.text.postings.memory_postings import TextView
+from exec_nodes.text.postings.memory_postings import ColumnTexts, TextView
 
 
 class MemTableSource:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.arrow.filter_rows import live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.index_info import IndexInfo
@@ -17,7 +17,7 @@ from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.blocklist import blocklist
-from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.resident import derived
 
 ALL_PROBES = 1_000_000

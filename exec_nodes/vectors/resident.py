@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from exec_nodes.arrow.row_masks import among, live_rows
+from exec_nodes.arrow.filter_rows import among, live_rows
 from exec_nodes.base.columns import ADDRESS_BYTES, RowAddresses
 from exec_nodes.lance.fragments import all_addresses
 from exec_nodes.resident.admission import Admission

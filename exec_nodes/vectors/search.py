@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.arrow.row_masks import among, live_rows
+from exec_nodes.arrow.filter_rows import among, live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, Filter, RowAddresses
 from exec_nodes.base.counting import count
 from exec_nodes.base.index_info import IndexInfo
@@ -18,8 +18,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
 from exec_nodes.vectors.index_search import IndexSearch, few_rows
-from exec_nodes.vectors.nearest import measured, nearest
-from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.nearest import NearestQuery, measured, nearest
 from exec_nodes.vectors.resident import VectorRun, live_flags, resident_vectors
 
 # By how much more candidates are asked for when too few met a filter that Lance can't take.

@@ -29,8 +29,8 @@ from memwal_sql.write.region_opener import FindRegion, create_region
 from memwal_sql.write.router import RegionKey, RegionValues
 from memwal_sql.write.table_writer import active_spec
 from planner.model import TableInfo
-from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
+from planner.regions.values import region_name
 
 TURN = "publishing"
 

@@ -8,6 +8,7 @@ changes nothing, and only what the messages of a finished job name is ever publi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from itertools import count
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from lance.fragment import write_fragments
 
 from exec_nodes.evolution.project import numbered
 from memwal_sql.bulk.rows import ORDER, RowForm, RowReader, newest
@@ -22,8 +25,10 @@ from memwal_sql.errors import NotFoundError
 from memwal_sql.state.batch_marks import check_id
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.wal.entry import TOMBSTONE
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.router import RegionKey, Router
+from planner.regions.factories import unsharded
 from planner.regions.ids import region_id
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
@@ -226,3 +231,47 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             gathered, rows = [], 0
     if rows:
         yield pa.Table.from_batches(gathered)
+
+
+class FragmentStager(Stager):
+    """Stages the rows of one attempt of one task for a replacement of all rows: as data files of
+    the base table itself (protocol rule 24).
+
+    Regions play no part in it, so a task writes few large files, and the driver only names them in
+    its commit. Lance's own cleanup removes the files of tasks that were killed and of jobs that
+    failed, as nothing ever refers to them.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        writer: GenerationWriter,
+        form: RowForm,
+        folder: str,
+        limits: StageLimits | None = None,
+    ) -> None:
+        whole = RegionSpec(1, (unsharded(),))
+        super().__init__(
+            store=store, writer=writer, spec=whole, form=form, folder=folder, limits=limits
+        )
+
+    def _large(
+        self, key: RegionKey, values: Mapping[str, RegionValue], rows: pa.Table
+    ) -> StagedPiece:
+        """Data files, unless some of the rows delete."""
+        if pc.any(rows[TOMBSTONE]).as_py():
+            return super()._large(key, values, rows)
+        keys = self._put_keys(rows)
+        base = self._writer.base
+        kept = rows.drop_columns([name for name in (TOMBSTONE, ORDER) if name in rows.column_names])
+        fragments = write_fragments(
+            pa.Table.from_arrays(kept.columns, schema=base.schema),
+            base,
+            mode="append",
+            data_storage_version=base.data_storage_version,
+            storage_options=self._writer.context.storage_options,
+        )
+        described = tuple(json.dumps(fragment.to_json()) for fragment in fragments)
+        size = int(rows.nbytes)
+        return StagedPiece(key, values, rows.num_rows, size, order=keys, fragments=described)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -15,12 +17,16 @@ from memwal_sql.cli import integrity as care
 from memwal_sql.cli import jobs, load, query, show, tail
 from memwal_sql.cli.exit_codes import ExitCode, exit_code_of
 from memwal_sql.cli.options import ERROR_DETAILS
-from memwal_sql.cli.output import json_line, remark
-from memwal_sql.cli.priority import give_way
+from memwal_sql.cli.output import json_line, print_line, remark
 from memwal_sql.cli.sinks import drop_output
-from memwal_sql.cli.version import show_version
 from memwal_sql.errors import MemWalError
 from memwal_sql.memory import configure
+
+_BESIDE = {"Lance": "pylance", "DataFusion": "datafusion", "Arrow": "pyarrow"}
+
+# Lance's threads for decoding, joining and building indexes; it is read when they are started.
+THREADS_VARIABLE = "LANCE_CPU_THREADS"
+_NICENESS = 10
 
 
 class _Commands(TyperGroup):
@@ -148,3 +154,21 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in _BACKGROUND:
         give_way()
     app()
+
+
+def show_version(wanted: bool) -> None:
+    """The versions of the package and of what it stands on, and the end."""
+    if wanted:
+        beside = ", ".join(f"{name} {version(package)}" for name, package in _BESIDE.items())
+        print_line(f"memwal {version('memwal-sql')} ({beside})")
+        raise typer.Exit
+
+
+def give_way() -> None:
+    """Make this process and the threads that it starts from now on a background job: of lower
+    priority, and with threads for half of the processors, unless the environment says how many
+    Lance shall have."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # Linux
+    count = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    os.environ.setdefault(THREADS_VARIABLE, str((count + 1) // 2))
+    os.nice(_NICENESS)

@@ -28,7 +28,7 @@ from rich.text import Text
 from memwal_sql.cli.options import Output
 from memwal_sql.cli.sinks import stdout_errors
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
-from memwal_sql.view.visible import visible, visible_json, visible_lines
+from memwal_sql.view.texts import visible, visible_json, visible_lines
 
 # Piped output is not cut off: whoever reads it wants whole lines.
 _ENDLESS = 100_000

@@ -16,7 +16,7 @@ from memwal_sql.cli.replace_file import replaced_file
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.changes.region_feed import DELETE, FEED_FIELDS
 from memwal_sql.table import Table
-from memwal_sql.view.visible import visible
+from memwal_sql.view.texts import visible
 
 _OWN = tuple(field.name for field in FEED_FIELDS)
 

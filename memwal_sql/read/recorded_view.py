@@ -9,8 +9,7 @@ from memwal_sql.read.region import RegionReader
 from memwal_sql.storage.region.manifest import RegionManifest
 from planner.model import TableInfo
 from planner.predicates.expr import Predicate
-from planner.regions.pinned import pinned_values
-from planner.regions.pruning import prune
+from planner.regions.pruning import pinned_values, prune
 from planner.regions.values import RegionValue
 
 

@@ -34,8 +34,7 @@ from memwal_sql.storage.wal.log import Wal
 from memwal_sql.storage.wal.torn import whole_end
 from planner.model import TableInfo
 from planner.regions.ids import lancedb_id, lancedb_values
-from planner.regions.names import region_name
-from planner.regions.values import RegionValue, is_value_of, type_of
+from planner.regions.values import RegionValue, is_value_of, region_name, type_of
 
 _GENERATION = attrgetter("generation")
 

@@ -16,7 +16,7 @@ from memwal_sql.spark.java import use_bundled_java
 from memwal_sql.spark.maintenance import build_indexes, collect_garbage, merge, snapshot_regions
 from memwal_sql.spark.regions import repartition_by_region
 from memwal_sql.spark.source import MemWalDataSource
-from memwal_sql.spark.workers import check_workers
+from memwal_sql.spark.tables import check_workers
 
 __all__ = [
     "MemWalDataSource",

@@ -17,10 +17,9 @@ from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
-from memwal_sql.sql.clauses import check_clauses
+from memwal_sql.sql.clauses import check_clauses, check_names_differ
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import register
-from memwal_sql.sql.result_names import check_names_differ
 
 _DEFAULT_NAME = "memwal"
 # Spark may plan a read twice and run a task again: what changes something has no place in it.

@@ -36,7 +36,7 @@ from memwal_sql.sql.filtered_scan import datafusion_scan, pushed_filters
 from planner.model import Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.expr import Predicate
-from planner.predicates.key_equalities import key_equalities
+from planner.predicates.tuple_domain import key_equalities
 
 # A task shall read so much at most, as Spark does it with files, and be worth its start.
 _TASK_BYTES = 128 * 1024 * 1024

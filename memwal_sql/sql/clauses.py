@@ -1,9 +1,12 @@
-"""Clauses that DataFusion's parser knows and its planner leaves out, which changes the answer."""
+"""What DataFusion takes and a statement must not have."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from memwal_native import ignored_clauses
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
 def check_clauses(query: str) -> None:
@@ -13,4 +16,14 @@ def check_clauses(query: str) -> None:
     if ignored:
         raise UnsupportedError(
             f"DataFusion would answer as if {ignored} did not stand in the statement: leave it out"
+        )
+
+
+def check_names_differ(names: Sequence[str]) -> None:
+    """Raise InvalidCallError that names those that repeat."""
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InvalidCallError(
+            f"the result has several columns of the names {repeated}: give each a name of its own "
+            "with AS"
         )

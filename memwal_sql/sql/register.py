@@ -1,21 +1,25 @@
-"""Puts a table and the tables about it into a DataFusion session."""
+"""Puts a table, and the tables about it, into a DataFusion session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from datafusion import SessionContext
 
+from exec_nodes.node import Node, Statistics
 from memwal_native import MountedTable
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
-from memwal_sql.sql.metadata import MetadataProvider
 from memwal_sql.sql.provider import SqlTable, TableProvider
 from memwal_sql.sql.table_functions import search_functions
 from memwal_sql.sql.version import check_datafusion_version
 from memwal_sql.write.ingest.missing import ERROR
+
+if TYPE_CHECKING:
+    from memwal_native import Predicate
 
 check_datafusion_version()
 
@@ -102,3 +106,64 @@ def _put(ctx: SessionContext, name: str, table: MountedTable) -> None:
     if ctx.table_exist(name):
         ctx.deregister_table(name)
     ctx.register_table(name, table)
+
+
+@dataclass(frozen=True)
+class BatchesExec(Node):
+    """Yields the rows of a table in memory."""
+
+    name: str
+    table: pa.Table = field(repr=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's."""
+        return self.table.schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """None: a leaf."""
+        return ()
+
+    @property
+    def statistics(self) -> Statistics:
+        """Exact."""
+        return Statistics(self.table.num_rows, True, self.table.nbytes)
+
+    def label(self) -> str:
+        """`BatchesExec: events$regions`."""
+        return f"BatchesExec: {self.name}"
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        yield from self.table.to_batches()
+
+
+class MetadataProvider:
+    """A read-only table whose rows `load` returns; DataFusion filters them.
+
+    `load` is called once by every scan and returns a table that has the columns of `schema`.
+    """
+
+    def __init__(self, name: str, schema: pa.Schema, load: Callable[[], pa.Table]) -> None:
+        self.schema = schema
+        self._name = name
+        self._load = load
+
+    def supports_filters_pushdown(self, filters: Sequence[Predicate]) -> list[str]:
+        """All are left to DataFusion."""
+        return ["unsupported"] * len(filters)
+
+    def scan(
+        self, projection: Sequence[int] | None, _: Sequence[Predicate], limit: int | None
+    ) -> Node:
+        """A leaf over what there is now."""
+        rows = self._load().select(self.schema.names).cast(self.schema)
+        if limit is not None:
+            rows = rows.slice(0, limit)
+        if projection is not None:
+            rows = rows.select(projection)
+        return BatchesExec(self._name, rows)
+
+    def check_insert(self, _: Sequence[str]) -> None:
+        """Raise UnsupportedError."""
+        raise UnsupportedError(f"{self._name!r} describes a table and can't be written")

@@ -10,6 +10,8 @@ plans the query, so the session's tables are noted here; whether one is still th
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,8 +26,6 @@ from memwal_native import LeftoverRule, MountedTable, recall, remember
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.options import DEFAULT_K
 from memwal_sql.search.request import Search, full_text_search, hybrid_search, vector_search
-from memwal_sql.sql.literals import literal, name_literal, options_literal
-from memwal_sql.sql.names import TableName, table_name
 from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import SearchProvider
 
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from datafusion import Expr
 
 MakeSearch = Callable[[pa.Schema, Sequence["Expr"], Any, Mapping[str, Any]], Search]
+
+_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]+?))\s*(\.|$)')
+_DEFAULTS = ("datafusion", "public")
+_PARTS = 3
+
+TableName = tuple[str, str, str]
+
+if TYPE_CHECKING:
+    from datafusion import Expr
 
 
 @dataclass(frozen=True)
@@ -175,3 +184,67 @@ def search_functions(ctx: SessionContext) -> SearchFunctions:
                     call = partial(known.call, name, function)
                     ctx.register_udtf(udtf(call, name, with_session=True))
         return known
+
+
+def table_name(text: str) -> TableName:
+    """Catalog, schema and table: `events`, `schema.events`, `"My events"`.
+
+    What is not in double quotes is in lower case. Raises InvalidCallError for anything else.
+    """
+    parts: list[str] = []
+    position = 0
+    while True:
+        match = _PART.match(text, position)
+        if match is None or len(parts) == _PARTS:
+            raise InvalidCallError(f"{text!r} is no name of a table")
+        quoted, plain, separator = match.groups()
+        parts.append(plain.lower() if quoted is None else quoted.replace('""', '"'))
+        position = match.end()
+        if not separator:
+            break
+    catalog, schema, name = (*_DEFAULTS[: _PARTS - len(parts)], *parts)
+    return catalog, schema, name
+
+
+def literal(argument: Expr, what: str) -> Any:
+    """The value of one argument. Raises InvalidCallError unless it is a literal.
+
+    DataFusion has computed `1 + 1` and `make_array(1.0)` by then, but not columns, subqueries and
+    parameters that have no value.
+    """
+    try:
+        scalar = argument.python_value()
+    except TypeError as error:
+        raise InvalidCallError(
+            f"{what} must be a literal, not {argument.canonical_name()}: put names into single "
+            "quotes; table.vector_search, table.full_text_search and table.hybrid_search take "
+            "values from Python as they are"
+        ) from error
+    return scalar.as_py() if isinstance(scalar, pa.Scalar) else scalar
+
+
+def name_literal(argument: Expr, what: str) -> str:
+    """The value of an argument that is a name."""
+    value = literal(argument, what)
+    if not isinstance(value, str):
+        raise InvalidCallError(f"{what} must be a name in single quotes, not {value!r}")
+    return value
+
+
+def options_literal(argument: Expr) -> Mapping[str, Any]:
+    """The options: a struct `{nprobes: 20}`, a map, a JSON object as text, or NULL for none."""
+    value = literal(argument, "the options")
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise InvalidCallError(f"the options {value!r} are no JSON object: {error}") from error
+    if isinstance(value, list):  # a map comes as pairs
+        value = dict(value)
+    if not isinstance(value, Mapping):
+        raise InvalidCallError(
+            f"the options {value!r} must be a struct, such as {{nprobes: 20}}, or a JSON object"
+        )
+    return value

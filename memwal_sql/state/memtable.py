@@ -20,7 +20,7 @@ from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import key_values
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.column_texts import ColumnTexts
+from exec_nodes.text.postings.memory_postings import ColumnTexts
 
 # What the index costs a row: a dict slot, the key's Python object and two int64 links.
 _INDEX_BYTES_PER_ROW = 150

@@ -9,8 +9,7 @@ from memwal_sql.bulk.publish import Publisher, routing_spec
 from memwal_sql.bulk.region_repair import RegionRepair, RegionRepairer
 from memwal_sql.bulk.replace import replace_rows
 from memwal_sql.bulk.rows import RowForm
-from memwal_sql.bulk.stage import StagedTask, Stager, discard, staging_folder
-from memwal_sql.bulk.stage_fragments import FragmentStager
+from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable

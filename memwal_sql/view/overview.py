@@ -11,8 +11,8 @@ from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
-from planner.regions.names import region_name
 from planner.regions.text import text_of
+from planner.regions.values import region_name
 
 
 @dataclass(frozen=True)

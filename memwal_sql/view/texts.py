@@ -1,6 +1,9 @@
-"""Short texts for numbers, the same in a terminal and in a notebook."""
+"""Texts for people, the same in a terminal and in a notebook: numbers, and what a table holds as a
+terminal shows it and never as it would obey it."""
 
 from __future__ import annotations
+
+import re
 
 from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
 
@@ -9,6 +12,13 @@ MOST_GENERATIONS = 20
 """Of so many a picture shows the parts; of the rest it says how many there are."""
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+# Controls (C0, DEL, C1) move the cursor, set titles or write the clipboard; the others turn the
+# direction of what follows, or end a line where nobody sees it.
+_OBEYED = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_IN_A_CELL = re.compile(f"[{_OBEYED}]")
+_IN_LINES = re.compile(f"(?!\n)[{_OBEYED}]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def size_text(size: int | None) -> str:
@@ -67,3 +77,24 @@ def index_text(index: IndexView, rows: int) -> str:
 def share(part: int, whole: int) -> float:
     """A part of a whole, between 0 and 1; 1 of nothing."""
     return 1.0 if whole <= 0 else min(1.0, part / whole)
+
+
+def visible(text: str) -> str:
+    """`text` on one line: what a terminal would obey is written as an escape."""
+    return _IN_A_CELL.sub(_escaped, text)
+
+
+def visible_lines(text: str) -> str:
+    """As `visible`, with the line feeds left as they are."""
+    return _IN_LINES.sub(_escaped, text)
+
+
+def visible_json(text: str) -> str:
+    """A JSON document that means the same, without such characters inside its strings."""
+    return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    code = ord(character)
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

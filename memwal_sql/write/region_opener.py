@@ -34,8 +34,8 @@ from memwal_sql.write.router import RegionValues
 from memwal_sql.write.wal_writer import WalWriter
 from planner.model import TableInfo
 from planner.regions.ids import new_region_id, region_id
-from planner.regions.names import region_name
 from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
+from planner.regions.values import region_name
 
 FindRegion = Callable[[int, RegionValues], RegionManifest | None]
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 
 import datafusion
@@ -16,7 +17,6 @@ import pyarrow as pa
 from exec_nodes.arrow.arrays import flat
 from exec_nodes.base.errors import InvalidCallError
 from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
-from planner.regions.tokens import Token, tokens_of
 
 # Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what
 # a later DataFusion adds can become part of the routing.
@@ -55,6 +55,16 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _CALLS = frozenset(("murmur3", "murmur3_multi"))
 
 _names = itertools.count()
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<text>[xX]?'(?:[^']|'')*')
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    | (?P<sign>::|<>|<=|>=|!=|\|\||<<|>>|!~|-(?!-)|/(?!\*)|[+*%(),=<>~&|^])
+    )""",
+    re.VERBOSE,
+)
 
 
 def bucket_expression(num_buckets: int) -> str:
@@ -254,3 +264,35 @@ def _plain(array: pa.Array) -> pa.Array:
 def _same_kind(actual: pa.DataType, declared: pa.DataType) -> bool:
     text = pa.types.is_string(actual) and pa.types.is_large_string(declared)
     return bool(text or (pa.types.is_integer(actual) and pa.types.is_integer(declared)))
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`kind` is text, word, number or sign; `start` and `end` are its places in the expression."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=256)
+def tokens_of(sql: str) -> tuple[Token, ...]:
+    """The tokens in order. Raises InvalidCallError for anything else between them.
+
+    Parsers of SQL differ in comments, in quotes of names, in prefixes of texts: what stands in
+    `/*! ... */` is a remark to one and code to another. So there is none of these here.
+    """
+    found, place, end = [], 0, len(sql.rstrip())
+    while place < end:
+        match = _TOKEN.match(sql, place)
+        if match is None:
+            rest = sql[place:].lstrip()
+            raise InvalidCallError(
+                f"region expression {sql!r}: {rest[:20]!r} is not allowed; it is made of col0, "
+                "col1, ..., numbers, texts in single quotes, operators and functions"
+            )
+        kind = str(match.lastgroup)
+        found.append(Token(kind, match[kind], match.start(kind), match.end(kind)))
+        place = match.end()
+    return tuple(found)

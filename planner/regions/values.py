@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+from collections.abc import Mapping
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -111,3 +113,15 @@ def as_region_value(value: object, data_type: pa.DataType) -> RegionValue:
     if value is None or isinstance(value, bool | int | str | bytes):
         return value
     raise InvalidCallError(f"{value!r} is not a region value of type {data_type}")
+
+
+def region_name(region_id: UUID, values: Mapping[str, RegionValue] | None) -> str:
+    """`carrier=UA,origin_bucket=3` from the region's values in field order; the first eight hex
+    digits of its id when it has none."""
+    if not values:
+        return region_id.hex[:8]
+    return ",".join(f"{field_id}={_text(value)}" for field_id, value in values.items())
+
+
+def _text(value: RegionValue) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import is_text
+from exec_nodes.base.columns import SCORE
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.base.search_rows import SCORE
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.fts_exec import FTSExec
 from exec_nodes.global_bm25_exec import GlobalBM25Exec
@@ -25,8 +25,7 @@ from exec_nodes.text.scoring.query_corpus import QueryCorpus
 from exec_nodes.union_exec import UnionExec
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
-from planner.search.catch_up import bridged
-from planner.search.sources import searched
+from planner.search.sources import bridged, searched
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from exec_nodes.sort_exec import SortExec
 from exec_nodes.take_exec import TakeExec
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
-from planner.search.catch_up import bridged
 from planner.search.full_text import TextQuery, plan_full_text_search, text_indexes
+from planner.search.sources import bridged
 from planner.search.vector import VectorQuery, plan_vector_search, vector_index
 
 RRF_CONSTANT = 60.0

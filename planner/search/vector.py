@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from exec_nodes.base.columns import DISTANCE
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.base.search_rows import DISTANCE
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.knn_exec import KNNExec
@@ -18,8 +18,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.union_exec import UnionExec
 from planner.model import Snapshot
-from planner.search.catch_up import bridged
-from planner.search.sources import searched
+from planner.search.sources import bridged, searched
 from planner.search.vector_query import VectorQuery, nearest_query, output_schema
 
 __all__ = ["VectorQuery", "plan_vector_search"]

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.columns import QUERY_INDEX_FIELD
 from exec_nodes.base.errors import InvalidCallError
-from exec_nodes.base.search_rows import QUERY_INDEX_FIELD
 from exec_nodes.vectors.metrics import FLOAT_METRICS, Matrix, Metric
-from exec_nodes.vectors.nearest import Bounds
-from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.nearest import Bounds, NearestQuery
 from planner.predicates.condition import Condition
 
 _ELEMENTS = {

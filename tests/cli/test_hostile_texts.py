@@ -20,7 +20,7 @@ from rich.console import Console
 import memwal_sql as mw
 from memwal_sql.cli import output
 from memwal_sql.cli.exit_codes import ExitCode
-from memwal_sql.view.visible import visible, visible_json, visible_lines
+from memwal_sql.view.texts import visible, visible_json, visible_lines
 from tests.cli.calls import call, ended
 from tests.model.writing import upsert_rows
 

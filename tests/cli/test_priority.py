@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from memwal_sql.cli.priority import THREADS_VARIABLE, give_way
+from memwal_sql.cli.app import THREADS_VARIABLE, give_way
 
 
 @pytest.mark.parametrize("chosen", [None, "1"])
@@ -30,6 +30,6 @@ def test_a_job_takes_half_of_the_processors_and_a_lower_priority(
 
 def test_a_process_that_gives_way_goes_on() -> None:
     """Whatever the system grants of it."""
-    code = "from memwal_sql.cli.priority import give_way; give_way(); print('goes on')"
+    code = "from memwal_sql.cli.app import give_way; give_way(); print('goes on')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("goes on\n", "")

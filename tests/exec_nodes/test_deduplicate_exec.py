@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from exec_nodes.base.columns import ROW_ADDRESS, SOURCE
 from exec_nodes.liveness.stale_sets import StaleSets
 from planner.model import Query
-from planner.scan import plan_scan
+from planner.plan import plan_scan
 from tests.exec_nodes.tables import (
     DELETED,
     OPERATORS,

@@ -14,7 +14,7 @@ from exec_nodes.node import Node
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.source import Source
 from planner.model import Query
-from planner.scan import plan_scan
+from planner.plan import plan_scan
 from tests.exec_nodes.tables import (
     DELETED,
     collect,

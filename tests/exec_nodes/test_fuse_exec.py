@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.search_rows import DISTANCE_ROWS, SCORE_ROWS
+from exec_nodes.base.columns import DISTANCE_ROWS, SCORE_ROWS
 from exec_nodes.fuse_exec import FuseExec
 from exec_nodes.node import draw
 from exec_nodes.projection_exec import ProjectionExec

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from exec_nodes.base.search_rows import (
+from exec_nodes.base.columns import (
     BATCH_DISTANCE_ROWS,
     DISTANCE,
     DISTANCE_ROWS,

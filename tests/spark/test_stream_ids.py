@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import STREAM_WRITE, parse_options
-from memwal_sql.spark.queries import query_of
+from memwal_sql.spark.writer import query_of
 from tests.model.folder_state import folder_state
 from tests.model.writing import upsert_rows
 from tests.spark.feed import Feed, start

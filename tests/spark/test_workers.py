@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 import memwal_sql as mw
 from memwal_sql.spark import register
 from memwal_sql.spark.options import Options
-from memwal_sql.spark.tables import table_of
-from memwal_sql.spark.workers import check_workers, settle_worker
+from memwal_sql.spark.tables import check_workers, settle_worker, table_of
 
 
 def test_an_interpreter_without_the_package_is_refused_with_the_remedy(

@@ -19,7 +19,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.sql.filter_text import implied
-from planner.predicates.key_equalities import key_equalities
+from planner.predicates.tuple_domain import key_equalities
 from tests.cli.calls import as_json
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
@@ -137,3 +138,21 @@ def _added(old: RowAddresses, new: RowAddresses) -> RowAddresses | None:
     places = np.minimum(old.searchsorted(new), len(old) - 1)
     more = new[old[places] != new]
     return more if len(old) + len(more) == len(new) else None
+
+
+class LiveCorpus:
+    """Sums up what the sources know of their own live rows (`CorpusStatistics`)."""
+
+    def __init__(self, texts: Sequence[LiveText]) -> None:
+        self.texts = tuple(texts)
+        self.documents = sum([text.documents for text in texts])
+        self.total_length = sum([text.total_length for text in texts])
+        self._frequencies: dict[str, int] = {}
+
+    def document_frequency(self, token: str) -> int:
+        """See `CorpusStatistics`."""
+        found = self._frequencies.get(token)
+        if found is None:
+            found = sum([text.document_frequency(token) for text in self.texts])
+            self._frequencies[token] = found
+        return found

@@ -178,3 +178,29 @@ def _merged(segments: list[_Segment]) -> _Segment:
     order = np.argsort(keys, kind="stable")
     often = np.concatenate([segment.frequencies for segment in segments])
     return _Segment(keys[order], often[order])
+
+
+class ColumnTexts:
+    """Grows with the rows of one MemTable. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, Analyzer], GrowingText] = {}
+        self._lock = Lock()
+
+    def rows(self, column: str, analyzer: Analyzer) -> int:
+        """How many of the first rows are tokenized."""
+        with self._lock:
+            text = self._texts.get((column, analyzer))
+        return 0 if text is None else text.rows
+
+    def view(
+        self, column: str, analyzer: Analyzer, rows: int, texts: Callable[[int], Iterable[pa.Array]]
+    ) -> TextView:
+        """The postings of the first `rows` rows; those that are missing are tokenized now.
+
+        `texts(n)` gives the texts of the rows from n on, up to `rows`.
+        """
+        with self._lock:
+            text = self._texts.setdefault((column, analyzer), GrowingText(analyzer))
+        text.catch_up(rows, texts)
+        return text.view(rows)

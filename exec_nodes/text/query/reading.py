@@ -11,8 +11,7 @@ from types import FrameType
 from typing import Final
 
 from exec_nodes.base.errors import PlainTextWarning
-from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.fuzzy import plain_tokens
+from exec_nodes.text.postings.analyzer import Analyzer, plain_tokens
 from exec_nodes.text.query.tree import (
     Boolean,
     Boost,

@@ -1,18 +1,20 @@
-"""A resolved query over the texts of one source, node by node."""
+"""A resolved query over the texts of one source, node by node; phrases and fields below."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.text.postings.bm25 import token_scores
+from exec_nodes.text.postings.bm25 import Scores, token_scores
 from exec_nodes.text.postings.protocol import Documents, Frequencies, Live, TextIndex
-from exec_nodes.text.scoring.fields import field_matches
 from exec_nodes.text.scoring.matches import (
+    Flags,
     Matches,
     Rows,
     added,
@@ -23,7 +25,6 @@ from exec_nodes.text.scoring.matches import (
     sum_where,
     without,
 )
-from exec_nodes.text.scoring.phrase import holding_phrase
 from exec_nodes.text.scoring.resolve import (
     Best,
     Clauses,
@@ -39,6 +40,8 @@ from exec_nodes.text.scoring.resolve import (
 )
 
 _NOTHING: Final = Matches(np.empty(0, np.int32), np.empty(0, np.float32))
+
+Spellings = frozenset[str]
 
 
 class Evaluation:
@@ -199,3 +202,77 @@ class _Pass:
         if self.within is None:
             return matches
         return matches.filter(locate(self.within, matches.rows, None)[1])
+
+
+def holding_phrase(
+    index: TextIndex,
+    documents: Documents,
+    words: Sequence[Spellings],
+    places: Sequence[int],
+    slop: int,
+) -> Flags:
+    """One flag a document: whether its text has each of `words` (any of its spellings), each at
+    least as far behind the one before as `places` says, and at most `slop` farther.
+
+    The texts are read and tokenized: give the documents that hold all the words.
+    """
+    steps = [after - before for before, after in pairwise(places)]
+    texts = index.texts(documents).to_pylist()
+    matches = [_holds(index.positions(text), words, steps, slop) for text in texts]
+    return np.array(matches, np.bool_)
+
+
+def _holds(
+    tokens: Sequence[tuple[str, int]], words: Sequence[Spellings], steps: Sequence[int], slop: int
+) -> bool:
+    found: list[list[int]] = [
+        [place for token, place in tokens if token in spellings] for spellings in words
+    ]
+    ends = found[0]
+    for step, candidates in zip(steps, found[1:], strict=True):
+        ends = [place for place in candidates if _reached(place - step, ends, slop)]
+    return bool(ends)
+
+
+def _reached(place: int, ends: Sequence[int], slop: int) -> bool:
+    """Whether some end lies at the place or at most `slop` before it."""
+    behind = bisect_right(ends, place)
+    return behind > 0 and ends[behind - 1] >= place - slop
+
+
+def field_matches(
+    fields: Fields, indexes: Mapping[str, TextIndex], live: Mapping[str, Live]
+) -> Matches:
+    """The live rows of a source that hold enough of the tokens, by row address."""
+    parts = []
+    for token in fields.tokens:
+        found = _frequencies(token, fields, indexes, live)
+        lengths = _lengths(found.rows, fields, indexes)
+        scores = token_scores(found.scores, lengths, token.weight, fields.norms)
+        parts.append(Matches(found.rows, scores))
+    if len(parts) < fields.required or not parts:
+        return no_matches(indexes[fields.columns[0]].addresses)
+    return sum_where(parts, fields.required, None)
+
+
+def _frequencies(
+    token: Token, fields: Fields, indexes: Mapping[str, TextIndex], live: Mapping[str, Live]
+) -> Matches:
+    """The rows that hold a token in some column, with its weighted frequency as the score."""
+    parts = []
+    for column, weight in zip(fields.columns, fields.weights, strict=True):
+        documents, frequencies = indexes[column].postings(token.text)
+        rows = indexes[column].addresses[documents]
+        matches = Matches(rows, frequencies.astype(np.float32) * weight)
+        parts.append(matches.filter(live[column][documents]))
+    return sum_where(parts, 1, None)
+
+
+def _lengths(rows: Rows, fields: Fields, indexes: Mapping[str, TextIndex]) -> Scores:
+    """The weighted length of each row; a column whose index has no such row adds nothing."""
+    lengths = np.zeros(len(rows), np.float32)
+    for column, weight in zip(fields.columns, fields.weights, strict=True):
+        documents, found = locate(indexes[column].addresses, rows, None)
+        own = indexes[column].lengths[documents[found]]
+        lengths[found] += weight * own.astype(np.float32)
+    return lengths

@@ -1,20 +1,29 @@
-"""The best live rows of one source for a query, with global weights."""
+"""The best live rows of one source for a query.
+
+Scores are those that one index over all live rows would give: weights and lengths are the whole
+corpus's (`resolve`), and nothing else enters them, neither filters nor the rows of other sources.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.text.postings.bm25 import Scores
 from exec_nodes.text.postings.corpus import LiveText
-from exec_nodes.text.postings.protocol import Live
-from exec_nodes.text.scoring.evaluate import evaluate
-from exec_nodes.text.scoring.resolve import Resolved, Words
+from exec_nodes.text.postings.protocol import Live, TextIndex
+from exec_nodes.text.scoring.evaluation import Evaluation
+from exec_nodes.text.scoring.matches import Matches, Places, no_matches, sum_where
+from exec_nodes.text.scoring.resolve import Resolved, Words, has_penalty, has_phrase
 from memwal_native import Postings, top_k
 
 Ranked = tuple[RowAddresses, Scores]
+
+_FIRST_BLOCK: Final = 64
+_FIRST_SORTED: Final = 4096
 
 
 def rank(
@@ -84,3 +93,80 @@ def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranke
 def _first(addresses: RowAddresses, scores: Scores, k: int) -> Ranked:
     order = np.lexsort((addresses, -scores))[:k]
     return addresses[order], scores[order]
+
+
+def evaluate(
+    query: Resolved,
+    indexes: Mapping[str, TextIndex],
+    live: Mapping[str, Live],
+    limit: int | None = None,
+) -> tuple[RowAddresses, Scores]:
+    """The rows of a source that match, by ascending address, and their scores.
+
+    `indexes` and `live` (one flag a document: whether its row may be returned) have an entry for
+    each column of the query. With a `limit`, rows may be left out that are not among the first
+    `limit` by score, highest first, and then by address; it spares reading texts for phrases.
+    """
+    evaluation = Evaluation(indexes, live)
+    if limit is None:
+        matches = evaluation.matches(query)
+    elif has_phrase(query) and not has_penalty(query):
+        matches = _first_confirmed(query, evaluation, limit)
+    else:
+        matches = evaluation.matches(query)
+        matches = matches.filter(matches.scores >= _least_of_best(matches.scores, limit))
+    return evaluation.addresses_of(matches.rows), matches.scores
+
+
+def _first_confirmed(query: Resolved, evaluation: Evaluation, limit: int) -> Matches:
+    """At least the first `limit` rows of a query with phrases.
+
+    A pass that takes every phrase for held finds all rows and scores none too low. Texts are read
+    in the order of these scores, while a row may still be among the first.
+    """
+    hopeful = evaluation.matches(query, hopeful=True)
+    found = no_matches(hopeful.rows)
+    for block, behind in _blocks(hopeful, max(_FIRST_BLOCK, 2 * limit)):
+        exact = evaluation.matches(query, within=np.sort(hopeful.rows[block]))
+        found = sum_where((found, exact), 1, None)
+        if behind is None or _beyond(found, hopeful, behind, limit):
+            break
+    return found
+
+
+def _blocks(hopeful: Matches, size: int) -> Iterator[tuple[Places, int | None]]:
+    """The places of rows, the best first, in blocks that double; with each the first place behind
+    it, None behind the last."""
+    order = _best_first(hopeful, _FIRST_SORTED)
+    start = 0
+    while start < len(hopeful):
+        if start + size >= len(order) < len(hopeful):
+            order = _best_first(hopeful, len(hopeful))
+        end = start + size
+        yield order[start:end], int(order[end]) if end < len(order) else None
+        start, size = end, 2 * size
+
+
+def _best_first(matches: Matches, count: int) -> Places:
+    """The places of at least `count` rows by score, highest first, and then by row."""
+    best = np.flatnonzero(matches.scores >= _least_of_best(matches.scores, count))
+    return best[np.lexsort((matches.rows[best], -matches.scores[best]))]
+
+
+def _least_of_best(scores: Scores, count: int) -> np.float32:
+    """The score that the first `count` reach."""
+    if not count:
+        return np.float32(np.inf)
+    if len(scores) <= count:
+        return np.float32(-np.inf)
+    place = len(scores) - count
+    return np.float32(np.partition(scores, place)[place])
+
+
+def _beyond(found: Matches, hopeful: Matches, behind: int, limit: int) -> bool:
+    """Whether the first `limit` are found: what comes next is behind them at best."""
+    if not limit or len(found) < limit:
+        return not limit
+    last = _best_first(found, limit)[limit - 1]
+    mine, next_one = found.scores[last], hopeful.scores[behind]
+    return bool(mine > next_one or (mine == next_one and found.rows[last] < hopeful.rows[behind]))

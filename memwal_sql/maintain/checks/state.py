@@ -30,9 +30,8 @@ from memwal_sql.storage.base.versions import (
 )
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
-from planner.regions.names import region_name
 from planner.regions.spec import RegionSpec
-from planner.regions.values import RegionValue
+from planner.regions.values import RegionValue, region_name
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exec_nodes.arrow.row_masks import live_rows
+from exec_nodes.arrow.filter_rows import live_rows
 
 addresses = st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1))
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.base.search_rows import DISTANCE_ROWS
+from exec_nodes.base.columns import DISTANCE_ROWS
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.liveness.masks import Masks, Matched
 from exec_nodes.liveness.stale_sets import PlanStale, StaleSets

@@ -25,7 +25,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from exec_nodes.vectors import resident as resident_vectors
-from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.search import SourceSearch
 from memwal_sql.storage.base.manifest import read_index_section
 from memwal_sql.storage.objects.open import open_store

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from exec_nodes.text.query.tree import TextExpression, columns_of
-from exec_nodes.text.scoring.evaluate import evaluate
+from exec_nodes.text.scoring.rank import evaluate
 from exec_nodes.text.scoring.resolve import resolve
 from tests.exec_nodes.text.memory_texts import MemoryTexts, Texts, corpus_of
 from tests.model.ranking import Ranking

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.arrow.row_masks import among, live_rows
+from exec_nodes.arrow.filter_rows import among, live_rows
 from exec_nodes.vectors.column import VectorColumn
 from tests.exec_nodes.vectors.vectors import arrow, column
 

@@ -18,7 +18,7 @@ from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.column import code_bytes
 from exec_nodes.vectors.metrics import Metric
-from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.resident import VectorReader, is_resident
 from exec_nodes.vectors.search import SourceSearch
 from planner.model import TableInfo

@@ -22,8 +22,7 @@ from exec_nodes.vectors import index_search
 from exec_nodes.vectors import resident as held
 from exec_nodes.vectors.index_search import IndexUse, few_rows
 from exec_nodes.vectors.metrics import Metric
-from exec_nodes.vectors.nearest import Bounds
-from exec_nodes.vectors.query import NearestQuery
+from exec_nodes.vectors.nearest import Bounds, NearestQuery
 from exec_nodes.vectors.search import SourceSearch
 from planner.model import TableInfo
 from tests.exec_nodes.vectors.vectors import Matrix, arrow, measured

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from planner.predicates.expr import Compare, Literal, Operand
-from planner.predicates.key_equalities import key_equalities
+from planner.predicates.tuple_domain import key_equalities
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(

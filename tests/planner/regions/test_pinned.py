@@ -11,8 +11,7 @@ import pytest
 
 import memwal_sql as mw
 from planner.regions.check import validate
-from planner.regions.pinned import pinned_values
-from planner.regions.pruning import prune
+from planner.regions.pruning import pinned_values, prune
 from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of
 from tests.planner.predicates.said import Said

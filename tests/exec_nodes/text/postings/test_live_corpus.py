@@ -15,7 +15,7 @@ from exec_nodes.liveness.stale_sets import PlanStale, StaleSets
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.live_corpus import LiveCorpus
+from exec_nodes.text.postings.corpus import LiveCorpus
 from exec_nodes.text.scoring.open import SourceTexts
 from tests.exec_nodes.text.sources import (
     WORDS,
