@@ -7,9 +7,8 @@ from rich.tree import Tree
 
 from memwal_sql.read import inspect
 from memwal_sql.table.handle import TableHandle
-from memwal_sql.view.html import render_html
 from memwal_sql.view.overview import Overview, overview
-from memwal_sql.view.terminal import render_tree
+from memwal_sql.view.terminal import render_html, render_tree
 
 
 class ShownTable(TableHandle):

@@ -1,7 +1,10 @@
-"""An overview as a tree for a terminal."""
+"""An overview as a tree, for a terminal and for a notebook."""
 
 from __future__ import annotations
 
+import io
+
+from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
@@ -16,6 +19,8 @@ from memwal_sql.view.texts import (
     region_text,
 )
 
+_LINES = '<pre style="line-height:1.3">{code}</pre>'
+_ENDLESS = 10_000
 _STYLES = {"merged": "green", "flushed": "yellow", "memtable": "cyan"}
 
 
@@ -39,6 +44,13 @@ def render_tree(view: Overview) -> Tree:
     if len(view.regions) > MOST_REGIONS:
         tree.add(Text(f"and {len(view.regions) - MOST_REGIONS} more regions", "dim"))
     return tree
+
+
+def render_html(view: Overview) -> str:
+    """The same for a notebook, in one line a node."""
+    console = Console(record=True, file=io.StringIO(), width=_ENDLESS, highlight=False)
+    console.print(render_tree(view))
+    return console.export_html(inline_styles=True, code_format=_LINES)
 
 
 def _add_region(tree: Tree, region: RegionView) -> None:

@@ -12,9 +12,8 @@ import pytest
 from rich.console import Console
 
 import memwal_sql as mw
-from memwal_sql.view.html import render_html
 from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
-from memwal_sql.view.terminal import render_tree
+from memwal_sql.view.terminal import render_html, render_tree
 from memwal_sql.view.texts import count_text, share, size_text
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("<b>n</b>", pa.int64())])
