@@ -84,7 +84,8 @@ class BaseMatch:
 
     def __init__(self, newer: Sequence[tuple[Source, int]]) -> None:
         keys = keys_of([source for source, _ in newer])
-        columns = [tail_of(one, start) for one, (_, start) in zip(keys, newer, strict=True)]
+        pairs = zip(keys, newer, strict=True)
+        columns = [one.slice(start).column if start else one.column for one, (_, start) in pairs]
         self._newer = newer
         self.numbers = KeyCodes(concat(columns))
         self._owners = [
@@ -157,11 +158,6 @@ def keys_of(sources: Sequence[Source]) -> list[SourceKeys]:
     read = iter(map_concurrently(lambda source: source.keys(), unread))
     pairs = zip(sources, at_hand, strict=True)
     return [source.keys() if known else next(read) for source, known in pairs]
-
-
-def tail_of(keys: SourceKeys, start: int) -> KeyColumn:
-    """The keys of a source's rows from position `start` on."""
-    return keys.column if not start else key_column(keys.table.slice(start).columns)
 
 
 def _bit(place: int) -> int:

@@ -19,9 +19,9 @@ from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.base.tasks import in_background, map_concurrently
 from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
-from exec_nodes.liveness.base_join import BaseMatch, Piece, Superseded, keys_of, tail_of
+from exec_nodes.liveness.base_join import BaseMatch, Piece, Superseded, keys_of
 from exec_nodes.resident.store import STORE, Key, ResidentStore
-from exec_nodes.sources.source import Source, is_same_table
+from exec_nodes.sources.source import Source, SourceKeys, is_same_table
 
 Cover = tuple[tuple[Hashable, int], ...]
 
@@ -125,7 +125,7 @@ class StaleSets:
     def remember(self, base: Source, newer: Sequence[Source], found: Superseded) -> None:
         """Keep what a finished match from `new_match` has found."""
         for place, source in enumerate(newer):
-            pair = _Pair(source.rows, partial(found.of, place))
+            pair = _Pair(source.rows, partial(_superseded_by, found, place))
             self._store.put(_pair_key(base, source), pair, found.nbytes // len(newer))
         union = found.union()
         self._store.put(_base_key(base, newer), union, union.nbytes + _ENTRY_BYTES)
@@ -150,14 +150,14 @@ class StaleSets:
             match = BaseMatch([(source, rows) for _, source, rows in missing])
             found = match.read(base)
             for place, (index, source, _) in enumerate(missing):
-                pairs[index] = np.concatenate([pairs[index], found.of(place)])
+                pairs[index] = _union([pairs[index], found.of(place)])
                 pair = _Pair(source.rows, pairs[index].view)
                 self._store.put(_pair_key(base, source), pair, pairs[index].nbytes + _ENTRY_BYTES)
-        return _union(pairs)
+        return pairs[0] if len(pairs) == 1 else _union(pairs)
 
 
 class _Pair:
-    """The base's rows that the first `rows` rows of a newer source supersede."""
+    """The base's rows that the first `rows` rows of a newer source supersede, sorted."""
 
     def __init__(self, rows: int, find: Callable[[], RowAddresses]) -> None:
         self.rows = rows
@@ -300,6 +300,10 @@ def _pair_key(base: Source, newer: Source) -> Key:
     return Key(_KIND, (base.identity, newer.identity))
 
 
+def _superseded_by(found: Superseded, place: int) -> RowAddresses:
+    return _union([found.of(place)])
+
+
 def _nothing() -> RowAddresses:
     return np.empty(0, np.uint64)
 
@@ -324,8 +328,12 @@ def _newer_than(old: Cover, new: Cover) -> int | None:
 
 def _from_scratch(sources: Sequence[Source], numbers: KeyCodes | None = None) -> list[RowAddresses]:
     keys = keys_of(sources)
-    if numbers is None:
-        numbers = KeyCodes(concat([k.column for k in keys]))
+    return _hidden(keys, numbers or KeyCodes(concat([k.column for k in keys])))
+
+
+def _hidden(keys: Sequence[SourceKeys], numbers: KeyCodes) -> list[RowAddresses]:
+    """What is stale of rows in consequence of each other, whose keys have these codes; newest
+    first."""
     seen = code_set(numbers)
     sets, start = [], 0
     for k in keys:
@@ -337,18 +345,17 @@ def _from_scratch(sources: Sequence[Source], numbers: KeyCodes | None = None) ->
 
 def _extended(sources: Sequence[Source], old: _RegionSets, extra: int) -> list[RowAddresses]:
     """The sets after `extra` new sources came and the one below them perhaps grew."""
-    top, grown_from = sources[extra], old.cover[0][1]
-    sets = _from_scratch(sources[: extra + 1])
-    new = [source.keys().column for source in sources[:extra]]
-    new.append(tail_of(top.keys(), grown_from))
-    added = concat(new)
-    if not len(added):
-        return [*sets, *old.sets[1:]]
-    numbers = KeyCodes(added)
-    for source, stale in zip(sources[extra + 1 :], old.sets[1:], strict=True):
-        keys = source.keys()
-        rows, _ = numbers.find(keys.column)
-        sets.append(_union([stale, keys.addresses[rows]]) if len(rows) else stale)
+    grown_from = old.cover[0][1]
+    keys = keys_of(sources)
+    grown = keys[extra]
+    new = [*keys[:extra], grown.slice(grown_from)]
+    numbers = KeyCodes(concat([k.column for k in new]))
+    *sets, added = _hidden(new, numbers)
+    for k, stale in zip([grown.slice(0, grown_from), *keys[extra + 1 :]], old.sets, strict=True):
+        rows, _ = numbers.find(k.column)
+        sets.append(_union([stale, k.addresses[rows]]) if len(rows) else stale)
+    if len(added):
+        sets[extra] = np.concatenate([sets[extra], added])
     return sets
 
 

@@ -84,10 +84,9 @@ class FragmentColumns:
         """So many bytes of a column may be kept."""
         return self._store.largest
 
-    def pays(self, work: str, schema: pa.Schema, saved: int, cost: int) -> bool:
-        """See `ResidentStore.pays`: whether to read the columns of `schema`, all stored, for some
-        kind of work."""
-        columns = tuple(self.ids[name] for name in schema.names)
+    def pays(self, work: str, names: Sequence[str], saved: int, cost: int) -> bool:
+        """See `ResidentStore.pays`: whether to read some stored columns for some kind of work."""
+        columns = tuple(self.ids[name] for name in names)
         return self._store.pays(Key("column", (self._place,), (work, columns)), saved, cost)
 
     def known(self, schema: pa.Schema) -> bool:

@@ -33,7 +33,10 @@ class ResidentRows:
         kept = [self._columns.whole(one, schema) for one in fragments]
         tables = [table for table in kept if table is not None]
         numbers = hash(tuple(fragment.fragment_id for fragment in fragments))
-        again = bool(tables) or self._columns.pays(f"scan of {numbers}", schema, 1, 2)
+        work, pays = f"scan of {numbers}", self._columns.pays
+        # Of each column, as scans have some of them in common.
+        scanned = [pays(work, [name], 1, 2) for name in schema.names]
+        again = bool(tables) or all(scanned)
         most = self._columns.largest // parts if again else 0
         room = most - sum(table.nbytes for table in tables)
         size = batch_rows(schema)
@@ -94,7 +97,7 @@ class ResidentRows:
         sizes = [found[name].nbytes // found.num_rows + ADDRESS_BYTES for name in stored.names]
         if max(sizes) * self._count > self._columns.largest:
             return
-        if self._columns.pays("fetch", stored, Admission.fetch, sum(sizes) * self._count):
+        if self._columns.pays("fetch", stored.names, Admission.fetch, sum(sizes) * self._count):
             fragments = self._columns.fragments.values()
             in_background(partial(self._columns.keep, fragments, stored))
 

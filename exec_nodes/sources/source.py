@@ -61,6 +61,12 @@ class SourceKeys:
         hidden[self._superseded()] = True
         return self.addresses[hidden]
 
+    def slice(self, start: int, stop: int | None = None) -> SourceKeys:
+        """Some of the entries, as if there were no others."""
+        rows = slice(start, stop)
+        table = self.table.slice(start, None if stop is None else stop - start)
+        return SourceKeys(table, self.addresses[rows], self.deleted[rows])
+
     @property
     def nbytes(self) -> int:
         """Bytes held, for a byte-bounded cache."""

@@ -47,6 +47,17 @@ def test_the_third_scan_of_columns_reads_nothing(source: LanceSource) -> None:
         assert scanned(source, ["val"]) == [(val, address) for _, val, address in first]
 
 
+def test_a_column_that_was_scanned_with_another_one_is_kept_when_it_is_scanned_again(
+    source: LanceSource,
+) -> None:
+    both = scanned(source, ["id", "val"])
+    ids, values = scanned(source, ["id"]), scanned(source, ["val"])
+    with no_reads():
+        assert scanned(source, ["id"]) == ids
+        assert scanned(source, ["val"]) == values
+        assert scanned(source, ["id", "val"]) == both
+
+
 def test_a_scan_that_is_not_finished_keeps_nothing(source: LanceSource) -> None:
     scanned(source, ["id"])
     for part in range(source.parts):
