@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -155,3 +156,51 @@ def test_a_lookup_equals_a_dict(
     live = newest(list(base.items()), *parts)
     expected = [(k, live[k]) for k in sorted(asked) if k in live]
     assert pairs(node) == [(k, v) for k, v in expected if above is None or v > above]
+
+
+# The shape of scan plans (Specification 2, "Scan Queries").
+
+
+TABLE = snapshot(
+    memory_base([(1, 10), (2, 20), (3, 30)]),
+    [memtable([(1, 12)], 2, "A"), memtable([(1, 11)], 1, "A")],
+    [memtable([(5, 50)], 3, "B"), memtable([(2, 22)], 2, "B"), memtable([(2, 21)], 1, "B")],
+)
+
+
+def test_a_scan_deduplicates_a_union_of_all_sources() -> None:
+    node = plan(Query(("id", "val"), (where("val", ">", 5),)), TABLE)
+    assert draw(node).splitlines() == [
+        "DeduplicateExec: partition_by=[id], order_by=[_gen DESC, _rowaddr DESC]",
+        "  UnionExec",
+        "    ScanExec: base_table[gen=-1], filter=[val > 5]",
+        "    ScanExec: region_A[gen=2], filter=[val > 5]",
+        "    ScanExec: region_A[gen=1], filter=[val > 5]",
+        "    ScanExec: region_B[gen=3], filter=[val > 5]",
+        "    ScanExec: region_B[gen=2], filter=[val > 5]",
+        "    ScanExec: region_B[gen=1], filter=[val > 5]",
+    ]
+    assert pairs(node) == [(1, 12), (2, 22), (3, 30), (5, 50)]
+    assert node.partitions <= (os.cpu_count() or 1)
+
+
+def test_the_filter_is_not_among_the_columns_it_reads() -> None:
+    node = plan(Query(("s",), (where("val", ">", 25), where("id", "!=", 5))), TABLE)
+    assert node.schema.names == ["s"]
+    assert [b.to_pylist() for p in range(node.partitions) for b in node.execute(p)] == [
+        [{"s": "text 30"}]
+    ]
+
+
+def test_many_keys_are_a_scan_with_the_condition_pushed_down() -> None:
+    keys = ", ".join(map(str, range(9)))
+    condition = where("id", "<", 9)
+    many = type(condition)(f"id IN ({keys})", condition.evaluate, ("id",))
+    node = plan(Query(("id", "val"), (many,)), TABLE)
+    assert node.label().startswith("DeduplicateExec")
+    assert pairs(node) == [(1, 12), (2, 22), (3, 30), (5, 50)]
+
+
+def test_a_table_without_rows_is_an_empty_scan() -> None:
+    node = plan(Query(("id", "val")), snapshot(memory_base([])))
+    assert pairs(node) == []

@@ -17,9 +17,11 @@ from exec_nodes.base.columns import Filter, RowAddresses
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.base.tasks import background_by
 from exec_nodes.resident.admission import Admission
+from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors import index_search
 from exec_nodes.vectors import resident as held
+from exec_nodes.vectors.blocklist import blocklist
 from exec_nodes.vectors.index_search import IndexUse, few_rows
 from exec_nodes.vectors.metrics import Metric
 from exec_nodes.vectors.nearest import Bounds, NearestQuery
@@ -327,3 +329,27 @@ def test_more_partitions_are_probed_where_fewer_rows_count(source: LanceSource) 
     assert [probes(share) for share in (1.0, 0.5, 0.1)] == [20, 40, 200]
     assert probes(0.1, nprobes=3) == 30
     assert probes(0.0) == index_search.ALL_PROBES
+
+
+def test_lance_masks_exactly_these_rows(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    for stable in (False, True):
+        rows = pa.table({"id": pa.array(range(3000), pa.int64())})
+        folder = tmp_path / f"{stable}"
+        dataset = lance.write_dataset(
+            rows, folder, max_rows_per_file=1000, enable_stable_row_ids=stable
+        )
+        dataset.delete("id < 10")
+        dataset.optimize.compact_files(target_rows_per_fragment=1500)
+        dataset = lance.dataset(folder)
+        info = TableInfo(rows.schema, ("id",))
+        source = LanceSource.base(dataset, info, etag="", resident=ResidentStore())
+        held = source.matching(())
+        for count in (0, 1, 700, len(held)):
+            masked = random.permutation(held)[:count]
+            left = dataset.scanner(
+                columns=[],
+                with_row_address=True,
+                row_addr_blocklist=blocklist(source.row_ids(masked)),
+            ).to_table()["_rowaddr"]
+            assert sorted(left.to_pylist()) == np.setdiff1d(held, masked).tolist()

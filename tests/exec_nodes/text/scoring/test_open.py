@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,6 +35,7 @@ from tests.exec_nodes.text.sources import (
     some_texts,
     stored,
 )
+from tests.model.racing import race
 from tests.model.ranking import check_ranking
 
 SMALL_FILES = {"max_rows_per_file": 100}
@@ -289,3 +291,25 @@ def rewrite(
             if value is not None:
                 writer.add_schema_metadata(name, value)
         writer.write_batch(rows)
+
+
+TOKENS = [f"word{number}" for number in range(400)]
+
+
+def test_threads_read_posting_lists_at_once(tmp_path: Path) -> None:
+    texts = [f"{token} every" for token in TOKENS]
+    dataset = lance.write_dataset(pa.table({"body": texts}), tmp_path / "t")
+    dataset.create_scalar_index("body", "INVERTED")
+    analyzer = Analyzer.of({})
+    for _ in range(2):
+        segments = open_index(
+            lance.dataset(tmp_path / "t"), "body", analyzer, None, ResidentStore()
+        )
+        assert segments is not None
+        (partition,) = segments[0].partitions
+
+        def read(first: int, partition: object = partition) -> int:
+            found = map(partition.postings, TOKENS[first::8])  # type: ignore[attr-defined]
+            return sum(postings is not None for postings in found)
+
+        assert race(*(partial(read, first) for first in range(8))) == [50] * 8
