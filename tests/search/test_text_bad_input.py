@@ -10,7 +10,6 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
-from tests.model.writing import session_of
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("body", pa.string())])
 TITLE_AND_BODY = [pa.field("title", pa.string()), pa.field("body", pa.string())]
@@ -49,10 +48,6 @@ def test_a_query_without_tokens_finds_nothing(table: mw.Table, query: str) -> No
     assert ids(table, query) == []
 
 
-def test_k_may_be_larger_than_the_table(table: mw.Table) -> None:
-    assert sorted(ids(table, "log", 1_000_000)) == [0, 2, 7]
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -78,19 +73,6 @@ def test_what_is_asked_wrongly_is_refused_with_its_name(
 ) -> None:
     with pytest.raises(InvalidCallError, match=named):
         table.full_text_search(**arguments)
-
-
-def test_sql_tells_what_is_wrong(table: mw.Table) -> None:
-    context = session_of("t", table)
-    for arguments, named in (
-        ("'t', 'author', 'log'", "author"),
-        ("'t', 'body', 'log', -1", "-1"),
-        ("'t', 'body', 'log', 3, {operator: 'XOR'}", "XOR"),
-        ("'t', 'body', '{\"march\": {}}'", "march"),
-        ("'other', 'body', 'log'", "other"),
-    ):
-        with pytest.raises(Exception, match=named):
-            context.sql(f"SELECT * FROM full_text_search({arguments})").to_arrow_table()
 
 
 @pytest.mark.filterwarnings("ignore::memwal_sql.PlainTextWarning")

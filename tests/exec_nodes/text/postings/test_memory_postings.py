@@ -69,14 +69,6 @@ def test_readers_that_catch_up_at_once_tokenize_each_row_once() -> None:
     check(text.view(len(rows)), rows.to_pylist())
 
 
-def test_a_document_of_a_million_tokens_is_one_document() -> None:
-    text = GrowingText(PLAIN)
-    text.append(pa.array(["fig " * 999_999 + "apple", "fig"]))
-    view = text.view(2)
-    assert view.lengths.tolist() == [1_000_000, 1]
-    assert view.postings("fig")[1].tolist() == [999_999, 1]
-
-
 def test_tokens_that_come_later_are_near_too() -> None:
     text = GrowingText(PLAIN)
     for row in ("fig elder", "fig", "figs old"):
