@@ -1,10 +1,12 @@
-"""Columns that plain Lance adds, drops and renames while generations wait to be merged: they are
-read and merged by field id (protocol rule 2; issue "Bad input and faults")."""
+"""Columns and fields inside of them that plain Lance adds, drops and renames: they go by field id,
+wherever their rows are (protocol rule 2; issue "Bad input and faults")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,97 +21,210 @@ import memwal_sql as mw
 from memwal_sql.read.planning import scan
 from memwal_sql.read.snapshots import SnapshotCollector
 from planner.model import Query
-from tests.model.writing import merge_rows
+from tests.model.writing import flush_rows, merge_rows
 
-SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
-CONSISTENCIES = ("strong", "manifest")
+PAIR = pa.struct([("x", pa.int64()), ("y", pa.string())])
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "a": pa.int64(),
+        "b": pa.string(),
+        "c": pa.float64(),
+        "s": PAIR,
+        "deep": pa.struct([("in", PAIR), ("n", pa.int64())]),
+        "many": pa.list_(PAIR),
+        "by_name": pa.map_(pa.string(), pa.list_(PAIR)),
+    }
+)
+PATHS = ("s", "deep.in", "many.item", "by_name.entries.value.item")
 
 
-def _add(dataset: Any) -> None:
-    dataset.add_columns(pa.field("d", pa.int32()))
+def _alter(uri: str, path: str, name: str) -> None:
+    lance.dataset(uri).alter_columns({"path": path, "name": name})
 
 
-def _drop(dataset: Any) -> None:
-    dataset.drop_columns(["b"])
+def _add_column(uri: str) -> None:
+    lance.dataset(uri).add_columns(pa.field("d", pa.int32()))
 
 
-def _rename(dataset: Any) -> None:
-    dataset.alter_columns({"path": "a", "name": "x"})
-
-
-def _swap(dataset: Any) -> None:
+def _swap_columns(uri: str) -> None:
     for old, new in (("a", "t"), ("c", "a"), ("t", "c")):
-        lance.dataset(dataset.uri).alter_columns({"path": old, "name": new})
+        _alter(uri, old, new)
 
 
-def _drop_and_add(dataset: Any) -> None:
-    dataset.drop_columns(["b"])
-    lance.dataset(dataset.uri).add_columns(pa.field("b", pa.string()))
+def _drop_and_add_a_column(uri: str) -> None:
+    lance.dataset(uri).drop_columns(["b"])
+    lance.dataset(uri).add_columns(pa.field("b", pa.string()))
 
 
-CHANGES: dict[str, tuple[Callable[[Any], None], dict[str, str | None]]] = {
-    # what each column of the table then holds: the name it had, None for nulls
-    "add": (_add, {"id": "id", "a": "a", "b": "b", "c": "c", "d": None}),
-    "drop": (_drop, {"id": "id", "a": "a", "c": "c"}),
-    "rename": (_rename, {"id": "id", "x": "a", "b": "b", "c": "c"}),
-    "swap": (_swap, {"id": "id", "c": "a", "b": "b", "a": "c"}),
-    "drop and add again": (_drop_and_add, {"id": "id", "a": "a", "c": "c", "b": None}),
+def _rename(uri: str) -> None:
+    for path in PATHS:
+        _alter(uri, f"{path}.x", "z")
+
+
+def _rename_a_struct(uri: str) -> None:
+    _alter(uri, "deep.in", "within")
+    _alter(uri, "deep.within.y", "w")
+
+
+def _swap(uri: str) -> None:
+    for path in PATHS:
+        for old, new in (("x", "t"), ("y", "x"), ("t", "y")):
+            _alter(uri, f"{path}.{old}", new)
+
+
+def _drop(uri: str) -> None:
+    lance.dataset(uri).drop_columns(["s.x", "deep.in.x", "many.item.x"])
+
+
+def _drop_and_add(uri: str) -> None:
+    lance.dataset(uri).drop_columns(["s.x"])
+    lance.dataset(uri).add_columns(pa.field("s", pa.struct([("x", pa.int64())])))
+
+
+def _replace_all(uri: str) -> None:
+    lance.dataset(uri).add_columns(pa.field("s", pa.struct([("q", pa.int64())])))
+    lance.dataset(uri).drop_columns(["s.x", "s.y"])
+
+
+Pair = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What plain Lance does. Afterwards the pairs at `paths` are what `pair` says, and each of
+    `columns` holds what had the other name, or nulls."""
+
+    alter: Callable[[str], object]
+    pair: Callable[[Pair], Pair] = dict
+    paths: tuple[str, ...] = ()
+    columns: Mapping[str, str | None] = field(
+        default_factory=lambda: {"a": "a", "b": "b", "c": "c"}
+    )
+
+
+NONE = Change(lambda uri: None)
+CHANGES = {
+    "add": Change(_add_column, columns={"a": "a", "b": "b", "c": "c", "d": None}),
+    "drop": Change(
+        lambda uri: lance.dataset(uri).drop_columns(["b"]), columns={"a": "a", "c": "c"}
+    ),
+    "rename": Change(lambda uri: _alter(uri, "a", "x"), columns={"x": "a", "b": "b", "c": "c"}),
+    "swap": Change(_swap_columns, columns={"c": "a", "b": "b", "a": "c"}),
+    "drop and add again": Change(_drop_and_add_a_column, columns={"a": "a", "b": None, "c": "c"}),
+    "rename fields": Change(_rename, lambda p: {"z": p["x"], "y": p["y"]}, PATHS),
+    "swap fields": Change(_swap, lambda p: {"y": p["x"], "x": p["y"]}, PATHS),
+    "drop fields": Change(_drop, lambda p: {"y": p["y"]}, PATHS[:3]),
+    "drop and add fields again": Change(
+        _drop_and_add, lambda p: {"y": p["y"], "x": None}, PATHS[:1]
+    ),
+    "replace all fields": Change(_replace_all, lambda p: {"q": None}, PATHS[:1]),
+    "rename a struct": Change(_rename_a_struct),
 }
 
 
-def _rows(ids: list[int]) -> list[dict[str, Any]]:
-    return [{"id": n, "a": 10 * n, "b": f"b{n}", "c": n / 2} for n in ids]
+def _row(key: int, name: str | None = None) -> dict[str, Any]:
+    """A row as it was written, or as it is after a change."""
+    change = CHANGES[name] if name else NONE
+    pair = {"x": key, "y": f"y{key}"}
+    pairs = {path: change.pair(pair) if path in change.paths else pair for path in PATHS}
+    inner = {"in": pairs["deep.in"]}
+    if name == "rename a struct":
+        inner = {"within": {"x": key, "w": f"y{key}"}}
+    missing = key % 4 == 0  # some of all kinds are null
+    values = {"a": 10 * key, "b": f"b{key}", "c": key / 2}
+    return {
+        "id": key,
+        **{new: None if old is None else values[old] for new, old in change.columns.items()},
+        "s": None if missing else pairs["s"],
+        "deep": {**dict.fromkeys(inner), "n": key} if missing else {**inner, "n": key},
+        "many": [pairs["many.item"], None] * (key % 3),
+        "by_name": None if missing else [("k", [pairs["by_name.entries.value.item"]])],
+    }
 
 
-def _write(table: mw.Table, ids: list[int], deletes: list[int]) -> None:
-    with table.writer(durable=False) as writer:
-        writer.upsert(pa.Table.from_pylist(_rows(ids), SCHEMA))
-        if deletes:
-            writer.delete(deletes)
-        writer.flush()
+def _write(writer: Any, keys: range) -> None:
+    writer.upsert(pa.Table.from_pylist([_row(key) for key in keys], SCHEMA))
+
+
+def _sorted(table: pa.Table) -> list[dict[str, Any]]:
+    return [dict(row) for row in table.sort_by("id").to_pylist()]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+# Of structs that lost all their fields, Lance itself forgets in the base which ones are null.
+@pytest.mark.parametrize("change", [name for name in CHANGES if name != "replace all fields"])
+def test_rows_follow_their_fields_wherever_they_are(
+    tmp_path: Path, change: str, durable: bool
+) -> None:
+    """In the base, in a generation, in the log, in the memory of a writer that goes on."""
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with table.writer(durable=durable) as writer:
+        for first in (1, 11, 21):
+            _write(writer, range(first, first + 8))
+            if first < 21:
+                writer.flush()
+            if first == 1:
+                table.merge()
+        _write(writer, range(28, 33))
+        before = [_row(key) for key in (*range(1, 9), *range(11, 19), *range(21, 33))]
+        assert _sorted(table.scan().read_all()) == before
+        CHANGES[change].alter(table.uri)
+        expected = [_row(row["id"], change) for row in before]
+        for handle in (table, mw.open_table(table.uri)):
+            assert _sorted(handle.scan().read_all()) == expected
+            kept = handle.scan(filter="id > 3 AND c > 9").read_all()
+            assert _sorted(kept) == [r for r in expected if r["id"] > 3 and r["c"] > 9]
+            for key in (3, 13, 23, 28):
+                assert handle.get([key]).to_pylist() == [_row(key, change)]
+    assert _sorted(mw.open_table(table.uri).scan().read_all()) == expected
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_generations_are_read_and_merged_under_the_names_of_now(
-    tmp_path: Path, change: str
-) -> None:
+def test_a_merge_keeps_what_fields_hold(tmp_path: Path, change: str) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    _write(table, [1, 2, 3], [])
-    table.merge()
-    _write(table, [2, 3, 4], [1])
-    _write(table, [5], [4])
-    changed, origins = CHANGES[change]
-    before = table.scan().read_all().num_rows  # everything is cached under the old names
-    assert before == 3
-    changed(lance.dataset(table.uri))
-    expected = [
-        {name: None if origin is None else row[origin] for name, origin in origins.items()}
-        for row in _rows([2, 3, 5])
-    ]
-    table.snapshot()  # a handle learns of new columns from the first thing that it reads
-    for handle in (table, mw.open_table(table.uri)):
-        for consistency in CONSISTENCIES:
-            found = handle.scan(consistency=consistency).read_all().sort_by("id").to_pylist()
-            assert [dict(row) for row in found] == expected
-        assert handle.get([3]).to_pylist() == expected[1:2]
-        kept = handle.scan(filter="id > 2 AND c IS NOT NULL").read_all().sort_by("id")
-        assert kept.to_pylist() == expected[1:]
+    with table.writer() as writer:
+        for keys in (range(1, 9), range(5, 13)):
+            _write(writer, keys)
+            writer.flush()
+    CHANGES[change].alter(table.uri)
+    expected = [_row(key, change) for key in range(1, 13)]
+    assert _sorted(table.scan(consistency="manifest").read_all()) == expected
     assert table.merge() == 2
-    assert lance.dataset(table.uri).to_table().sort_by("id").to_pylist() == expected
-    assert table.scan().read_all().sort_by("id").to_pylist() == expected
-    assert mw.open_table(table.uri).get([5]).to_pylist() == expected[2:]
+    assert _sorted(lance.dataset(table.uri).to_table()) == expected
+    assert _sorted(table.scan().read_all()) == expected
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_generations_with_the_names_of_before_are_not_called_damaged(
+def test_a_replay_by_another_process_and_the_feed_go_by_id(tmp_path: Path, change: str) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with table.writer() as writer:
+        _write(writer, range(1, 9))
+    CHANGES[change].alter(table.uri)
+    expected = [_row(key, change) for key in range(1, 9)]
+    names = list(expected[0])
+    assert _sorted(table.changes().read_all().select(names)) == expected
+    other = (
+        "import sys, memwal_sql as mw\n"
+        "with mw.open_table(sys.argv[1]).writer() as writer:\n"
+        "    writer.upsert([{'id': 9}], missing='null'); writer.flush()\n"
+    )
+    subprocess.run([sys.executable, "-c", other, table.uri], check=True)
+    assert table.check().ok
+    assert _sorted(table.scan().read_all())[:-1] == expected
+    table.merge()
+    assert _sorted(lance.dataset(table.uri).to_table())[:-1] == expected
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_generations_with_the_fields_of_before_are_not_called_damaged(
     tmp_path: Path, change: str
 ) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    _write(table, [1, 2, 3], [])
-    table.merge()
-    _write(table, [2, 3, 4], [1])
-    apply, _ = CHANGES[change]
-    apply(lance.dataset(table.uri))
+    with table.writer() as writer:
+        _write(writer, range(1, 9))
+        writer.flush()
+    CHANGES[change].alter(table.uri)
     assert {finding.check for finding in table.check().findings} <= {"leftovers"}
 
 
@@ -152,13 +267,11 @@ class _Interrupted(tuple[Any, ...]):
 
 def test_queries_over_other_columns_do_not_share_what_a_region_has_read(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    merge_rows(table, pa.table([[1], [2], ["b"], [4.0]], schema=SCHEMA))
-    with table.writer() as writer:
-        writer.upsert(pa.table([[1], [3], ["b"], [5.0]], schema=SCHEMA))
-        writer.flush()
+    merge_rows(table, pa.Table.from_pylist([_row(1)], SCHEMA))
+    flush_rows(table, pa.Table.from_pylist([{**_row(1), "a": 3, "c": 5.0}], SCHEMA))
     collector = table._collector
     before = collector.newest()
-    _swap(lance.dataset(table.uri))
+    _swap_columns(table.uri)
     after = collector.newest()
     (region,) = collector.regions(before)
     newest = region.refresh()
@@ -177,47 +290,10 @@ def test_a_scan_has_the_columns_of_its_snapshot(tmp_path: Path) -> None:
     snapshot = SnapshotCollector.snapshot
 
     def changed(*arguments: Any) -> Any:
-        _add(lance.dataset(table.uri))
+        _add_column(table.uri)
         table.refresh()
         return snapshot(*arguments)
 
     with patch.object(SnapshotCollector, "snapshot", changed):
         assert table.scan(filter="a > 1").schema.names == ["id", "a"]
     assert table.scan(filter="a > 1").schema.names == ["id", "a", "d"]
-
-
-def _logged(tmp_path: Path, *, flush: bool) -> tuple[mw.Table, mw.Table]:
-    """A table with one row in its log, or flushed, and a handle that has read it."""
-    table = mw.create_table(tmp_path / "t", SCHEMA, primary_key="id")
-    with table.writer() as writer:
-        writer.upsert(pa.Table.from_pylist(_rows([1]), SCHEMA))
-        if flush:
-            writer.flush()
-    reader = mw.open_table(table.uri)
-    assert reader.scan().read_all().num_rows == 1
-    return table, reader
-
-
-def _expected(kinds: dict[str, str | None]) -> dict[str, Any]:
-    (row,) = _rows([1])
-    return {name: None if held is None else row[held] for name, held in kinds.items()}
-
-
-@pytest.mark.parametrize("flush", [False, True])
-@pytest.mark.parametrize("change", CHANGES)
-def test_rows_of_the_log_follow_their_columns(tmp_path: Path, change: str, flush: bool) -> None:
-    table, reader = _logged(tmp_path, flush=flush)
-    apply, kinds = CHANGES[change]
-    apply(lance.dataset(table.uri))
-    expected = _expected(kinds)
-    late = mw.open_table(table.uri)
-    for handle in (reader, late):
-        assert handle.scan().read_all().to_pylist() == [expected]
-        assert handle.get([1]).to_pylist() == [expected]
-        (fed,) = handle.changes().read_all().select(list(kinds)).to_pylist()
-        assert fed == expected
-    with late.writer() as writer:  # replays the log, and flushes what was in it
-        writer.upsert(pa.table({"id": [2]}), missing="null")
-        writer.flush()
-    assert late.get([1]).to_pylist() == [expected]
-    assert reader.get([1]).to_pylist() == [expected]
