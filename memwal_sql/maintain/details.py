@@ -78,7 +78,7 @@ def _settle(context: TableContext, lease: Lease) -> None:
         left = lease.unfinished
         landed = [restore_progress(context, one) for one in left]
         if all(landed):
-            lease.rewrites()
+            lease.forget_notes()
             return
         dataset = latest_dataset(context)
         found = details_of(context, dataset)
@@ -87,38 +87,58 @@ def _settle(context: TableContext, lease: Lease) -> None:
         commit_details(dataset, found, fence.index_uuid)  # refused: one has landed just now
         for one in (*left, fence):
             restore_progress(context, one)
-        lease.rewrites()
+        lease.forget_notes()
 
     over_conflicts(settle, context.uri)
 
 
 def change_details(
-    context: TableContext, job: str, change: Callable[[Rewrite], IndexDetails | None]
+    context: TableContext,
+    job: str,
+    change: Callable[[Rewrite], IndexDetails | None],
+    known: Any = None,
 ) -> int:
     """Commit changed details as a new base version, and return that version.
 
     `change` is called again when Lance refuses the commit in favour of somebody else's; what it
-    returns is committed, and nothing when that is None. Raises RetryError when others keep coming
-    in between.
+    returns is committed, and nothing when that is None: where it is None of a `known` dataset, a
+    version that has just been the newest, nobody is kept from their work. Raises RetryError when
+    others keep coming in between.
     """
+    if known is not None and change(_rewrite_of(context, known)) is None:
+        return int(known.version)
 
     def commit() -> int:
         with maintenance(context, job) as lease:
-            dataset = latest_dataset(context)
-            rewrite = Rewrite(details_of(context, dataset), dataset, uuid4())
-            changed = change(rewrite)
-            if changed is None:
-                return int(dataset.version)
-            unfinished = Unfinished(dataset.version, rewrite.index_uuid)
-            lease.rewrites(unfinished)
-            # Lance refuses where somebody else committed what it would not pass over.
-            committed = commit_details(dataset, changed, rewrite.index_uuid)
-            if committed.version != dataset.version + 1:
-                restore_progress(context, unfinished)
-            lease.rewrites()
-            return int(committed.version)
+            return rewrite_details(context, lease, latest_dataset(context), change)
 
     return over_conflicts(commit, context.uri)
+
+
+def rewrite_details(
+    context: TableContext,
+    lease: Lease,
+    dataset: Any,
+    change: Callable[[Rewrite], IndexDetails | None],
+) -> int:
+    """The same once, over the latest version `dataset`. Raises ConflictError where Lance refuses,
+    and MaintenanceLostError where the lease was lost: then nothing is committed."""
+    rewrite = _rewrite_of(context, dataset)
+    changed = change(rewrite)
+    if changed is None:
+        return int(dataset.version)
+    unfinished = Unfinished(dataset.version, rewrite.index_uuid)
+    lease.rewrites(unfinished)
+    # Lance refuses where somebody else committed what it would not pass over.
+    committed = commit_details(dataset, changed, rewrite.index_uuid)
+    if committed.version != dataset.version + 1:
+        restore_progress(context, unfinished)
+    lease.forget_notes()
+    return int(committed.version)
+
+
+def _rewrite_of(context: TableContext, dataset: Any) -> Rewrite:
+    return Rewrite(details_of(context, dataset), dataset, uuid4())
 
 
 def details_of(context: TableContext, dataset: Any) -> IndexDetails:

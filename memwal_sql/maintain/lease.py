@@ -1,10 +1,10 @@
 """The maintenance lease: one job at a time rewrites index details or marks progress (rule 19).
 
 It is a log of numbered records in `_memwal_sql/maintenance/`, each created once. A job takes the
-lease with a record, proves that it still has it with another one before every commit, and gives it
-back with a last one. Who finds it held waits; when its holder has died or has been silent for
-`Patience.seconds`, by the waiter's own clock, it takes over, and the old holder finds out with its
-next record.
+lease with a record, proves that it still has it with another one before every further commit, and
+gives it back with a last one; the garbage collection deletes them. Who finds it held waits; when
+its holder has died or has been silent for `Patience.seconds`, by the waiter's own clock, it takes
+over, and the old holder finds out with its next record.
 
 The lease saves work, and keeps rewritten details right in all but the rarest of races. What it
 can't rule out, as a process may sleep between its check and its commit, Lance's own refusal of
@@ -31,6 +31,7 @@ from memwal_sql.storage.records.table import Record, Records
 
 _log = logging.getLogger(__name__)
 
+MAINTENANCE = "maintenance"
 _KEPT = 8
 _MOST_PROCESSES = 2**31 - 1
 _MOVE_AWAY = "stop all maintenance jobs, then move the folder of the record away"
@@ -79,34 +80,34 @@ class Lease:
         """Take the lease with the record after `after`; whether nobody was faster."""
         version = 1 if after is None else after.version + 1
         self._unfinished = () if after is None else _notes(self._records, after)
+        # A number that is free because it had been deleted is not won: others are far ahead.
         if self._records.put(version, self._record(taken=True)) is not None:
             return False
-        if self._records.versions()[-1] != version:
-            # The number was free because it had been deleted: others are far ahead.
-            self._records.delete([version])
-            return False
         self._version = version
-        self._records.delete([v for v in self._records.versions() if v <= version - _KEPT])
         return True
 
     def renew(self) -> None:
         """Prove that the lease is still held. Raises MaintenanceLostError when it is not."""
-        self._put(taken=True)
+        self._put()
 
     def rewrites(self, *unfinished: Unfinished) -> None:
         """Prove the same, and note what is about to be committed, or may still be.
 
         Should this process die on the way, the next holder finds the notes and looks whether
-        progress was lost; none say that this has been done, and that none of them can come any
-        more.
+        progress was lost.
         """
         self._unfinished = unfinished
-        self._put(taken=True)
+        self._put()
+
+    def forget_notes(self) -> None:
+        """What was noted has been looked at, and none of it can come any more: the next record
+        says so. Should this process die before that, the next holder looks once more."""
+        self._unfinished = ()
 
     def give_back(self) -> None:
         """Let others take the lease at once; harmless when it was lost."""
         with suppress(MemWalError):
-            self._put(taken=False)
+            self._records.create(self._version + 1, self._record(taken=False))
 
     def _record(self, *, taken: bool) -> dict[str, Any]:
         notes = [
@@ -115,8 +116,8 @@ class Lease:
         ]
         return {**self._content, "held": taken, "unfinished": notes}
 
-    def _put(self, *, taken: bool) -> None:
-        found = self._records.put(self._version + 1, self._record(taken=taken))
+    def _put(self) -> None:
+        found = self._records.put(self._version + 1, self._record(taken=True))
         if found is not None:
             raise MaintenanceLostError(
                 f"the maintenance job {self._content['job']} was too slow, and "
@@ -130,7 +131,7 @@ def maintenance_lease(
     store: ObjectStore,
     job: str,
     *,
-    name: str = "maintenance",
+    name: str = MAINTENANCE,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Lease]:
@@ -147,6 +148,13 @@ def maintenance_lease(
             lease.give_back()
     finally:
         _own.discard(holder)
+
+
+def delete_old_records(store: ObjectStore, name: str) -> None:
+    """Delete what holders of a lease have left; the garbage collection's, as every one of them is
+    a request. The last ones stay: a claimant may just have read one."""
+    records = Records(store, name)
+    records.delete(records.versions()[:-_KEPT])
 
 
 def _notes(records: Records, record: Record) -> tuple[Unfinished, ...]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from memwal_sql.bulk.publish import TURN
 from memwal_sql.errors import (
     CorruptFileError,
     InvalidCallError,
@@ -38,6 +39,7 @@ from memwal_sql.maintain.gc.checkpoints import checkpoint_garbage, remove_checkp
 from memwal_sql.maintain.gc.listing import RegionFiles, survey_regions
 from memwal_sql.maintain.gc.orphans import orphans
 from memwal_sql.maintain.gc.rules import Garbage, Kind, RegionState, region_garbage
+from memwal_sql.maintain.lease import MAINTENANCE, delete_old_records
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.maintain.retention import Holds, retained_by_versions
 from memwal_sql.state.context import TableContext
@@ -224,6 +226,8 @@ class _Collector:
         retained_files = self._retained(all_checkpoints(self._store))
         kept = tuple(one for one in plan.garbage if not _is_retained(one, retained_files))
         self._delete(kept)
+        for lease in (MAINTENANCE, TURN):
+            delete_old_records(self._store, lease)
         remove_checkpoints(self._context, plan.checkpoints, kept)
         return replace(plan, garbage=kept)
 

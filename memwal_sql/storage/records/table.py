@@ -93,6 +93,10 @@ class Records:
         numbers = (number_of(name.removesuffix(_SUFFIX)) for name in names if _NAME.fullmatch(name))
         return sorted(number for number in numbers if number is not None)
 
+    def exists(self, version: int) -> bool:
+        """Whether a version is there: one request."""
+        return self._store.exists(self.path(version))
+
     def read(self, version: int) -> Record:
         """One version."""
         return self._decode(version, self._store.get(self.path(version)))
@@ -100,19 +104,24 @@ class Records:
     def put(self, version: int, content: Mapping[str, Any]) -> Record | None:
         """Create a version. None when it was created, else what somebody else had created.
 
-        A version among those that were deleted is never won (protocol rule 8): where there are
-        newer ones, the one before it must be there. Raises `OutcomeUnknownError` when what happened
-        could not be found out.
+        A version among those that were deleted is never won (protocol rule 8): the one before it
+        must be there, or none that is newer. Raises `OutcomeUnknownError` when what happened could
+        not be found out.
         """
-        data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
-        found = settle_put(self._store, self.path(version), data)
-        if found is not None:
-            return self._decode(version, found)
+        found = self.create(version, content)
+        if found is not None or (version > 1 and self.exists(version - 1)):
+            return found
         there = self.versions()
-        if there and there[-1] > version and version - 1 not in there:
+        if there and there[-1] > version:
             self._store.delete([self.path(version)])
             return self.read(there[-1])
         return None
+
+    def create(self, version: int, content: Mapping[str, Any]) -> Record | None:
+        """The same at the price of one request, without a look at what is below."""
+        data = json.dumps({**content, **stamp(), "nonce": uuid4().hex}, indent=1).encode()
+        found = settle_put(self._store, self.path(version), data)
+        return None if found is None else self._decode(version, found)
 
     def delete(self, versions: Iterable[int]) -> None:
         """Remove versions that nobody needs any more, the oldest first."""
