@@ -97,7 +97,7 @@ def _merged(table: mw.Table) -> None:
 
 DECISIONS: dict[str, tuple[Callable[[mw.Table], None], str]] = {
     "pruning": (_pruned, r"1 of 2 regions pruned"),
-    "passes": (_merged, r"merging generations 1 to 1 over version \d+ in 1 passes"),
+    "passes": (_merged, r"merging generations of 2 regions over version \d+ in 1 passes"),
 }
 
 

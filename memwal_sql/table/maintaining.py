@@ -25,6 +25,9 @@ from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.region_snapshots import note_last_seen, record_regions
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.storage.objects.side_by_side import beside
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.handle import TableHandle
 
 
@@ -43,9 +46,9 @@ class MaintainedTable(TableHandle):
         Returns how many generations this call has merged. Raises RepairError where the files of
         a generation are missing or damaged; everything is still read as it was then.
         """
-        self._check_writable("merge")
-        self._collector.not_below_watermarks(self._tracker.latest())
-        found = self._collector.regions_to_merge()
+        self._check_present("merge")
+        context = self._context
+        found = beside(context.store.remote, self._collector.regions_to_merge, context.check_writes)
         if regions is not None:
             regions = names_given("regions", regions)
             known = {name: one for one in found for name in (one.name, str(one.region_id))}
@@ -55,7 +58,8 @@ class MaintainedTable(TableHandle):
                     f"there are no regions {unknown}; there are {[one.name for one in found]}"
                 )
             found = [one for one in found if {one.name, str(one.region_id)} & set(regions)]
-        return Merger(self._context, self.snapshot_regions, progress or report_nothing).run(found)
+        merger = Merger(context, self._regions_now, progress or report_nothing)
+        return merger.run(found, self._tracker.current)
 
     def create_index(
         self,
@@ -130,16 +134,19 @@ class MaintainedTable(TableHandle):
     def snapshot_regions(self) -> int:
         """Record the state of all regions in the MemWAL index, for `eventual` readers.
 
-        Returns the base table version that holds the record.
+        Returns the base table version that holds the record; a new one unless all is recorded.
         """
         self._check_writable("write")
         base = self._tracker.latest()
-        regions = self._collector.regions(base)
+        return record_regions(self._context, base, self._regions_now(base))
+
+    def _regions_now(self, base: BaseTable) -> list[RegionManifest]:
+        """The states of all regions, as they are recorded."""
         store = self._context.store
-        manifests = map_concurrently(
-            lambda region: region.with_values(note_last_seen(store, region.refresh())), regions
+        return map_concurrently(
+            lambda region: region.with_values(note_last_seen(store, region.refresh())),
+            self._collector.regions(base),
         )
-        return record_regions(self._context, manifests, base.info.region_specs)
 
     def checkpoint(self, name: str, expires: Expires = None) -> int:
         """Hold the table as a strong reader sees it now, for `open_table(uri, checkpoint=name)`.

@@ -25,20 +25,22 @@ from tests.maintain.merging_tables import (
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SEED = 11
-# Deletes, and some passes a generation.
-PASS_BYTES = 16_000
+# Of two regions: first generations of some passes each, then deletes in passes of both, and then
+# the newest ones of both in one commit.
+PASS_BYTES = 12_000
 FIRST = [(dict.fromkeys(range(100), 0), [])]
 REST = [
-    (dict.fromkeys(range(1500), 1), []),
-    (dict.fromkeys(range(0, 1500, 7), 2), [1, 8, 99]),
+    (dict.fromkeys(range(2600), 1), []),
+    (dict.fromkeys(range(0, 2600, 7), 2), [1, 8, 99]),
+    (dict.fromkeys(range(0, 100, 3), 3), []),
 ]
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table to copy, with generations to merge and a record of the region older than they."""
+    """A table to copy, with generations to merge and a record of the regions older than they."""
     folder = tmp_path_factory.mktemp("template")
-    table = mw.create_table(folder / "t", SCHEMA, "id")
+    table = mw.create_table(folder / "t", SCHEMA, "id", regions=[mw.bucket("id", 2)])
     write_generations(table, FIRST)
     table.merge()
     write_generations(table, REST)
@@ -50,15 +52,27 @@ def _examine(uri: str, first: int) -> None:
     rows = expected([*FIRST, *REST])
     for consistency in ("strong", "manifest"):
         assert rows_of(mw.open_table(uri), consistency) == rows
-    assert rows_of(mw.open_table(uri), "eventual") in (expected(FIRST), rows)
-    states = [expected([*FIRST, *REST][:n]) for n in (1, 2, 3)]
+    _check_regions(uri, rows_of(mw.open_table(uri), "eventual"))
     for version in range(first, lance.dataset(uri).version + 1):
-        assert rows_of(mw.open_table(uri, version=version)) in states, version
+        with told_by(f"version {version}"):
+            _check_regions(uri, rows_of(mw.open_table(uri, version=version)))
     table = mw.open_table(uri)
     table.merge()
     table.build_indexes()
     assert in_base(uri) == rows
     assert rows_of(table, "eventual") == rows
+
+
+def _check_regions(uri: str, found: dict[int, int]) -> None:
+    """The rows of each region are in one of its states, whichever the other one is in."""
+    states = [expected([*FIRST, *REST][:n]) for n in (1, 2, 3, 4)]
+    regions = [one for one in Path(uri).glob("_mem_wal/*") if one.is_dir()]
+    assert len(regions) == 2
+    for region in regions:
+        folders = region.glob("*_gen_*")
+        keys = {key for one in folders for key in lance.dataset(one).to_table()["id"].to_pylist()}
+        of_region = [{k: v for k, v in state.items() if k in keys} for state in states]
+        assert {k: v for k, v in found.items() if k in keys} in of_region
 
 
 def _kill_and_examine(context: Any, template: Path, folder: Path, death: Death) -> bool:

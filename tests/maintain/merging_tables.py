@@ -90,8 +90,9 @@ def merger_of(table: mw.Table, max_pass_bytes: int = MAX_PASS_BYTES) -> Callable
 
     def merge() -> int:
         merger = Merger(
-            table._context, table.snapshot_regions, report_nothing, max_pass_bytes=max_pass_bytes
+            table._context, table._regions_now, report_nothing, max_pass_bytes=max_pass_bytes
         )
-        return merger.run(table._collector.regions(table._tracker.latest()))
+        base = table._tracker.latest()
+        return merger.run(table._collector.regions(base), base)
 
     return merge

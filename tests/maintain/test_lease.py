@@ -20,7 +20,6 @@ from memwal_sql.errors import RetryError
 from memwal_sql.maintain import details, lease
 from memwal_sql.maintain.lease import Unfinished, maintenance_lease
 from memwal_sql.maintain.merge import merger
-from memwal_sql.maintain.progress import report_nothing
 from memwal_sql.storage.base.memwal_index import commit_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 from memwal_sql.storage.objects.open import open_store
@@ -30,6 +29,7 @@ from tests.maintain.merging_tables import (
     expected,
     in_base,
     make_table,
+    merger_of,
     progress_of,
     rows_of,
     write_generations,
@@ -244,13 +244,17 @@ def _merge_asleep(table: mw.Table, count: int) -> None:
     class Nothing:
         def renew(self) -> None: ...
 
+    def one_step(of: merger.Merger, last: Any, step: Any = merger.Merger._step) -> bool:
+        step(of, last)
+        return True
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merger, "maintenance", lambda context, job: nullcontext(Nothing()))
-        patch.setattr(merger.Merger, "_merge_region", merger.Merger._step)
+        patch.setattr(merger.Merger, "_record", lambda *_: None)
+        patch.setattr(merger.Merger, "_step", one_step)
         # Of so few bytes, each generation by itself.
-        one_step = merger.Merger(table._context, lambda: None, report_nothing, max_pass_bytes=1)
         for _ in range(count):
-            assert one_step.run(table._collector.regions(table._tracker.reload())) == 1
+            assert merger_of(mw.open_table(table.uri), max_pass_bytes=1)() == 1
 
 
 def test_a_restored_table_is_not_taken_for_an_erased_one(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_version_whose_files_were_removed_by_hand_is_an_error(tmp_path: Path) 
 def test_a_version_that_was_cleaned_up_is_an_error(tmp_path: Path) -> None:
     table = create(tmp_path)
     version = table.snapshot_regions()
-    table.snapshot_regions()
+    lance.dataset(table.uri).update_metadata({"another": "version"})
     collect(table, after=1, versions_older_than=NOW)
     with pytest.raises(mw.InvalidCallError, match=f"no version {version}; its latest"):
         mw.open_table(table.uri, version=version)

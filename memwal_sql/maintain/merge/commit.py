@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,13 @@ from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from memwal_sql.errors import StoreUnavailableError
-from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
+from memwal_sql.storage.base.merge_token import (
+    LAST_PASS,
+    MergeProgress,
+    pass_shard,
+    passes_done,
+    token,
+)
 from memwal_sql.storage.retries import ConflictError
 
 
@@ -24,22 +30,23 @@ class PassWriter:
     """Merges tables into one version of the base table, each in a commit of its own.
 
     `dataset` must be a handle of its own: Lance moves it on with every commit. They hold the
-    generations from the first to the last of `generations`, `done` passes of which are committed.
+    `generations`, ascending, of each region; `progress` is that of the version.
     """
 
     def __init__(
         self,
         dataset: Any,
         primary_key: Sequence[str],
-        region_id: UUID,
-        generations: Sequence[int],
-        done: int,
+        generations: Mapping[UUID, Sequence[int]],
+        progress: MergeProgress,
     ) -> None:
         self._dataset = dataset
         self._primary_key = list(primary_key)
-        self._region_id = region_id
         self._generations = generations
-        self._done = done
+        self._done = {
+            region: passes_done(progress, region, numbers[0])
+            for region, numbers in generations.items()
+        }
 
     def delete(self, keys: pa.Table, *, last: bool) -> None:
         """Delete the rows with these keys."""
@@ -59,18 +66,17 @@ class PassWriter:
         return merge.conflict_retries(0)
 
     def _execute(self, merge: Any, rows: pa.Table, *, last: bool) -> None:
-        number = LAST_PASS if last else self._done + 1
-        marks = [
-            CompactedSsTable(str(pass_shard(self._region_id)), token(self._generations[0], number))
-        ]
-        if last:
-            marks.append(CompactedSsTable(str(self._region_id), self._generations[-1]))
+        marks = []
+        for region, numbers in self._generations.items():
+            self._done[region] = done = LAST_PASS if last else self._done[region] + 1
+            marks.append(CompactedSsTable(str(pass_shard(region)), token(numbers[0], done)))
+            if last:
+                marks.append(CompactedSsTable(str(region), numbers[-1]))
         try:
             with lance_panics(BASE_NAME, self._dataset.uri):
                 merge.mark_sstables_as_compacted(marks).execute(rows)
         except (OSError, RuntimeError) as error:
             raise _typed(error, self._dataset.uri) from error
-        self._done = number
 
 
 def _typed(error: Exception, uri: str) -> Exception:

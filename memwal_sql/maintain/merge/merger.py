@@ -1,7 +1,7 @@
 """The merger: flushed generations move into the base table (specification 2, "MemTable Merger").
 
 Per region in ascending order, by Lance's merge-insert with the progress in the same commit; those
-that fit into one commit are merged together.
+of all regions that fit into one commit are merged together.
 Any number of mergers may run: who comes too late is refused by Lance and looks again.
 """
 
@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 
 import pyarrow as pa
 
 from memwal_sql.errors import MaintenanceLostError, RepairError, RetryError
-from memwal_sql.maintain.details import latest_dataset, maintenance
+from memwal_sql.maintain.details import latest_dataset, maintenance, rewrite_details
 from memwal_sql.maintain.lease import Lease
 from memwal_sql.maintain.merge.commit import PassWriter, TooLargeError
 from memwal_sql.maintain.merge.rows import GenerationRows, newest_of, open_rows
 from memwal_sql.maintain.progress import Progress, Report
+from memwal_sql.maintain.region_snapshots import Recording
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable, load_base
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.base.merge_token import passes_done
 from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import generation_uri
-from memwal_sql.storage.region.manifest import FlushedGeneration
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.retries import ConflictError, over_conflicts
 
 _log = logging.getLogger(__name__)
@@ -41,203 +40,278 @@ LEAST_PASS_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class _Next:
-    """Generations to be merged together, their numbers and the rows of each, and the base version
-    over which they are the next ones."""
+class _Share:
+    """What is merged of one region: generations by number, and the rows of each."""
 
-    base: BaseTable
+    region: RegionReader
     generations: range
     rows: Sequence[GenerationRows]
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """Rows that are deleted, by their keys, or upserted."""
+    """Rows that are deleted, by their keys, or upserted, and how many there are of each share."""
 
-    rows: int
+    rows: Sequence[int]
     deletes: bool
     read: Callable[[], pa.Table]
+
+
+@dataclass(frozen=True)
+class _Next:
+    """What is merged together over the base version whose progress says so: nothing where all is
+    merged. `is_last` says that nothing will be left afterwards."""
+
+    base: BaseTable
+    shares: Sequence[_Share] = ()
+    passes: Sequence[_Pass] = ()
+    is_last: bool = True
 
 
 class Merger:
     """Merges what regions have flushed.
 
-    `record` records the states of all regions: before a generation is merged in several passes,
-    so that every version in between can be read, and after the job (protocol rule 18).
+    `regions_now` are the states of all regions, to be recorded: before generations are merged in
+    several passes, so that every version in between can be read, and after the last ones (protocol
+    rule 18).
     """
 
     def __init__(
         self,
         context: TableContext,
-        record: Callable[[], object],
+        regions_now: Callable[[BaseTable], Sequence[RegionManifest]],
         report: Report,
         *,
         max_pass_bytes: int = MAX_PASS_BYTES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._context = context
-        self._record = record
+        self._regions_now = regions_now
         self._report = report
         self._max_pass_bytes = max_pass_bytes
         self._sleep = sleep
+        self._merged = 0
 
-    def run(self, regions: Sequence[RegionReader]) -> int:
-        """Merge every generation that is flushed by now; how many of them this job merged.
+    def run(self, regions: Sequence[RegionReader], base: BaseTable) -> int:
+        """Merge every generation that is flushed by now; how many of them this job merged. `base`
+        is a version that has just been the newest.
 
         Raises RepairError where a generation's folder is missing or damaged, and
         StoreUnavailableError; what was merged by then stays merged.
         """
-        merged = 0
-        for region in regions:
-            last = region.refresh().current_generation - 1
-            merged += self._merge_region(region, last)
-        if merged:
-            self._record()
-        return merged
-
-    def _merge_region(self, region: RegionReader, last: int) -> int:
-        """How many generations were merged."""
-        merged = 0
-        while True:
+        remote, self._merged = self._context.store.remote, 0
+        manifests = side_by_side(remote, RegionReader.refresh, regions)
+        pairs = zip(regions, manifests, strict=True)
+        last = {region: manifest.current_generation - 1 for region, manifest in pairs}
+        # Without anything to do nobody else is kept from their work.
+        is_done = not _behind(base, last)
+        while not is_done:
             try:
-                done = over_conflicts(
-                    partial(self._step, region, last),
-                    f"a merge of region {region.name} into {self._context.uri}",
+                is_done = over_conflicts(
+                    partial(self._step, last),
+                    f"a merge into {self._context.uri}",
                     on=(ConflictError, MaintenanceLostError),
                     sleep=self._sleep,
                 )
             except TooLargeError as error:
                 self._max_pass_bytes //= 2
-                _log.debug(
-                    "region %s: a pass was too large, the next is of %d bytes",
-                    region.region_id,
-                    self._max_pass_bytes,
-                )
+                _log.debug("a pass was too large, the next is of %d bytes", self._max_pass_bytes)
                 if self._max_pass_bytes < LEAST_PASS_BYTES:
                     raise RetryError(
-                        f"region {region.name}: Lance had too little memory for a merge; give it "
+                        f"{self._context.uri}: Lance had too little memory for a merge; give it "
                         f"more by LANCE_MEM_POOL_SIZE: {error}"
                     ) from error
-            else:
-                if not done:
-                    return merged
-                merged += done
+        return self._merged
 
-    def _step(self, region: RegionReader, last: int) -> int:
-        """Merge the next generations up to `last`; how many: 0 when there is none."""
-        while True:
-            with maintenance(self._context, "merge") as lease:
-                work = self._next(region, last)
-                if work is None:
-                    return 0
-                passes = list(self._passes(work.rows))
-                if len(passes) == 1 or _is_recorded(self._context, region, work):
-                    self._merge(lease, region, work, passes)
-                    return len(work.rows)
-            _log.debug("region %s: recorded before a merge in parts", region.region_id)
-            self._record()
+    def _step(self, last: Mapping[RegionReader, int]) -> bool:
+        """Merge the next generations, and record the regions after the last ones; whether nothing
+        is left."""
+        with maintenance(self._context, "merge") as lease:
+            work = self._next(last)
+            while len(work.passes) > 1 and not _is_recorded(self._context, work):
+                _log.debug("%s: recorded before a merge in parts", self._context.uri)
+                self._record(lease, work.base)
+                lease.renew()
+                work = self._next(last)
+            if work.shares:
+                self._merge(lease, work)
+                self._merged += sum(len(share.rows) for share in work.shares)
+            if work.is_last and self._merged:
+                self._record(lease, work.base)
+            return work.is_last
 
-    def _next(self, region: RegionReader, last: int) -> _Next | None:
+    def _record(self, lease: Lease, base: BaseTable) -> None:
+        manifests = self._regions_now(base)
+        recording = Recording(self._context.store, base, manifests)
+        # Merging has moved the dataset on.
+        version = rewrite_details(self._context, lease, base.dataset, recording)
+        uri, regions = self._context.uri, len(manifests)
+        _log.info("recorded %d regions of %s in version %d", regions, uri, version)
+
+    def _next(self, last: Mapping[RegionReader, int]) -> _Next:
         """What is to be merged next, over the base version that says so."""
-        before = -1
+        before = None
         while True:
             base = load_base(self._context, latest_dataset(self._context))
-            merged = base.details.merged_generations.get(region.region_id, 0)
-            if merged >= last:
-                return None
-            listed = region.refresh().flushed_generations
-            flushed = {one.generation: one for one in listed}
+            behind = _behind(base, last)
+            if not behind:
+                return _Next(base)
             try:
-                if merged + 1 not in flushed:
-                    raise RepairError(
-                        f"region {region.region_id} does not list generation {merged + 1}, which "
-                        f"is to be merged over version {base.version}: see table.check()"
-                    )
-                after = takewhile(flushed.__contains__, range(merged + 1, last + 1))
-                rows = self._together(self._open(base, region, flushed[one]) for one in after)
-                return _Next(base, range(merged + 1, merged + 1 + len(rows)), rows)
+                shares = self._together(base, behind)
             except RepairError:
-                # Somebody else may have merged and collected it since the base was read.
-                if merged == before:
+                # Somebody else may have merged and collected it since manifest and base were read.
+                if base.details.merged_generations == before:
                     raise
-                before = merged
+                before = base.details.merged_generations
+                side_by_side(self._context.store.remote, RegionReader.refresh, behind)
+            else:
+                passes = list(self._passes(shares))
+                merged = {share.region: share.generations[-1] for share in shares}
+                is_last = all(merged.get(region) == last[region] for region in behind)
+                return _Next(base, shares, passes, is_last)
 
-    def _open(
-        self, base: BaseTable, region: RegionReader, flushed: FlushedGeneration
-    ) -> GenerationRows:
+    def _together(self, base: BaseTable, behind: Mapping[RegionReader, range]) -> list[_Share]:
+        """Generations that fit into one commit, of each region the next ones: Lance reads the base
+        table's keys, and makes a version, once for all of them.
+
+        Tombstones take a pass of their own, which is the same for all regions: where the first
+        region's generation has some, one generation of each is merged, else those without. What is
+        wrong with another one than the first is found when it is.
+        """
+        chosen = self._fitting(behind)
+        store = self._context.store
+        opened = side_by_side(store.remote, lambda one: self._opened(base, *one), chosen)
+        found: dict[RegionReader, list[GenerationRows]] = {}
+        room, parts = float(self._max_pass_bytes), False
+        closed = set[RegionReader]()
+        for (region, _), rows in zip(chosen, opened, strict=True):
+            if region in closed:
+                continue
+            if not isinstance(rows, GenerationRows):
+                if not found:
+                    raise rows
+                closed.add(region)
+                continue
+            if not found:
+                parts = bool(rows.deletes.num_rows)
+            elif rows.nbytes > room or (rows.deletes.num_rows and not parts):
+                closed.add(region)
+                continue
+            found.setdefault(region, []).append(rows)
+            room -= rows.nbytes
+            if parts:
+                closed.add(region)
+        return [
+            _Share(region, behind[region][: len(rows)], newest_of(rows) if rows[1:] else rows)
+            for region, rows in found.items()
+        ]
+
+    def _fitting(self, behind: Mapping[RegionReader, range]) -> list[tuple[RegionReader, int]]:
+        """The next generation of every region, then the one after it and so on, as far as they fit
+        into one commit by what the manifests say of their size."""
+        found: list[tuple[RegionReader, int]] = []
+        room, left, place = self._max_pass_bytes, dict(behind), 0
+        while left:
+            for region, numbers in tuple(left.items()):
+                flushed = _flushed(region, numbers[place]) if place < len(numbers) else None
+                size = 0 if flushed is None else flushed.bytes or 0
+                if place == len(numbers) or (found and size > room):
+                    del left[region]
+                else:
+                    found.append((region, numbers[place]))
+                    room -= size
+            place += 1
+        return found
+
+    def _opened(
+        self, base: BaseTable, region: RegionReader, generation: int
+    ) -> GenerationRows | RepairError:
+        flushed = _flushed(region, generation)
+        if flushed is None:
+            return RepairError(
+                f"region {region.region_id} does not list generation {generation}, which is to be "
+                f"merged over version {base.version}: see table.check()"
+            )
         uri = generation_uri(lance_uri(self._context.uri), region.region_id, flushed.path)
         key, options = base.info.primary_key, self._context.storage_options
-        return open_rows(uri, flushed.rows, base.dataset, key, options)
+        try:
+            return open_rows(uri, flushed, base.dataset, key, options)
+        except RepairError as error:
+            return error
 
-    def _together(self, generations: Iterator[GenerationRows]) -> list[GenerationRows]:
-        """The first generation, and those after it that fit into one commit with it: Lance reads
-        the base table's keys, and makes a version, once for all of them.
-
-        One that has tombstones is merged by itself, in several passes. What is wrong with a later
-        one is found when it is the first.
-        """
-        found = [next(generations)]
-        if found[0].deletes.num_rows:
-            return found
-        room = self._max_pass_bytes - found[0].nbytes
-        with suppress(RepairError):
-            for one in generations:
-                if one.deletes.num_rows or (room := room - one.nbytes) < 0:
-                    break
-                found.append(one)
-        return newest_of(found) if len(found) > 1 else found
-
-    def _passes(self, generations: Sequence[GenerationRows]) -> Iterator[_Pass]:
-        """Tombstones first, as they need their keys only, then slices of the other rows."""
-        [rows, *others] = generations
-        if others:
-            upserts = sum(one.upserts for one in generations)
-            yield _Pass(upserts, False, partial(_all_rows, generations))
+    def _passes(self, shares: Sequence[_Share]) -> Iterator[_Pass]:
+        """Tombstones first, as they need their keys only, then the other rows: in slices where they
+        are of one generation, which may be too large."""
+        deletes = [sum(one.deletes.num_rows for one in share.rows) for share in shares]
+        generations = [one for share in shares for one in share.rows]
+        if any(deletes):
+            keys = partial(pa.concat_tables, [one.deletes for one in generations])
+            yield _Pass(deletes, True, keys)
+        if len(generations) == 1:
+            [rows] = generations
+            for start, end, found in rows.slices(self._max_pass_bytes):
+                yield _Pass([found], False, partial(rows.read, start, end))
             return
-        if rows.deletes.num_rows:
-            yield _Pass(rows.deletes.num_rows, True, lambda: rows.deletes)
-        for start, end, upserts in rows.slices(self._max_pass_bytes):
-            yield _Pass(upserts, False, partial(rows.read, start, end))
+        upserts = [sum(one.upserts for one in share.rows) for share in shares]
+        if any(upserts):
+            yield _Pass(upserts, False, partial(self._all_rows, generations))
 
-    def _merge(
-        self, lease: Lease, region: RegionReader, work: _Next, passes: Sequence[_Pass]
-    ) -> None:
+    def _all_rows(self, generations: Sequence[GenerationRows]) -> pa.Table:
+        remote = self._context.store.remote
+        return pa.concat_tables(side_by_side(remote, GenerationRows.read_all, generations))
+
+    def _merge(self, lease: Lease, work: _Next) -> None:
         key, progress = work.base.info.primary_key, work.base.details.merged_generations
-        done = passes_done(progress, region.region_id, work.generations[0])
-        writer = PassWriter(work.base.dataset, key, region.region_id, work.generations, done)
-        written, total = 0, sum(one.rows for one in passes)
+        generations = {share.region.region_id: share.generations for share in work.shares}
+        writer = PassWriter(work.base.dataset, key, generations, progress)
         _log.debug(
-            "region %s: merging generations %d to %d over version %d in %d passes",
-            region.region_id,
-            work.generations[0],
-            work.generations[-1],
+            "%s: merging generations of %d regions over version %d in %d passes",
+            self._context.uri,
+            len(work.shares),
             work.base.version,
-            len(passes),
+            len(work.passes),
         )
-        for one in passes:
-            if written:
+        written = [0] * len(work.shares)
+        total = [sum(rows) for rows in zip(*(one.rows for one in work.passes), strict=True)]
+        for number, one in enumerate(work.passes):
+            if number:
                 lease.renew()
             commit = writer.delete if one.deletes else writer.upsert
-            commit(one.read(), last=one is passes[-1])
-            written += one.rows
-            self._report(Progress("merge", region.name, written, total, "rows"))
-        _log.info(
-            "merged generations %d to %d of region %s into %s: %d rows",
-            work.generations[0],
-            work.generations[-1],
-            region.region_id,
-            self._context.uri,
-            written,
-        )
+            commit(one.read(), last=one is work.passes[-1])
+            for place, share in enumerate(work.shares):
+                written[place] += one.rows[place]
+                name = share.region.name
+                self._report(Progress("merge", name, written[place], total[place], "rows"))
+        for share, rows in zip(work.shares, total, strict=True):
+            _log.info(
+                "merged generations %d to %d of region %s into %s: %d rows",
+                share.generations[0],
+                share.generations[-1],
+                share.region.region_id,
+                self._context.uri,
+                rows,
+            )
 
 
-def _all_rows(generations: Sequence[GenerationRows]) -> pa.Table:
-    return pa.concat_tables([one.read_all() for one in generations])
+def _behind(base: BaseTable, last: Mapping[RegionReader, int]) -> dict[RegionReader, range]:
+    """The generations that a base version lacks, by region."""
+    merged = base.details.merged_generations
+    lacking = {
+        region: range(merged.get(region.region_id, 0) + 1, last[region] + 1) for region in last
+    }
+    return {region: numbers for region, numbers in lacking.items() if numbers}
 
 
-def _is_recorded(context: TableContext, region: RegionReader, work: _Next) -> bool:
-    """Whether readers of a version that holds a part of the generation find all of it."""
-    return any(
-        one.region_id == region.region_id and one.current_generation > work.generations[-1]
-        for one in recorded_regions(context, work.base) or ()
+def _flushed(region: RegionReader, generation: int) -> FlushedGeneration | None:
+    listed = region.manifest.flushed_generations
+    return next((one for one in listed if one.generation == generation), None)
+
+
+def _is_recorded(context: TableContext, work: _Next) -> bool:
+    """Whether readers of a version that holds a part of the generations find all of them."""
+    recorded = {one.region_id: one for one in recorded_regions(context, work.base) or ()}
+    return all(
+        (known := recorded.get(share.region.region_id)) is not None
+        and known.current_generation > share.generations[-1]
+        for share in work.shares
     )

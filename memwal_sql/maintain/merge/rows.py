@@ -25,6 +25,7 @@ from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, RepairError, SourceGoneError
 from memwal_sql.state.schema import TOMBSTONE
+from memwal_sql.storage.region.manifest import FlushedGeneration
 from memwal_sql.storage.wal.entry import entry_schema
 
 # So many rows tell how wide a row is.
@@ -39,10 +40,12 @@ class GenerationRows:
     Attributes:
         keys: of all its rows, as columns of the base table.
         deletes: the keys of its tombstones.
+        flushed: what the region's manifest says of it.
     """
 
     keys: pa.Table
     deletes: pa.Table
+    flushed: FlushedGeneration
     _uri: str
     _dataset: Any
     _base: Any
@@ -73,6 +76,8 @@ class GenerationRows:
 
     @lazy_property
     def _row_bytes(self) -> float:
+        if self.flushed.bytes and self.flushed.rows:
+            return self.flushed.bytes / self.flushed.rows
         sample = self.read(0, _SAMPLE_ROWS)
         return float(max(1, sample.nbytes) / max(1, sample.num_rows))
 
@@ -100,19 +105,18 @@ class GenerationRows:
 
 def open_rows(
     uri: str,
-    rows: int | None,
+    flushed: FlushedGeneration,
     base: Any,
     primary_key: Sequence[str],
     storage_options: Mapping[str, str] | None = None,
 ) -> GenerationRows:
-    """Open the generation at `uri`, to be merged into the Lance dataset `base`; `rows` as
-    `open_generation` takes it.
+    """Open the generation at `uri`, to be merged into the Lance dataset `base`.
 
     Raises RepairError for a folder that is missing, damaged or of another schema, and
     StoreUnavailableError.
     """
     with _damage_is_typed(uri):
-        dataset = open_generation(uri, _NAME, rows, storage_options)
+        dataset = open_generation(uri, _NAME, flushed.rows, storage_options)
         by_id = _columns_of(uri, dataset, base, primary_key)
         keys = dataset.to_table(columns=[*primary_key, TOMBSTONE])
     deleted = keys[TOMBSTONE].to_numpy()
@@ -121,7 +125,7 @@ def open_rows(
     table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     newest = _newest(table)
     deletes = table.filter(pa.array(deleted & newest))
-    return GenerationRows(table, deletes, uri, dataset, base, by_id, newest & ~deleted)
+    return GenerationRows(table, deletes, flushed, uri, dataset, base, by_id, newest & ~deleted)
 
 
 def newest_of(generations: Sequence[GenerationRows]) -> list[GenerationRows]:

@@ -1,0 +1,106 @@
+"""Requests of jobs to an object store, as bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain.lease import maintenance_lease
+from memwal_sql.storage.objects.open import open_store
+from tests.maintain.merging_tables import (
+    GENERATIONS,
+    SCHEMA,
+    expected,
+    rows_of,
+    write_generations,
+)
+from tests.model.s3 import Requests, s3_server
+
+REGIONS = 4
+LEASE = 4  # a listing, the last record, one more, and whether that one is still there
+
+
+@pytest.fixture
+def seen() -> Requests:
+    return Requests()
+
+
+@pytest.fixture
+def options(seen: Requests) -> Iterator[dict[str, str]]:
+    with s3_server("tables", around=seen.around) as found:
+        yield found
+
+
+@pytest.fixture
+def table(options: dict[str, str]) -> mw.Table:
+    regions = [mw.bucket("id", REGIONS)]
+    return mw.create_table(f"s3://tables/{uuid4()}", SCHEMA, "id", regions, storage_options=options)
+
+
+def writes(requests: list[str]) -> list[str]:
+    return [one for one in requests if one.startswith(("PUT", "POST", "DELETE"))]
+
+
+def test_requests_of_a_merge_and_of_an_index(
+    table: mw.Table, seen: Requests, options: dict[str, str]
+) -> None:
+    """All regions in one commit, under one lease."""
+    before = table.version
+    write_generations(table, [({n: n for n in range(400)}, [])])
+    seen.take()
+    assert table.merge() == REGIONS
+    requests = seen.take()
+    assert len(requests) <= 24 * REGIONS + 4, requests
+    records = [one for one in writes(requests) if "_memwal_sql/maintenance" in one]
+    assert len(records) == 3  # taken, the record of the regions noted, given back
+    assert mw.open_table(table.uri, storage_options=options).version == before + 2
+    table.build_indexes()
+    seen.take()
+    write_generations(table, [({n: n + 1 for n in range(400)}, [])])
+    table.merge()
+    seen.take()
+    table.build_indexes()
+    requests = seen.take()
+    assert len(requests) <= 30, requests
+
+
+def test_tombstones_of_all_regions_go_together(
+    table: mw.Table, seen: Requests, options: dict[str, str]
+) -> None:
+    before = table.version
+    rows = {n: n for n in range(400)}
+    write_generations(table, [(rows, []), ({}, list(range(0, 400, 2)))])
+    assert table.merge() == 2 * REGIONS
+    # The first ones; a record before the parts; the deletes.
+    found = mw.open_table(table.uri, storage_options=options)
+    assert found.version == before + 3
+    assert rows_of(found) == {n: n for n in range(1, 400, 2)}
+
+
+def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests) -> None:
+    write_generations(table, GENERATIONS)
+    table.merge()
+    table.build_indexes()
+    table.collect_garbage(older_than=timedelta(0))
+    version = table.snapshot_regions()
+    seen.take()
+    assert table.merge() == 0
+    assert table.build_indexes() == []
+    assert table.snapshot_regions() == version
+    assert writes(seen.take()) == []
+    assert rows_of(table) == expected()
+
+
+def test_requests_of_the_lease(seen: Requests, options: dict[str, str]) -> None:
+    store = open_store("s3://tables/t", options)
+    with maintenance_lease(store, "first"):
+        pass
+    for _ in range(20):  # whatever others left
+        seen.take()
+        with maintenance_lease(store, "next"):
+            assert len(seen.take()) <= LEASE
+        assert len(seen.take()) == 1
