@@ -38,18 +38,20 @@ def build_indexes(
     codebook: new rows get a segment of their own, and many segments become one without training.
     Raises RetryError when other commits keep coming in between.
     """
-    known = [index.name for index in _indexes(latest_dataset(context))]
+    dataset = latest_dataset(context)
+    known = [index.name for index in _indexes(dataset)]
     unknown = sorted(set(names or ()) - set(known))
     if unknown:
         raise InvalidCallError(f"there are no indexes {unknown} on {context.uri}; it has {known}")
     wanted = [name for name in known if names is None or name in names]
     built = []
     for done, name in enumerate(wanted, start=1):
-        if _build(context, name):
+        behind, dataset = _build(context, name, dataset)
+        if behind:
             built.append(name)
             _log.info("indexed %s: index %r is up to date", context.uri, name)
         report(Progress(JOB, None, done, len(wanted), "indexes"))
-    change_details(context, JOB, _with_catch_up)
+    change_details(context, JOB, _with_catch_up, dataset)
     return built
 
 
@@ -64,19 +66,21 @@ def _indexes(dataset: Any) -> list[Any]:
         return [one for one in dataset.describe_indices() if not one.name.startswith(_SYSTEM)]
 
 
-def _build(context: TableContext, name: str) -> bool:
-    """Whether the index was behind."""
-    behind = False
+def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
+    """Whether the index was behind, and the version that has it; `latest` has just been the
+    newest."""
+    behind, dataset = False, latest
 
-    def build() -> bool:
-        nonlocal behind
-        dataset = latest_dataset(context)
+    def build() -> None:
+        nonlocal behind, dataset
+        dataset = dataset or latest_dataset(context)
         index = next((one for one in _indexes(dataset) if one.name == name), None)
         if index is None or covers_everything(dataset, index):
-            return behind
+            return
         behind = True
         try:
             with lance_panics(BASE_NAME, context.uri):
+                # It moves the dataset on.
                 dataset.optimize.optimize_indices(index_names=[name], **_settings(index))
         except (OSError, RuntimeError) as error:
             # Merges and compactions may come in between, and other builders.
@@ -84,10 +88,11 @@ def _build(context: TableContext, name: str) -> bool:
                 raise StoreUnavailableError(
                     f"index {name!r} of {context.uri} could not be built, and is as it was: {error}"
                 ) from error
+            dataset = None
             raise ConflictError(str(error)) from error
-        return True
 
-    return over_conflicts(build, f"index {name!r} of {context.uri}")
+    over_conflicts(build, f"index {name!r} of {context.uri}")
+    return behind, dataset
 
 
 def _settings(index: Any) -> dict[str, int]:
