@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import Mask
+from exec_nodes.arrow.filter_rows import among
 from exec_nodes.base.columns import KEY_POSITION, QUERY, ROW_ADDRESS, SOURCE, RowAddresses
 from exec_nodes.explain.labels import guard_labels
 from exec_nodes.keys.keys import KeyBatch
@@ -87,7 +88,7 @@ class FilterStaleExec(UnaryNode):
 
     def _live_of(self, ordinal: int, addresses: RowAddresses) -> Mask:
         """One flag a row of a source."""
-        live = ~_among(addresses, self.masks.of(ordinal))
+        live = ~among(addresses, self.masks.of(ordinal))
         left = self.masks.left(ordinal)
         if left and len(rows := np.flatnonzero(live)):
             source = self.masks.stale.sources[ordinal]
@@ -112,14 +113,6 @@ class FilterStaleExec(UnaryNode):
                 places = source.take(asked.filter(maybe), ())[KEY_POSITION].to_numpy()
                 found[missing[np.flatnonzero(maybe)[places]]] = True
         return found
-
-
-def _among(addresses: RowAddresses, masked: RowAddresses) -> Mask:
-    """Which addresses are in `masked`, which is sorted."""
-    if not len(masked):
-        return np.zeros(len(addresses), np.bool_)
-    flags: Mask = masked[np.minimum(masked.searchsorted(addresses), len(masked) - 1)] == addresses
-    return flags
 
 
 def _counts(rows: pa.RecordBatch, queries: int) -> npt.NDArray[np.int64]:

@@ -46,11 +46,6 @@ class FTSExec(Node):
         return SCORE_ROWS
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        """None."""
-        return ()
-
-    @property
     def statistics(self) -> Statistics:
         """At most `k` rows."""
         return Statistics(self.k, False)

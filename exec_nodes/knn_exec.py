@@ -56,11 +56,6 @@ class KNNExec(Node):
         return BATCH_DISTANCE_ROWS if self.query.batch else DISTANCE_ROWS
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        """None: a leaf."""
-        return ()
-
-    @property
     def statistics(self) -> Statistics:
         """At most `k` rows of each query."""
         return Statistics(self.query.k * len(self.query.vectors), False)

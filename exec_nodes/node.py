@@ -100,9 +100,9 @@ class Node(ABC):
         """The schema of every batch that `execute` yields."""
 
     @property
-    @abstractmethod
     def children(self) -> tuple[Node, ...]:
-        """The nodes this one reads, in the order in which they are drawn."""
+        """The nodes this one reads, in the order in which they are drawn; a leaf has none."""
+        return ()
 
     @property
     def partitions(self) -> int:

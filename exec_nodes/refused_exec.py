@@ -23,11 +23,6 @@ class RefusedExec(Node):
         """`output`, what the other plan would have yielded."""
         return self.output
 
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """None."""
-        return ()
-
     def label(self) -> str:
         """`RefusedExec: random() < 0.5 can't ...`."""
         return f"RefusedExec: {self.reason}"

@@ -43,11 +43,6 @@ class ScanExec(Node):
         return self.output.append(ROW_ADDRESS_FIELD).append(SOURCE_FIELD)
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        """None: a leaf."""
-        return ()
-
-    @property
     def partitions(self) -> int:
         """The source's parts."""
         return self.source.parts

@@ -35,11 +35,6 @@ class TakeLastExec(Node):
         return self.output.append(TOMBSTONE_FIELD)
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        """None: a leaf."""
-        return ()
-
-    @property
     def statistics(self) -> Statistics:
         """At most one row."""
         return Statistics(1, False)

@@ -52,14 +52,13 @@ class Publisher:
         context: TableContext,
         base: Callable[[], BaseTable],
         find: FindRegion,
-        limits: PublishLimits | None = None,
     ) -> None:
         """`base` gives the newest version of the base table, `find` the manifest of the region with
         a spec id and values, if there is one."""
         self._context = context
         self._base = base
         self._find = find
-        self._limits = limits or PublishLimits()
+        self._limits = PublishLimits()
         self._regions: dict[RegionKey, RegionPublisher] = {}
         self._stored = base().stored
 

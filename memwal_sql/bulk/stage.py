@@ -97,7 +97,6 @@ class Stager:
         spec: RegionSpec,
         form: RowForm,
         folder: str,
-        limits: StageLimits | None = None,
     ) -> None:
         """`folder` is the job's, below `STAGING_FOLDER`; an attempt has one of its own in it."""
         self._store = store
@@ -107,7 +106,7 @@ class Stager:
         self._reader = RowReader(form, writer.info)
         self._numbered = numbered(writer.info.schema, writer.base.lance_schema)
         self._folder = f"{folder}/{uuid4().hex}"
-        self._limits = limits or StageLimits()
+        self._limits = StageLimits()
         self._buffers: dict[RegionKey, _Buffer] = {}
         self._pieces: list[StagedPiece] = []
         self._inline = 0
@@ -249,12 +248,9 @@ class FragmentStager(Stager):
         writer: GenerationWriter,
         form: RowForm,
         folder: str,
-        limits: StageLimits | None = None,
     ) -> None:
         whole = RegionSpec(1, (unsharded(),))
-        super().__init__(
-            store=store, writer=writer, spec=whole, form=form, folder=folder, limits=limits
-        )
+        super().__init__(store=store, writer=writer, spec=whole, form=form, folder=folder)
 
     def _large(
         self, key: RegionKey, values: Mapping[str, RegionValue], rows: pa.Table

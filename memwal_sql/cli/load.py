@@ -73,7 +73,13 @@ def load(
             name = "standard input" if files[0] == STDIN else files[0]
             raise InvalidCallError(f"name a file first: {name} can't be read twice")
         with batches_of(files[0], form, None, fill=missing is Missing.NULL) as (schema, _):
-            table = _made(uri, schema, primary_key, region, options)
+            table = create_table(
+                uri,
+                schema,
+                primary_key=primary_key,
+                regions=", ".join(region) if region else None,
+                storage_options=storage_options(options),
+            )
     elif region:
         raise InvalidCallError("--region-by is for a new table: name its --primary-key, too")
     else:
@@ -81,22 +87,6 @@ def load(
     with table:
         rows = _loaded(table, files, form, missing, context if output is Output.JSON else None)
     show_result({"rows": rows}, f"{count_text(rows, 'row')} loaded", output)
-
-
-def _made(
-    uri: str,
-    schema: pa.Schema,
-    primary_key: list[str],
-    region: list[str] | None,
-    options: list[str] | None,
-) -> Table:
-    return create_table(
-        uri,
-        schema,
-        primary_key=primary_key,
-        regions=", ".join(region) if region else None,
-        storage_options=storage_options(options),
-    )
 
 
 def _loaded(

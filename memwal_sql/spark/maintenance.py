@@ -44,7 +44,9 @@ def merge(
     """
     place = _place(uri, storage_options)
     regions = place.open().regions()["region_id"].to_pylist()
-    return _run(spark, place, "merging", "regions", regions, _merge)
+    return _run(
+        spark, place, "merging", "regions", regions, lambda table, one: table.merge(regions=[one])
+    )
 
 
 def build_indexes(
@@ -56,7 +58,14 @@ def build_indexes(
     """
     place = _place(uri, storage_options)
     names = place.open().indexes()["name"].to_pylist()
-    return _run(spark, place, "indexing", "indexes", names, _build_index)
+    return _run(
+        spark,
+        place,
+        "indexing",
+        "indexes",
+        names,
+        lambda table, name: len(table.build_indexes(indexes=[name])),
+    )
 
 
 def snapshot_regions(
@@ -64,7 +73,10 @@ def snapshot_regions(
 ) -> int:
     """Record the state of all regions; returns the base table version that has the record."""
     place = _place(uri, storage_options)
-    return _run(spark, place, "recording", "table", ["regions"], _snapshot)["regions"]
+    done = _run(
+        spark, place, "recording", "table", ["regions"], lambda table, _: table.snapshot_regions()
+    )
+    return done["regions"]
 
 
 def collect_garbage(
@@ -76,24 +88,11 @@ def collect_garbage(
 ) -> int:
     """Delete files that no reader needs; returns how many."""
     place = _place(uri, storage_options)
-    work = partial(_collect, older_than=older_than)
+
+    def work(table: Table, _: str) -> int:
+        return int(table.collect_garbage(older_than=older_than).num_rows)
+
     return _run(spark, place, "collecting", "table", ["garbage"], work)["garbage"]
-
-
-def _merge(table: Table, region: str) -> int:
-    return table.merge(regions=[region])
-
-
-def _build_index(table: Table, name: str) -> int:
-    return len(table.build_indexes(indexes=[name]))
-
-
-def _snapshot(table: Table, _: str) -> int:
-    return table.snapshot_regions()
-
-
-def _collect(table: Table, _: str, *, older_than: timedelta) -> int:
-    return int(table.collect_garbage(older_than=older_than).num_rows)
 
 
 def _place(uri: str, storage_options: Mapping[str, str] | None) -> _Place:

@@ -121,11 +121,6 @@ class BatchesExec(Node):
         return self.table.schema
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        """None: a leaf."""
-        return ()
-
-    @property
     def statistics(self) -> Statistics:
         """Exact."""
         return Statistics(self.table.num_rows, True, self.table.nbytes)

@@ -91,14 +91,6 @@ class Domain:
         met = (a.meet(b) for a in self.intervals for b in other.intervals)
         return domain_of(points, met, self.null and other.null)
 
-    def join(self, other: Domain) -> Domain:
-        """What is in either."""
-        return Domain(
-            self.points | other.points,
-            tuple(dict.fromkeys(self.intervals + other.intervals)),
-            self.null or other.null,
-        )
-
 
 ANYTHING = Domain(intervals=(Interval(),), null=True)
 NOT_NULL = Domain(intervals=(Interval(),))

@@ -122,7 +122,7 @@ def _distinct(operand: Operand, literal: Literal, want: bool, kind: pa.DataType)
     if literal.value is None:
         return _domain(IsNull(operand), not want, kind)
     domain = compared(kind, operand, "<>" if want else "=", literal)
-    return domain.join(ONLY_NULL) if want else domain
+    return _join([domain, ONLY_NULL]) if want else domain
 
 
 def _in(leaf: In, want: bool, kind: pa.DataType) -> Domain:

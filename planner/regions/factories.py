@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from exec_nodes.base.errors import InvalidCallError
 from planner.regions.field import RegionField
 from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
-
-DATE_PARTS = ("year", "month", "day", "hour")
 
 
 def identity(column: str, name: str | None = None) -> RegionField:
@@ -43,13 +43,7 @@ def bucket(column: str, num_buckets: int, name: str | None = None) -> RegionFiel
 
     LanceDB refuses a table with such buckets: see `lance_bucket`.
     """
-    return RegionField(
-        name or f"{column}_bucket",
-        (column,),
-        transform="bucket",
-        result_type="int32",
-        parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
-    )
+    return _bucket("bucket", (column,), num_buckets, name)
 
 
 def lance_bucket(column: str, num_buckets: int, name: str | None = None) -> RegionField:
@@ -61,14 +55,7 @@ def lance_bucket(column: str, num_buckets: int, name: str | None = None) -> Regi
     `bucket` for everything else. Columns are integers, booleans, strings, dates of days, times or
     timestamps.
     """
-    return RegionField(
-        name or f"{column}_bucket",
-        (column,),
-        transform="bucket",
-        result_type="int32",
-        parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
-        native=True,
-    )
+    return replace(bucket(column, num_buckets, name), native=True)
 
 
 def multi_bucket(
@@ -77,13 +64,7 @@ def multi_bucket(
     """`abs(murmur3_multi(columns...)) % num_buckets`; NULLs are left out of the hash."""
     if isinstance(columns, str) or not columns:
         raise InvalidCallError(f"multi_bucket needs a list of columns, got {columns!r}")
-    return RegionField(
-        name or "_".join(columns) + "_bucket",
-        tuple(columns),
-        transform="multi_bucket",
-        result_type="int32",
-        parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
-    )
+    return _bucket("multi_bucket", tuple(columns), num_buckets, name)
 
 
 def truncate(column: str, width: int, name: str | None = None) -> RegionField:
@@ -134,6 +115,18 @@ def manual() -> RegionSpec:
 
 def _date_part(part: str, column: str, name: str | None) -> RegionField:
     return RegionField(name or f"{column}_{part}", (column,), transform=part, result_type="int32")
+
+
+def _bucket(
+    transform: str, columns: tuple[str, ...], num_buckets: int, name: str | None
+) -> RegionField:
+    return RegionField(
+        name or "_".join(columns) + "_bucket",
+        columns,
+        transform=transform,
+        result_type="int32",
+        parameters={"num_buckets": str(_positive("num_buckets", num_buckets))},
+    )
 
 
 def _positive(what: str, value: int) -> int:

@@ -25,18 +25,11 @@ from planner.regions.spec import RegionSpec
 Regions = str | RegionSpec | RegionField | Sequence[RegionField]
 """What users give for regions."""
 
+_DATE_PARTS = (factories.year, factories.month, factories.day, factories.hour)
+_BUCKETS = (factories.bucket, factories.lance_bucket, factories.multi_bucket)
+_OTHERS = (factories.identity, factories.truncate, factories.expression, factories.unsharded)
 _FUNCTIONS: dict[str, Callable[..., RegionField]] = {
-    "identity": factories.identity,
-    "year": factories.year,
-    "month": factories.month,
-    "day": factories.day,
-    "hour": factories.hour,
-    "bucket": factories.bucket,
-    "lance_bucket": factories.lance_bucket,
-    "multi_bucket": factories.multi_bucket,
-    "truncate": factories.truncate,
-    "expression": factories.expression,
-    "unsharded": factories.unsharded,
+    function.__name__: function for function in (*_DATE_PARTS, *_BUCKETS, *_OTHERS)
 }
 _NUMBERS = ("num_buckets", "width")
 _MANUAL = re.compile(r"\s*manual\s*(\(\s*\)\s*)?", re.IGNORECASE)

@@ -19,27 +19,11 @@ from exec_nodes.base.errors import InvalidCallError
 
 RegionValue = None | bool | int | str | bytes
 
-_NAMES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "uint64": pa.uint64(),
-    "utf8": pa.string(),
-    "large_utf8": pa.large_string(),
-    "binary": pa.binary(),
-    "large_binary": pa.large_binary(),
-    "date32": pa.date32(),
-    "date64": pa.date64(),
-    "time32[s]": pa.time32("s"),
-    "time32[ms]": pa.time32("ms"),
-    "time64[us]": pa.time64("us"),
-    "time64[ns]": pa.time64("ns"),
-}
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_BYTES = ["utf8", "large_utf8", "binary", "large_binary"]
+_MOMENTS = ["date32", "date64", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]"]
+# Arrow has the same names, and others besides.
+_NAMES = {name: pa.type_for_alias(name) for name in ("boolean", *_INTEGERS, *_BYTES, *_MOMENTS)}
 _TYPES = {data_type: name for name, data_type in _NAMES.items()}
 _SYNONYMS = {"string": "utf8", "large_string": "large_utf8", "bool": "boolean"}
 _FIXED = re.compile(r"fixed_size_binary\[(\d+)\]")

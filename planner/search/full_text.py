@@ -15,7 +15,7 @@ from exec_nodes.fts_exec import FTSExec
 from exec_nodes.global_bm25_exec import GlobalBM25Exec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.liveness.masks import Masks
-from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale, StaleSets
+from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec
@@ -44,9 +44,7 @@ class TextQuery:
     filters: tuple[Condition, ...] = ()
 
 
-def plan_full_text_search(
-    query: TextQuery, snapshot: Snapshot, stale_sets: StaleSets = STALE_SETS
-) -> TakeExec:
+def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
     """The `k` live rows that match the query and all filters with the highest scores, best first;
     `columns` and `_score` (float32).
 
@@ -60,7 +58,7 @@ def plan_full_text_search(
     indexes = text_indexes(query, snapshot)
     snapshot = bridged(snapshot, *indexes.values())
     regions = tuple([region.sources for region in snapshot.regions])
-    stale = PlanStale(snapshot.base, regions, stale_sets, tuple(columns), snapshot.masks)
+    stale = PlanStale(snapshot.base, regions, STALE_SETS, tuple(columns), snapshot.masks)
     analyzers = {
         column: Analyzer.of({} if index is None else index.parameters)
         for column, index in indexes.items()

@@ -11,7 +11,7 @@ from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
 from exec_nodes.knn_exec import KNNExec
 from exec_nodes.liveness.masks import Masks
-from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale, StaleSets
+from exec_nodes.liveness.stale_sets import STALE_SETS, PlanStale
 from exec_nodes.sort_exec import SortExec
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -24,9 +24,7 @@ from planner.search.vector_query import VectorQuery, nearest_query, output_schem
 __all__ = ["VectorQuery", "plan_vector_search"]
 
 
-def plan_vector_search(
-    query: VectorQuery, snapshot: Snapshot, stale_sets: StaleSets = STALE_SETS
-) -> TakeExec:
+def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     """One KNNExec a source below what makes one answer of their candidates; the base table first,
     then each region's sources, newest first. Pure.
 
@@ -48,7 +46,7 @@ def plan_vector_search(
         ]
     )
     regions = tuple([region.sources for region in snapshot.regions])
-    stale = PlanStale(snapshot.base, regions, stale_sets)
+    stale = PlanStale(snapshot.base, regions, STALE_SETS)
     masks = Masks(stale)
     read, pruned = searched(snapshot, filters)
     scans = tuple(

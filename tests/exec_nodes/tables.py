@@ -197,10 +197,6 @@ class Rows(Node):
     def schema(self) -> pa.Schema:
         return self.kind
 
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return ()
-
     def label(self) -> str:
         return "Rows"
 

@@ -105,6 +105,7 @@ class PartedText:
     def __init__(self, parts: Sequence[TextPart], analyzer: Analyzer, read: ReadTexts) -> None:
         self.parts = tuple(parts)
         self.analyzer = analyzer
+        self.query_words, self.positions = analyzer.query_words, analyzer.positions
         self._read = read
         ends = np.cumsum([0, *(len(part.addresses) for part in parts)])
         self.starts: tuple[int, ...] = tuple(ends[:-1].tolist())
@@ -177,14 +178,6 @@ class PartedText:
     def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
         """See `TextIndex.near`."""
         return set().union(*[part.near(token, distance, prefix_length) for part in self.parts])
-
-    def query_words(self, text: str) -> Sequence[tuple[str, int]]:
-        """See `TextIndex.query_words`."""
-        return self.analyzer.query_words(text)
-
-    def positions(self, text: str) -> list[tuple[str, int]]:
-        """See `TextIndex.positions`."""
-        return self.analyzer.positions(text)
 
     def texts(self, documents: Documents) -> pa.Array:
         """See `TextIndex.texts`."""
