@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 import memwal_sql as mw
-from benchmarks.merging import WIDTH
+from benchmarks.merging import WIDTH, indexed_table
 from benchmarks.support.child import steps
-from benchmarks.support.indexed import indexed_table
 from benchmarks.support.result import Reach, Result
 from benchmarks.support.timing import Work, seconds
 from benchmarks.support.workspace import Workspace

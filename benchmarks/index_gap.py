@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 import memwal_sql as mw
-from benchmarks.merging import WIDTH, vector_rows
+from benchmarks.merging import WIDTH, indexed_table, vector_rows
 from benchmarks.support.data import WrongResultError
-from benchmarks.support.indexed import indexed_table
 from benchmarks.support.result import Result, at_most_ratio
 from benchmarks.support.timing import interleaved
 from benchmarks.support.workspace import Workspace

@@ -15,6 +15,7 @@ import memwal_sql as mw
 from benchmarks.support.child import run_child
 from benchmarks.support.data import Ids, WrongResultError
 from benchmarks.support.result import Reach, Result, at_most_ratio
+from benchmarks.support.sizes import Sizes
 from benchmarks.support.timing import lower_quartile
 from benchmarks.support.workspace import Workspace
 
@@ -33,6 +34,9 @@ _SCHEMA = pa.schema(
 _STEP = 250_000
 _MEMORY_MB = 1_000
 _KINDS = ("ours", "scan", "index")
+
+_PART = 4  # of the rows of the merge benchmark: an index over them is trained here
+_PARTITIONS = 64
 
 
 def merging(work: Workspace) -> Iterator[Result]:
@@ -109,3 +113,12 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     else:
         shutil.copy(source, target)
+
+
+def indexed_table(uri: Path, sizes: Sizes) -> tuple[mw.Table, int, int]:
+    """The table, how many rows it has, and how many are to be merged into it at a time."""
+    base, rows = sizes.base_rows // _PART, sizes.merge_rows // _PART
+    lance.write_dataset(vector_rows(np.arange(base), 0), uri)
+    table = mw.enable(uri, primary_key="id")
+    table.create_index("vec", "IVF_FLAT", num_partitions=_PARTITIONS)
+    return table, base, rows

@@ -11,9 +11,8 @@ import pyarrow as pa
 import memwal_sql as mw
 from benchmarks.support.child import run_child
 from benchmarks.support.data import WrongResultError, rows
-from benchmarks.support.raw import forget
 from benchmarks.support.result import Reach, Result, at_most_ratio
-from benchmarks.support.timing import interleaved, lower_quartile, seconds
+from benchmarks.support.timing import forget, interleaved, lower_quartile, seconds
 from benchmarks.support.workspace import Workspace, enabled_table
 from planner.model import Query
 from planner.plan import plan

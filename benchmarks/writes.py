@@ -16,9 +16,8 @@ import pyarrow as pa
 import memwal_sql as mw
 from benchmarks.support.data import batches, check_same, merged, rows
 from benchmarks.support.native import NativeTable, native_scan, put_all
-from benchmarks.support.raw import sync, write_and_sync
 from benchmarks.support.result import Reach, Result, at_most_ratio, beside
-from benchmarks.support.timing import interleaved
+from benchmarks.support.timing import interleaved, sync, write_and_sync
 from benchmarks.support.workspace import Workspace, enabled_table
 
 _REGIONS = 4

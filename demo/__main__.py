@@ -18,15 +18,13 @@ import datafusion
 from rich.console import Console
 
 import memwal_sql as mw
-from demo.checks import Outcome, check_reopened, check_table, run_example
+from demo.checks import Oracle, Outcome, check_reopened, check_table, register_ordinary, run_example
 from demo.documents import FEW_MODULES
 from demo.events import Events
 from demo.examples import load_examples
 from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
 from demo.monitor import Monitor
-from demo.oracle import Oracle, register_ordinary
-from demo.progress import Progress
-from demo.replay import replay
+from demo.progress import Progress, replay
 from demo.report import ReplayDisplay, make_console, print_example, print_outcome, print_summary
 from demo.searching import (
     QUESTION,

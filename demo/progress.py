@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.sharedctypes import SynchronizedArray
 
-from demo.events import Kind
+import memwal_sql as mw
+from demo.events import EventBatch, Events, Kind
 
 SPAWN = get_context("spawn")
 """Lance and DataFusion run threads, which do not survive a fork."""
+
+FLUSHED_PARTS = 3
+"""So often every MemTable is flushed; the rows of the last part stay in MemTables."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +56,24 @@ class Progress:
         with self._cells.get_lock():
             for cell, count in enumerate(counts, start=first):
                 self._cells[cell] += count
+
+
+def replay(events: Events, writer: mw.TableWriter, progress: Progress) -> Iterator[EventBatch]:
+    """Write the events in time order, a day at once, and yield each day when it is durable.
+
+    Every MemTable becomes a flushed generation after each quarter of the events but the last.
+    """
+    part = len(events) // (FLUSHED_PARTS + 1) + 1
+    written = 0
+    for batch in events.batches():
+        progress.begin(batch.counts)
+        if batch.upserts.num_rows:
+            writer.upsert(batch.upserts)
+        if batch.deletes.num_rows:
+            writer.delete(batch.deletes)
+        progress.acknowledge(batch.counts)
+        if written // part < (written + batch.events) // part:
+            writer.flush()
+        written += batch.events
+        yield batch
+    progress.finish()

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import datafusion
 import lance
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 import memwal_sql as mw
 from demo.checks import Outcome, plan_text
 from demo.documents import TEXTS, load_documents
-from demo.embedding import VECTOR, Embedding
 from demo.examples import FOLDER, Example, load_examples
 
-SCHEMA = TEXTS.append(pa.field("v", VECTOR))
 QUESTION = "How do I parse a date and time from a string?"
 _EXAMPLES = FOLDER / "search"
 _QUESTIONS = 20
 _K = 10
 _TOLERANCE = 3e-6
+
+DIMENSIONS = 64
+VECTOR = pa.list_(pa.float32(), DIMENSIONS)
+SCHEMA = TEXTS.append(pa.field("v", VECTOR))
 
 
 class Documents:
@@ -160,3 +167,24 @@ def _check_scores(documents: Documents, uri: Path) -> Outcome:
 
 def _none(answer: pa.Table) -> str | None:
     return None if answer.num_rows else "no rows"
+
+
+class Embedding:
+    """Learned once from some texts; the same texts give the same vectors."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._model = make_pipeline(
+            TfidfVectorizer(sublinear_tf=True, stop_words="english", max_features=20_000),
+            TruncatedSVD(DIMENSIONS, n_iter=2, random_state=0),
+            Normalizer(copy=False),
+        )
+        self._model.fit(texts)
+
+    def of(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """(texts, 64) float32, each of length 1; zero for a text of unknown words."""
+        vectors: npt.NDArray[np.float32] = self._model.transform(texts).astype(np.float32)
+        return vectors
+
+    def column(self, texts: Sequence[str]) -> pa.FixedSizeListArray:
+        """The same as an Arrow column."""
+        return pa.FixedSizeListArray.from_arrays(pa.array(self.of(texts).ravel()), DIMENSIONS)

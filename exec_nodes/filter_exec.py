@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from exec_nodes.base.columns import Filter
-from exec_nodes.explain.conditions import conditions
+from exec_nodes.explain.labels import conditions
 from exec_nodes.node import Statistics
 from exec_nodes.unary_node import UnaryNode
 

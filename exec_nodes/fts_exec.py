@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.base.columns import SCORE_ROWS, Filter
-from exec_nodes.explain.conditions import conditions
-from exec_nodes.explain.labels import source_label
+from exec_nodes.explain.labels import conditions, source_label
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource

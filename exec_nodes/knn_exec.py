@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from exec_nodes.base.columns import BATCH_DISTANCE_ROWS, DISTANCE_ROWS, Filter
 from exec_nodes.base.index_info import IndexInfo
-from exec_nodes.explain.conditions import conditions
-from exec_nodes.explain.labels import source_label
+from exec_nodes.explain.labels import conditions, source_label
 from exec_nodes.liveness.masks import Masks
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.lance_source import LanceSource

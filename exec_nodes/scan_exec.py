@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.filter_rows import keep_rows, other_rows
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, SOURCE_FIELD, Filter
-from exec_nodes.explain.conditions import conditions
-from exec_nodes.explain.labels import source_label
+from exec_nodes.explain.labels import conditions, source_label
 from exec_nodes.keys.keys import key_column
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import PlanStale

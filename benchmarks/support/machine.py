@@ -10,8 +10,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks.support.raw import write_and_sync
-from benchmarks.support.timing import seconds
+from benchmarks.support.timing import seconds, write_and_sync
 
 _PACKAGES = ("pylance", "pyarrow", "datafusion", "numpy")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from exec_nodes.base.columns import Filter
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
@@ -25,3 +26,29 @@ def guard_label(source: Source) -> str:
 def guard_labels(sources: Iterable[Source]) -> str:
     """Those of several sources."""
     return ", ".join(map(guard_label, sources))
+
+
+def conditions(filters: Sequence[Filter]) -> str:
+    """`val > 5, id < 9`: as in the specification, without DataFusion's outer parentheses."""
+    return ", ".join(_bare(condition.text) for condition in filters)
+
+
+def _bare(text: str) -> str:
+    while text.startswith("(") and _closing(text) == len(text) - 1:
+        text = text[1:-1]
+    return text
+
+
+def _closing(text: str) -> int:
+    """Where the parenthesis that `text` opens with is closed; -1 if it is not."""
+    depth, quote = 0, ""
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"`":
+            quote = letter
+        else:
+            depth += (letter == "(") - (letter == ")")
+            if depth == 0:
+                return at
+    return -1

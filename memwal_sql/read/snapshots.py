@@ -22,8 +22,7 @@ from memwal_sql.errors import (
 from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
-from memwal_sql.read.recorded import recorded_regions
-from memwal_sql.read.recorded_view import RecordedView
+from memwal_sql.read.recorded import RecordedView, recorded_regions
 from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error, values_in_order
 from memwal_sql.read.served_version import ServedVersion
 from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error

@@ -10,8 +10,6 @@ import re
 from functools import lru_cache
 from uuid import UUID
 
-from memwal_sql.storage.names import parse_reversed_name, reversed_name
-
 MEM_WAL_FOLDER = "_mem_wal"
 RECORD_FOLDER = "_memwal_sql"
 BASE_VERSIONS_FOLDER = "_versions"
@@ -28,6 +26,8 @@ _KEPT = 4096
 
 _VERSION_NAME = re.compile(r"[0-9]{1,20}")  # not the digits of other scripts
 _GENERATION_NAME = re.compile(r"[0-9a-f]{8}_gen_([1-9][0-9]{0,19})")
+
+_BITS = 64
 
 
 def region_folder(region_id: UUID) -> str:
@@ -119,3 +119,20 @@ def region_of(name: str) -> UUID | None:
         return UUID(name)
     except ValueError:
         return None
+
+
+def reversed_name(number: int) -> str:
+    """The 64 characters `0` and `1` of `number`, lowest bit first: 5 gives `1010000...`.
+
+    So consecutive files fall into different parts of an object store's key space.
+    """
+    if not 0 <= number < 1 << _BITS:
+        raise ValueError(f"{number} does not fit into {_BITS} bits")
+    return f"{number:064b}"[::-1]
+
+
+def parse_reversed_name(name: str) -> int | None:
+    """The number of a name without its suffix; None when the name has another form."""
+    if len(name) != _BITS or name.strip("01"):
+        return None
+    return int(name[::-1], 2)

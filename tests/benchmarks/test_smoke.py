@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import soak
-from benchmarks.__main__ import run
-from benchmarks.catalog import BENCHMARKS
+from benchmarks.__main__ import BENCHMARKS, run
 from benchmarks.peers import __main__ as peers
 from benchmarks.support.report import print_report, write_json
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from demo import __main__ as demo_main
-from demo.compare import difference
+from demo.checks import Oracle, difference
 from demo.events import Events, Kind
 from demo.examples import load_examples
 from demo.flights import (
@@ -30,7 +30,6 @@ from demo.flights import (
     load_ordinary_tables,
 )
 from demo.monitor import Monitor, Observation, check
-from demo.oracle import Oracle
 from demo.progress import Counts, Progress
 
 ROOT = Path(__file__).resolve().parents[2]

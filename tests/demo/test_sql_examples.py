@@ -13,13 +13,11 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from demo.checks import explain, run_example
+from demo.checks import Oracle, explain, register_ordinary, run_example
 from demo.events import Events
 from demo.examples import FOLDER, Example, load_examples
 from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
-from demo.oracle import Oracle, register_ordinary
-from demo.progress import Progress
-from demo.replay import FLUSHED_PARTS, replay
+from demo.progress import FLUSHED_PARTS, Progress, replay
 
 EXAMPLES = load_examples()
 ONE_WEEK = date(2013, 1, 7)

@@ -15,7 +15,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.base.index_info import IndexInfo
 from memwal_sql.storage.base.indexes import IndexRecipe
-from memwal_sql.storage.generation.indexes import build_indexes
+from memwal_sql.storage.generation.write import build_indexes
 from tests.index.tables import (
     DIMENSION,
     generations,

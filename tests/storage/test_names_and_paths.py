@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memwal_sql.storage import paths
-from memwal_sql.storage.names import parse_reversed_name, reversed_name
+from memwal_sql.storage.paths import parse_reversed_name, reversed_name
 
 REGION = UUID("6433efc6-ea99-4fb5-9138-e4f3486995b4")
 

@@ -9,14 +9,20 @@ from typing import Any
 import pyarrow as pa
 
 from exec_nodes.evolution.project import ByFieldId, numbered
+from exec_nodes.keys.bloom import BloomFilter
+from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.match import bloom_hits
 from exec_nodes.lance.stored_generation import wrong_tombstones
+from memwal_sql.errors import NotFoundError, RepairError
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
-from memwal_sql.storage.paths import generation_folder
+from memwal_sql.storage.paths import bloom_filter_path, generation_folder
 from memwal_sql.storage.region.manifest import FlushedGeneration
 
 _FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
+
+_REMEDY = "merge the generation, which does not need the filter; until then lookups are wrong"
 
 
 def check_generations(state: CheckState) -> Iterator[Finding]:
@@ -122,3 +128,31 @@ def _content(
                 folder,
                 "merge the generation",
             )
+
+
+def check_blooms(state: CheckState) -> Iterator[Finding]:
+    """Specification 2, "Flushed MemTable"."""
+    for region in state.regions:
+        for flushed in state.unmerged(region):
+            path = bloom_filter_path(region.region_id, flushed.path)
+            yield from contained(partial(_of_generation, state, region, flushed, path), path)
+
+
+def _of_generation(
+    state: CheckState, region: CheckedRegion, flushed: FlushedGeneration, path: str
+) -> Iterator[Finding]:
+    try:
+        bloom = BloomFilter(state.store.get(path), path, flushed.bloom_checksum)
+    except (NotFoundError, RepairError) as error:
+        yield Finding(Severity.ERROR, str(error), path, _REMEDY)
+        return
+    keys = state.keys(region, flushed).table
+    missed = int((~bloom_hits(bloom, KeyBatch(keys))).sum())
+    if missed:
+        yield Finding(
+            Severity.ERROR,
+            f"the bloom filter does not know {missed} of the {keys.num_rows} keys of "
+            f"generation {flushed.generation}",
+            path,
+            _REMEDY,
+        )

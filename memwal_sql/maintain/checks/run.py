@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from memwal_sql.maintain.checks.base_keys import check_base_keys
-from memwal_sql.maintain.checks.blooms import check_blooms
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import CheckReport, Finding, Severity
 from memwal_sql.maintain.checks.generation_indexes import check_generation_indexes
-from memwal_sql.maintain.checks.generations import check_generations
+from memwal_sql.maintain.checks.generations import check_blooms, check_generations
 from memwal_sql.maintain.checks.leftovers import check_leftovers
 from memwal_sql.maintain.checks.manifests import check_manifests
 from memwal_sql.maintain.checks.merge_progress import check_merge_progress
 from memwal_sql.maintain.checks.recorded import check_checkpoints, check_recorded
-from memwal_sql.maintain.checks.region_keys import check_region_keys
+from memwal_sql.maintain.checks.region_keys import check_base_keys, check_region_keys
 from memwal_sql.maintain.checks.state import CheckState
 from memwal_sql.maintain.checks.wal import check_wal
 from memwal_sql.maintain.progress import Progress, Report

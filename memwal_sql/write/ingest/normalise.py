@@ -6,8 +6,11 @@ Everything is checked before anything is written: what passes here can be stored
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -16,17 +19,20 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.casts import exact_cast, exact_values
 from exec_nodes.arrow.given_rows import FORMS, given_rows, object_columns, read_once
+from exec_nodes.arrow.nested import inner_fields
 from exec_nodes.arrow.struct_fields import check_values, has_structs
-from exec_nodes.arrow.validate import Column, validated
+from exec_nodes.arrow.validate import Column, first_row, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.write.ingest.json import check_json, is_json
 from memwal_sql.write.ingest.missing import ERROR, NULL, check_missing, missing_columns
-from memwal_sql.write.ingest.null_structs import with_null_children
-from memwal_sql.write.ingest.required_fields import check_required_fields, has_required_fields
 
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
+
+_JSON = "arrow.json"
+# Lance's parser has no limit, and ends the process where the stack does.
+_DEEPEST = 200
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class Normaliser:
@@ -219,3 +225,111 @@ def _placeholders(kind: pa.DataType, rows: int) -> pa.Array:
     # All nulls are all zeros: without the bitmap, they are values.
     _, *zeros = pa.nulls(rows, kind).buffers()
     return pa.Array.from_buffers(kind, rows, [None, *zeros])
+
+
+def is_json(kind: pa.DataType) -> bool:
+    """Whether the values of a column are texts in JSON."""
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _JSON
+
+
+def check_json(column: pa.Array, name: str) -> None:
+    """Raise InvalidCallError naming the row and the text that is no JSON, has a name twice in an
+    object, or lists and objects too deep inside each other: Lance parses texts as it writes them."""
+    for row, text in enumerate(column.storage.to_pylist()):
+        if text is None:
+            continue
+        try:
+            if text.count("[") + text.count("{") > _DEEPEST and _depth(text) > _DEEPEST:
+                raise ValueError(f"it is more than {_DEEPEST} levels deep")
+            json.loads(text, parse_constant=_no_number, object_pairs_hook=_distinct)
+        except ValueError as error:
+            raise InvalidCallError(
+                f"column {name!r} needs JSON, and {_short(text)} in row {row} is none: {error}"
+            ) from None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"JSON has no {name}, write null")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"a name is there twice among {names}")
+
+
+def _depth(text: str) -> int:
+    """How deep lists and objects go in a text that is JSON."""
+    steps = ((c in "[{") - (c in "]}") for c in _STRING.sub("", text))
+    return max(accumulate(steps), default=0)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "...")
+
+
+def with_null_children(column: pa.Array) -> pa.Array:
+    """A column in which no child of a struct has a value where the struct is NULL.
+
+    Structs in structs alike. A child that admits no NULL keeps what it holds. Arrow leaves open
+    what children of a NULL struct hold, and DataFusion reads a child as it is; Lance stores no such
+    values, so a row would read differently once its MemTable is flushed.
+    """
+    if not pa.types.is_struct(column.type):
+        return column
+    fields = list(column.type)
+    masked = column.flatten()
+    children = [
+        with_null_children(masked[place] if field.nullable else column.field(place))
+        for place, field in enumerate(fields)
+    ]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=column.is_null())
+
+
+def has_required_fields(kind: pa.DataType) -> bool:
+    """Whether some field inside a type admits no NULL. The keys of maps are Arrow's own matter."""
+    fields = inner_fields(kind)
+    required = fields[1:] if pa.types.is_map(kind) else fields
+    return any(not field.nullable for field in required) or any(
+        has_required_fields(field.type) for field in fields
+    )
+
+
+def check_required_fields(column: pa.Array, name: str) -> None:
+    """Raise InvalidCallError naming the row where a field that admits no NULL has one.
+
+    What lies below a NULL struct or list does not count. Arrow lets arrays have NULLs there, and
+    Lance writes no such row: a MemTable with one could never be flushed.
+    """
+    path = _null_in(column)
+    if path is not None:
+        row = first_row(column, lambda part: _null_in(part) is None)
+        raise InvalidCallError(
+            f"column {name!r}: the field {path!r} inside it is not nullable, but row {row} has a "
+            "null in it: fill it in"
+        )
+
+
+def _null_in(array: pa.Array) -> str | None:
+    """The path of a field that admits no NULL and has one."""
+    if array.null_count:
+        array = array.drop_null()
+    if not len(array):
+        return None
+    for field, part in zip(inner_fields(array.type), _parts(array), strict=True):
+        if not field.nullable and part.null_count:
+            return str(field.name)
+        deeper = _null_in(part)
+        if deeper is not None:
+            return f"{field.name}.{deeper}"
+    return None
+
+
+def _parts(array: pa.Array) -> list[pa.Array]:
+    """The arrays of `inner_fields`, as far as `array` shows them: some rows without NULLs."""
+    if pa.types.is_struct(array.type):
+        return list(array.flatten())
+    if pa.types.is_map(array.type):
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        return list(array.values.slice(first, last - first).flatten())
+    return [array.flatten()] if inner_fields(array.type) else []

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from exec_nodes.base.columns import Filter
-from exec_nodes.explain.conditions import conditions
+from exec_nodes.explain.labels import conditions
 
 
 def _all(batch: pa.RecordBatch) -> pa.BooleanArray:

@@ -21,8 +21,8 @@ from lance.schema import LanceSchema
 
 import memwal_sql as mw
 from exec_nodes.keys.bloom import BloomFilter
-from memwal_sql.maintain.checks.base_keys import KeysInMemory
 from memwal_sql.maintain.checks.findings import FINDINGS, Severity
+from memwal_sql.maintain.checks.region_keys import KeysInMemory
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store

@@ -15,8 +15,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.write.ingest.normalise import Normaliser
-from memwal_sql.write.ingest.null_structs import with_null_children
+from memwal_sql.write.ingest.normalise import Normaliser, with_null_children
 from planner.model import TableInfo
 from tests.model.writing import session_of, upsert_rows
 
