@@ -25,6 +25,7 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.table import Table
 from memwal_sql.view.texts import count_text
 from memwal_sql.write.ingest.missing import ERROR, NULL, missing_columns
+from planner.regions.text import spec_of
 
 
 class Missing(StrEnum):
@@ -68,6 +69,12 @@ def load(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Upsert the rows of Parquet, Arrow, CSV and JSON files, durable batch by batch."""
+    regions = ", ".join(region) if region else None
+    if regions is not None and spec_of(regions, 1).is_manual:
+        raise InvalidCallError(
+            "--region-by manual: nothing says which region a row of a file belongs to; give "
+            "functions of key columns, such as 'bucket(id, 8)', or leave it out"
+        )
     if primary_key:
         if reads_once(files[0]):
             name = "standard input" if files[0] == STDIN else files[0]
@@ -77,7 +84,7 @@ def load(
                 uri,
                 schema,
                 primary_key=primary_key,
-                regions=", ".join(region) if region else None,
+                regions=regions,
                 storage_options=storage_options(options),
             )
     elif region:

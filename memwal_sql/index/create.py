@@ -96,16 +96,20 @@ def drop_index(context: TableContext, name: str) -> None:
     found.pop(INDEX_NAME, None)
     if name not in found:
         raise InvalidCallError(f"name={name!r} is not an index; there are {sorted(found)}")
-    key = primary_key_of(dataset.schema)
     columns = list(found[name].field_names)
-    if len(columns) == 1 and columns[0] in key:
-        raise InvalidCallError(f"{name!r} is the index of the primary key column {columns[0]!r}")
+    finding = [one.name for one in found.values() if _finds(one, columns)]
+    if finding == [name] and columns[0] in primary_key_of(dataset.schema):
+        raise InvalidCallError(f"only {name!r} finds the primary key column {columns[0]!r}")
     _maintain(
         context, f"drop_index {name}", lambda maintained: (n for n in maintained if n != name)
     )
     dataset = latest_dataset(context)
     _built(context.uri, partial(dataset.drop_index, name))
     _log.info("dropped index %r of %s", name, context.uri)
+
+
+def _finds(index: Any, columns: list[str]) -> bool:
+    return index.index_type.upper() == "BTREE" and list(index.field_names) == columns
 
 
 def _name(name: str | None, column: str) -> str:

@@ -69,8 +69,9 @@ _LEAST = {
 }
 _PQ_BITS, _RQ_BITS = (4, 8), tuple(range(1, 10))
 _FILL = (
-    "flush the MemTables and merge them first (writer.flush(), then table.merge()), or load rows "
-    "into the base table"
+    "flush rows and merge them first (writer.flush(), then table.merge(); where their writer is "
+    "closed, upsert one of them again, as a writer flushes what the log of its region has), or "
+    "load rows into the base table"
 )
 
 
@@ -134,6 +135,8 @@ def _check_names(kind: str, parameters: Mapping[str, Any]) -> None:
 
 def _metric(field: pa.Field, kind: str, metric: Any) -> str:
     binary = pa.types.is_uint8(field.type.value_type)
+    if binary and not kind.endswith("FLAT"):
+        raise InvalidCallError(f"{kind} does not take uint8: use IVF_FLAT or IVF_HNSW_FLAT")
     if metric is None:
         return "hamming" if binary else "l2"
     wanted = metric.lower() if isinstance(metric, str) else metric
@@ -146,8 +149,6 @@ def _metric(field: pa.Field, kind: str, metric: Any) -> str:
             f"metric={metric!r} does not fit {field.type}: hamming is for uint8, and uint8 has "
             "no other index"
         )
-    if binary and not kind.endswith("FLAT"):
-        raise InvalidCallError(f"{kind} does not take uint8: use IVF_FLAT or IVF_HNSW_FLAT")
     return str(wanted)
 
 

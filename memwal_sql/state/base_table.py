@@ -14,7 +14,7 @@ import pyarrow as pa
 from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
-from memwal_sql.errors import InvalidCallError, SourceGoneError, TableReplacedError
+from memwal_sql.errors import InvalidCallError, RepairError, SourceGoneError, TableReplacedError
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
@@ -86,9 +86,10 @@ def open_latest(context: TableContext, session: Any = None) -> Any:
 def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
     """Read what a snapshot needs of `dataset`'s version; keeps `known` if it is still true.
 
-    Raises InvalidCallError when it has no primary key or no MemWAL index, TableReplacedError when
-    it lost its index to an overwrite (protocol rule 22), CorruptFileError when its manifest is
-    damaged, and ReopenError when another table is at this place now.
+    Raises InvalidCallError when it has no MemWAL index, RepairError when it has no primary key any
+    more, TableReplacedError when it lost its index to an overwrite (protocol rule 22),
+    CorruptFileError when its manifest is damaged, and ReopenError when another table is at this
+    place now.
     """
     if not dataset.version:
         raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
@@ -110,8 +111,9 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
         )
     primary_key = primary_key_of(dataset.schema)
     if not primary_key:
-        raise InvalidCallError(
-            f"{context.uri} has no primary key: memwal_sql.enable(uri, primary_key=...) sets one"
+        raise RepairError(
+            f"{context.uri} has lost its primary key, as when plain Lance drops a key column: "
+            "restore a version before that, lance.dataset(uri, version=N).restore()"
         )
     schema = logical_schema(dataset.schema)
     columns = {field_id: name for name, field_id in field_ids(dataset).items()}

@@ -519,3 +519,11 @@ def test_regions_are_for_a_new_table(pairs: Any, tmp_path: Path) -> None:
     assert "--primary-key" in text
     text = failing("load", tmp_path / "new", "-", "--primary-key", "id", code=ExitCode.CALL)
     assert "standard input" in text
+
+
+def test_no_table_is_made_whose_regions_only_a_program_can_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    new = ("load", tmp_path / "new", tmp_path / "a.csv", "--primary-key", "id")
+    text = failing(*new, "--region-by", "manual", code=ExitCode.CALL)
+    assert "bucket(id, 8)" in text
+    assert not (tmp_path / "new").exists()

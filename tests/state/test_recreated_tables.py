@@ -189,3 +189,22 @@ def test_a_table_with_the_same_version_number_is_told_by_its_regions(
                 reader.get([1])
             with pytest.raises(mw.ReopenError):
                 _session(reader).sql("SELECT * FROM t").collect()
+
+
+def test_a_table_without_its_key_column_is_one_again_when_the_version_before_is_restored(
+    uri: str,
+) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    upsert_rows(table, {"id": [1, 2], "a": ["x", "y"]})
+    with table.writer() as writer:
+        writer.upsert({"id": [2], "a": ["z"]})
+        writer.flush()
+    table.merge()
+    whole = lance.dataset(uri)
+    lance.dataset(uri).drop_columns(["id"])
+    with pytest.raises(mw.InvalidCallError, match="open_table"):
+        mw.enable(uri, primary_key="a")
+    with pytest.raises(mw.RepairError, match=r"version=N\)\.restore"):
+        mw.open_table(uri)
+    lance.dataset(uri, version=whole.version).restore()
+    assert _rows(mw.open_table(uri)) == [{"id": 1, "a": "x"}, {"id": 2, "a": "z"}]

@@ -234,7 +234,7 @@ def is_json(kind: pa.DataType) -> bool:
 
 def check_json(column: pa.Array, name: str) -> None:
     """Raise InvalidCallError naming the row and the text that is no JSON, has a name twice in an
-    object, or lists and objects too deep inside each other: Lance parses texts as it writes them."""
+    object, or lists and objects too deep inside each other: Lance parses what it writes."""
     for row, text in enumerate(column.storage.to_pylist()):
         if text is None:
             continue
