@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.calls import calls
 from benchmarks.during_merge import during_merge
 from benchmarks.full_text_search import full_text_search, indexed_upserts
 from benchmarks.index_gap import index_gap
@@ -54,7 +53,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "indexed-upserts": indexed_upserts,
     "indexed-flush": indexed_flush,
     "vector-search": vector_search,
-    "calls": calls,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from exec_nodes.base.columns import DISTANCE
 from exec_nodes.base.index_info import IndexInfo
@@ -39,19 +38,13 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
         index = None
     snapshot = bridged(snapshot, index)
     output = output_schema(query, schema)
-    filters = tuple(
-        [
-            f if f.columns is not None else replace(f, columns=tuple(schema.names))
-            for f in query.filters
-        ]
-    )
     regions = tuple([region.sources for region in snapshot.regions])
     stale = PlanStale(snapshot.base, regions, STALE_SETS)
     masks = Masks(stale)
-    read, pruned = searched(snapshot, filters)
+    read, pruned = searched(snapshot, query.filters)
     scans = tuple(
         [
-            KNNExec(source, ordinal, asked, filters, masks, _index_of(source, index))
+            KNNExec(source, ordinal, asked, query.filters, masks, _index_of(source, index))
             for ordinal, source in enumerate(stale.sources)
             if ordinal in read
         ]
