@@ -34,7 +34,6 @@ class CoalesceFirstExec(Node):
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The inputs."""
         return self.inputs
 
     @property

@@ -36,7 +36,6 @@ class DeduplicateExec(UnaryNode):
 
     @property
     def partitions(self) -> int:
-        """The child's."""
         self.stale.open()
         return self.child.partitions
 

@@ -23,7 +23,6 @@ class FilterExec(UnaryNode):
 
     @property
     def schema(self) -> pa.Schema:
-        """`output`."""
         return self.output
 
     @property

@@ -37,7 +37,6 @@ class FuseExec(Node):
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The inputs."""
         return self.inputs
 
     @property

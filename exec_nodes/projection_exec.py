@@ -19,7 +19,6 @@ class ProjectionExec(UnaryNode):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns named."""
         schema = self.child.schema
         return pa.schema([schema.field(name) for name in self.columns])
 

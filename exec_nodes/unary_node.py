@@ -19,20 +19,16 @@ class UnaryNode(Node):
 
     @property
     def schema(self) -> pa.Schema:
-        """The child's."""
         return self.child.schema
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The child."""
         return (self.child,)
 
     @property
     def partitions(self) -> int:
-        """The child's."""
         return self.child.partitions
 
     @property
     def statistics(self) -> Statistics:
-        """The child's."""
         return self.child.statistics

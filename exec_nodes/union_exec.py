@@ -36,7 +36,6 @@ class UnionExec(Node):
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The inputs."""
         return self.inputs
 
     @property

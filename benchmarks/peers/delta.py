@@ -19,17 +19,14 @@ class Delta:
         self._table = DeltaTable(str(folder))
 
     def upsert(self, rows: pa.Table) -> None:
-        """See `Peer.upsert`."""
         merge = self._table.merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def aggregate(self) -> tuple[int, float]:
-        """See `Peer.aggregate`."""
         found = self._query("SELECT count(*), avg(val) FROM events")
         return found[0][0].as_py(), found[1][0].as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        """See `Peer.get`."""
         found = self._query(f"SELECT id, val, name FROM events WHERE id = {key}")
         return [tuple(row.values()) for row in found.to_pylist()]
 

@@ -24,20 +24,16 @@ class DuckDb:
         self._connection.unregister("base")
 
     def upsert(self, rows: pa.Table) -> None:
-        """See `Peer.upsert`."""
         self._connection.register("upserted", rows)
         self._connection.execute("INSERT OR REPLACE INTO events SELECT * FROM upserted")
         self._connection.unregister("upserted")
 
     def aggregate(self) -> tuple[int, float]:
-        """See `Peer.aggregate`."""
         found = self._connection.execute("SELECT count(*), avg(val) FROM events").fetchall()
         return found[0]
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        """See `Peer.get`."""
         return self._connection.execute("SELECT * FROM events WHERE id = ?", [key]).fetchall()
 
     def close(self) -> None:
-        """See `Peer.close`."""
         self._connection.close()

@@ -34,7 +34,6 @@ class Iceberg:
         self._table.append(base)
 
     def upsert(self, rows: pa.Table) -> None:
-        """See `Peer.upsert`."""
         self._table.upsert(rows)
 
     def aggregate(self) -> tuple[int, float]:
@@ -43,10 +42,8 @@ class Iceberg:
         return len(values), pc.mean(values).as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        """See `Peer.get`."""
         found = self._table.refresh().scan(EqualTo("id", key)).to_arrow()
         return [tuple(row.values()) for row in found.select(["id", "val", "name"]).to_pylist()]
 
     def close(self) -> None:
-        """See `Peer.close`."""
         self._catalog.close()

@@ -21,7 +21,6 @@ class LanceDb:
         self._table.create_index("id", config=BTree())
 
     def upsert(self, rows: pa.Table) -> None:
-        """See `Peer.upsert`."""
         merge = self._table.merge_insert("id").when_matched_update_all()
         merge.when_not_matched_insert_all().execute(rows)
 
@@ -31,7 +30,6 @@ class LanceDb:
         return len(values), pc.mean(values).as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        """See `Peer.get`."""
         found = self._table.search().where(f"id = {key}").select(["id", "val", "name"]).to_list()
         return [(row["id"], row["val"], row["name"]) for row in found]
 

@@ -26,18 +26,14 @@ class MemWal:
         mw.register(self._context, "events", self._table)
 
     def upsert(self, rows: pa.Table) -> None:
-        """See `Peer.upsert`."""
         self._writer.upsert(rows)
 
     def aggregate(self) -> tuple[int, float]:
-        """See `Peer.aggregate`."""
         found = self._context.sql("SELECT count(*), avg(val) FROM events").to_arrow_table()
         return found[0][0].as_py(), found[1][0].as_py()
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        """See `Peer.get`."""
         return [tuple(row.values()) for row in self._table.get([key]).to_pylist()]
 
     def close(self) -> None:
-        """See `Peer.close`."""
         self._open.close()

@@ -26,21 +26,17 @@ class Sqlite:
         self.upsert(base)
 
     def upsert(self, rows: pa.Table) -> None:
-        """See `Peer.upsert`."""
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?)", _rows(rows))
         self._connection.execute("COMMIT")
 
     def aggregate(self) -> tuple[int, float]:
-        """See `Peer.aggregate`."""
         return self._one("SELECT count(*), avg(val) FROM events")[0]
 
     def get(self, key: int) -> list[tuple[int, float, str]]:
-        """See `Peer.get`."""
         return self._one("SELECT * FROM events WHERE id = ?", key)
 
     def close(self) -> None:
-        """See `Peer.close`."""
         self._connection.close()
 
     def _one(self, text: str, *values: int) -> list[tuple]:

@@ -47,7 +47,6 @@ class KeyReader:
     row_bytes = 16
 
     def build(self, fragments: Sequence[Any]) -> SortedKeys:
-        """See `Builder.build`."""
         values = every_value(self.dataset, self.column, fragments)
         keys = one_array(plain(pa.chunked_array(values, self.column.type))).to_numpy()
         addresses = all_addresses(fragments)
@@ -57,7 +56,6 @@ class KeyReader:
         return SortedKeys(keys[order], addresses[order])
 
     def nbytes(self, value: SortedKeys) -> int:
-        """See `Builder.nbytes`."""
         return int(value.keys.nbytes + value.addresses.nbytes)
 
 

@@ -231,12 +231,10 @@ class LanceSource:
 
     @property
     def ready(self) -> bool:
-        """See `Source.ready`."""
         return "rows" in self.__dict__ and "_groups" in self.__dict__
 
     @property
     def keys_at_hand(self) -> bool:
-        """See `Source.keys_at_hand`."""
         small = self._is_small([*self._info.primary_key, *self._tombstone])
         return small or self._resident.get(self._keys_key) is not None
 
@@ -267,7 +265,6 @@ class LanceSource:
         limit: int | None,
         part: int = 0,
     ) -> Iterator[pa.RecordBatch]:
-        """See `Source.scan`."""
         names = list(dict.fromkeys([*columns, *(n for f in filters for n in f.columns)]))
         with lance_errors(self.name, self.place):
             if self._is_small(names):
@@ -286,7 +283,6 @@ class LanceSource:
             )
 
     def keys(self) -> SourceKeys:
-        """See `Source.keys`."""
         return self._resident.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
@@ -307,7 +303,6 @@ class LanceSource:
         return bloom_hits(bloom, keys)
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        """See `Source.last`."""
         if self._bloom is not None and not self.might_contain(key)[0]:
             return None
         names, row = [*columns, *self._tombstone], None
@@ -341,7 +336,6 @@ class LanceSource:
         return found.select([*columns, TOMBSTONE, KEY_POSITION])
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
-        """See `Source.rows_at`."""
         if self._whole is not None:
             return self._whole.rows_at(addresses, columns)
         with lance_errors(self.name, self.place):
@@ -391,7 +385,6 @@ class LanceSource:
         return self._kept.ids.get(name)
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
-        """See `Source.matching`."""
         batches = (b for part in range(self.parts) for b in self.scan((), filters, None, part))
         return merged_addresses(batches)
 

@@ -87,7 +87,6 @@ class MemTableSource:
         return self._index.last_of(keys.values, self.rows) >= 0
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        """See `Source.last`."""
         position = self._index.last(key.values[0], self.rows)
         if position < 0:
             return None
@@ -97,7 +96,6 @@ class MemTableSource:
         return pa.Table.from_batches([row.select(columns)]), deleted
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        """See `Source.take`."""
         values = list(keys.positions)
         found = self._index.last_of(values, self.rows)
         present = np.flatnonzero(found >= 0)
@@ -106,11 +104,9 @@ class MemTableSource:
         return rows.append_column(KEY_POSITION_FIELD, pa.array(places))
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
-        """See `Source.rows_at`."""
         return self._table.select(list(columns)).take(pa.array(addresses))
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
-        """See `Source.matching`."""
         return merged_addresses(self.scan((), filters, None)) if filters else self._addresses
 
     def column(self, name: str) -> tuple[pa.ChunkedArray, RowAddresses]:

@@ -44,14 +44,12 @@ class VectorReader:
 
     @property
     def row_bytes(self) -> int:
-        """See `Builder.row_bytes`."""
         kind = self.source.field(self.column).type
         width = kind.value_type.bit_width // 8
         elements = kind.list_size * (width if width == 1 else max(width, _LEAST_BYTES))
         return int(elements + ADDRESS_BYTES + len(coded(self.metrics)) * code_bytes(kind.list_size))
 
     def build(self, fragments: Sequence[Any]) -> VectorColumn:
-        """See `Builder.build`."""
         field = self.source.field(self.column)
         values = pa.chunked_array(self.source.every_value(field, fragments), field.type)
         vectors = VectorColumn.decoded(values, all_addresses(fragments))
@@ -60,7 +58,6 @@ class VectorReader:
         return vectors
 
     def nbytes(self, value: VectorColumn) -> int:
-        """See `Builder.nbytes`."""
         return value.nbytes + len(coded(value.metrics)) * value.coded_bytes
 
 

@@ -150,7 +150,6 @@ class LiveCorpus:
         self._frequencies: dict[str, int] = {}
 
     def document_frequency(self, token: str) -> int:
-        """See `CorpusStatistics`."""
         found = self._frequencies.get(token)
         if found is None:
             found = sum([text.document_frequency(token) for text in self.texts])

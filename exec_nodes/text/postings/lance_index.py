@@ -94,7 +94,6 @@ class LancePartition:
         return [token for token, _ in self._tokens.items()]
 
     def near(self, token: str, distance: int, prefix_length: int) -> list[str]:
-        """See `TextPart.near`."""
         return self._tokens.near(token, distance, prefix_length)
 
     @lazy_property

@@ -144,7 +144,6 @@ class TextView:
     lengths: Lengths
 
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
-        """See `TextIndex.postings`."""
         number = self._numbers.get(token)
         if number is None:
             return np.empty(0, np.int32), np.empty(0, np.int32)
@@ -157,7 +156,6 @@ class TextView:
         return documents[:end], frequencies[:end]
 
     def near(self, token: str, distance: int, prefix_length: int) -> list[str]:
-        """See `TextPart.near`."""
         return self._numbers.tokens.near(token, distance, prefix_length)
 
 

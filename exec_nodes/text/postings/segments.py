@@ -85,7 +85,6 @@ class MemoryPart:
         self._known: dict[str, Postings] = {}
 
     def postings(self, token: str) -> Postings | None:
-        """See `TextPart.postings`."""
         found = self._known.get(token)
         if found is None:
             documents, frequencies = self._view.postings(token)
@@ -139,12 +138,10 @@ class PartedText:
 
     @lazy_property
     def addresses(self) -> RowAddresses:
-        """See `TextIndex.addresses`."""
         return self.slot_addresses if self.order is None else self.slot_addresses[self.order]
 
     @lazy_property
     def lengths(self) -> Lengths:
-        """See `TextIndex.lengths`."""
         return self.slot_lengths if self.order is None else self.slot_lengths[self.order]
 
     def slots_of(self, addresses: RowAddresses) -> npt.NDArray[np.intp]:
@@ -160,7 +157,6 @@ class PartedText:
         return slots if self.order is None else slots[self.order]
 
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
-        """See `TextIndex.postings`."""
         documents, frequencies = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
         for start, part in zip(self.starts, self.parts, strict=True):
             found = part.postings(token)
@@ -176,11 +172,9 @@ class PartedText:
         return ids[order], often[order]
 
     def near(self, token: str, distance: int, prefix_length: int) -> set[str]:
-        """See `TextIndex.near`."""
         return set().union(*[part.near(token, distance, prefix_length) for part in self.parts])
 
     def texts(self, documents: Documents) -> pa.Array:
-        """See `TextIndex.texts`."""
         return self._read(self.addresses[documents])
 
     @lazy_property

@@ -81,7 +81,6 @@ class _Column:
         self._postings: dict[str, tuple[Documents, Frequencies]] = {}
 
     def postings(self, token: str) -> tuple[Documents, Frequencies]:
-        """See `TextIndex.postings`."""
         found = self._postings.get(token)
         if found is None:
             found = self._postings[token] = self.index.postings(token)

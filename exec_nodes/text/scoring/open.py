@@ -50,14 +50,12 @@ class Tokenizer:
     row_bytes = 100
 
     def build(self, fragments: Sequence[Any]) -> _Texts:
-        """See `Builder.build`."""
         text, addresses = GrowingText(self.analyzer), all_addresses(fragments)
         for values in self.source.every_value(pa.field(self.column, pa.string()), fragments):
             text.append(values)
         return _Texts(text.view(text.rows), addresses, text.nbytes + int(addresses.nbytes))
 
     def nbytes(self, value: _Texts) -> int:
-        """See `Builder.nbytes`."""
         return value.nbytes
 
 
