@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from tests.interop.lancedb_client import (
 )
 from tests.model.merging import manifests
 from tests.model.opened import opened_over
+from tests.model.racing import race
 from tests.model.writing import session_of, upsert_rows
 from tests.planner.predicates.said import Said
 from tests.write.hooked_store import Call, HookedStore
@@ -296,20 +297,15 @@ def test_one_region_is_made_when_both_write_first_at_once(spec: str, tmp_path: P
             made_by_us(path, mine)
         table = mw.open_table(folder(path))
         handle = open_handle(path)
-        barrier = threading.Barrier(2)
+        writer = table.writer()
         done: Rows = {}
 
-        def ours(table: Any = table, barrier: Any = barrier, done: Rows = done) -> None:
-            with table.writer() as writer:
-                barrier.wait()
-                try:
-                    writer.upsert(rows({key: "ours"}))
-                except (mw.FencedError, mw.RetryError):
-                    return
+        def ours(writer: Any = writer, done: Rows = done) -> None:
+            with writer, suppress(mw.FencedError, mw.RetryError):
+                writer.upsert(rows({key: "ours"}))
                 done["ours"] = key
 
-        def lancedb(handle: Handle = handle, barrier: Any = barrier, done: Rows = done) -> None:
-            barrier.wait()
+        def lancedb(handle: Handle = handle, done: Rows = done) -> None:
             try:
                 handle.upsert({key: "theirs"})
             except RuntimeError as error:
@@ -317,11 +313,7 @@ def test_one_region_is_made_when_both_write_first_at_once(spec: str, tmp_path: P
                 return
             done["theirs"] = key
 
-        threads = [threading.Thread(target=one) for one in (ours, lancedb)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        race(ours, lancedb)
         assert len(manifests(table.uri)) == 1
         found = read(mw.open_table(table.uri))
         assert done and found[key] in done, (number, found, done)

@@ -30,6 +30,7 @@ from tests.maintain.merging_tables import (
     write_generations,
 )
 from tests.model.merging import manifests
+from tests.model.racing import race
 from tests.model.waiting import eventually, reached
 
 SMALL_PASS = 16_000
@@ -201,21 +202,7 @@ def test_mergers_of_different_regions_do_not_disturb_each_other(
 
 def test_many_mergers_at_once_merge_everything_once(tmp_path: Path) -> None:
     table = make_table(tmp_path, MANY, regions=[mw.bucket("id", 2)])
-    outcomes: list[Any] = []
-
-    def run(handle: mw.Table) -> None:
-        try:
-            outcomes.append(handle.merge())
-        except BaseException as error:
-            outcomes.append(error)
-
-    threads = [threading.Thread(target=run, args=(_opened(table),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(isinstance(one, int) for one in outcomes), outcomes
-    assert sum(outcomes) == 6
+    assert sum(race(*(_opened(table).merge for _ in range(4)))) == 6
     assert in_base(table.uri) == expected(MANY)
 
 

@@ -35,6 +35,7 @@ from tests.maintain.merging_tables import (
     write_generations,
 )
 from tests.model.merging import manifests, merge_one
+from tests.model.racing import race
 from tests.model.waiting import reached
 
 
@@ -271,22 +272,8 @@ def test_a_restored_table_is_not_taken_for_an_erased_one(tmp_path: Path) -> None
 
 def test_rewrites_and_merges_at_once_lose_nothing(tmp_path: Path) -> None:
     table = make_table(tmp_path, [({n: n}, []) for n in range(6)])
-    failures: list[Any] = []
-
-    def run(job: Callable[[], object], times: int) -> None:
-        try:
-            for _ in range(times):
-                job()
-        except BaseException as error:
-            failures.append(error)
-
-    jobs = [(mw.open_table(table.uri).merge, 1), (mw.open_table(table.uri).snapshot_regions, 6)]
-    threads = [threading.Thread(target=run, args=job) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failures
+    recorder = mw.open_table(table.uri)
+    race(mw.open_table(table.uri).merge, lambda: [recorder.snapshot_regions() for _ in range(6)])
     (region,) = manifests(table.uri)
     assert progress_of(table.uri) == {str(region): 6}
     assert in_base(table.uri) == {n: n for n in range(6)}

@@ -15,6 +15,7 @@ from exec_nodes.base.errors import RetryError
 from exec_nodes.node import Metrics, Statistics
 from memwal_native import MountedTable
 from memwal_sql.sql.errors import memwal_errors, original_error
+from tests.model.racing import race
 from tests.model.waiting import reached
 from tests.sql.fakes import FakeProvider, NodeProvider, Rows
 
@@ -189,20 +190,13 @@ def test_an_empty_table_has_no_rows(partitions: int) -> None:
 
 def test_eight_threads_share_one_context(ctx: datafusion.SessionContext) -> None:
     expected = rows(ctx, "SELECT team, sum(id) AS s FROM people WHERE id >= 10 GROUP BY team")
-    wrong: list[object] = []
 
     def work() -> None:
         for _ in range(10):
             found = rows(ctx, "SELECT team, sum(id) AS s FROM people WHERE id >= 10 GROUP BY team")
-            if found != expected:
-                wrong.append(found)
+            assert found == expected
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    race(*[work] * 8)
 
 
 def failing(*before: pa.RecordBatch) -> datafusion.SessionContext:

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from memwal_sql.errors import CorruptFileError, FencedError, RegionSealedError
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.storage.wal.log import encode_entry, encode_fence
 from tests.model.faults import Kind
+from tests.model.racing import race
 from tests.write.harness import ENTRY_SCHEMA, Region, Rows, seen, upsert
 from tests.write.hooked_store import DOUBTFUL, Call, Crash, HookedStore, crash_at
 
@@ -376,11 +378,7 @@ def _race(claimants: int, seed: int) -> None:
                     writer.append(upsert({key: "x"}))
                     acknowledged[key] = "x"
 
-    threads = [threading.Thread(target=run, args=(me,)) for me in range(claimants)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    race(*(partial(run, me) for me in range(claimants)))
     # A fenced write is refused for certain: nothing is there beyond what was acknowledged.
     assert region.rows() == acknowledged == seen(region.open()), f"seed {seed}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,6 +28,7 @@ from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.write.options import WriterOptions
 from planner.regions.factories import bucket, identity
 from planner.regions.ids import new_region_id, region_id
+from tests.model.racing import race
 from tests.model.waiting import eventually, reached
 from tests.write.hooked_store import Call, HookedStore
 from tests.write.tables import Table
@@ -106,11 +108,7 @@ def test_several_threads_write_at_once(tmp_path: Path) -> None:
                 ids = [me * 1000 + step * 10 + i for i in range(10)]
                 writer.upsert({"id": ids, "val": [str(me)] * 10})
 
-        threads = [threading.Thread(target=run, args=(me,)) for me in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        race(*(partial(run, me) for me in range(6)))
     assert len(table.values()) == 600
 
 
@@ -174,11 +172,7 @@ def test_creators_racing_make_one_region(tmp_path: Path) -> None:
                 except FencedError:
                     return
 
-    threads = [threading.Thread(target=run, args=(me,)) for me in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    race(*(partial(run, me) for me in range(6)))
     regions = table.regions()
     spec = table.info.region_specs[0]
     derived = {

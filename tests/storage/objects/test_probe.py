@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,6 +24,7 @@ from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.objects.probe import PROBE_FOLDER, check_put_if_absent
 from tests.model.faults import Fault, FaultyStore, Kind
+from tests.model.racing import race
 from tests.model.s3 import Application, s3_client, s3_server
 from tests.model.writing import flush_rows, session_of, upsert_rows
 
@@ -241,17 +242,7 @@ def test_a_probe_that_can_t_be_taken_away_is_garbage_after_an_hour() -> None:
 
 def test_many_threads_ask_once() -> None:
     store = Doubted()
-    barrier = threading.Barrier(8)
-
-    def ask() -> None:
-        barrier.wait()
-        check_put_if_absent(store)
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    race(*[partial(check_put_if_absent, store)] * 8)
     assert store.calls["put_if_absent"] == 2
 
 

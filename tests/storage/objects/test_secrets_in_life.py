@@ -164,6 +164,10 @@ def test_no_object_that_holds_options_shows_them(server: Talkative) -> None:
         shown = [table, writer, table.snapshot(), table.pin(), table.overview(), table._context]
         shown += [open_store(uri, server.options), table._context.store, table._collector]
         shown += [table._tracker.current, table._tracker.current.dataset.session()]
+        shown += [vars(open_store(uri, server.options))]
+        session = session_of("t", table)
+        for query in ("SELECT * FROM t", "SELECT * FROM t WHERE id = 1"):
+            shown += session.sql(f"EXPLAIN VERBOSE {query}").to_pylist()
         assert leaked("\n".join(f"{one!r} {one!s}" for one in shown)) == []
     contexts = [one for one in gc.get_objects() if isinstance(one, TableContext)]
     assert contexts and leaked(repr(contexts)) == []

@@ -307,20 +307,6 @@ def test_a_misspelt_option_is_named_and_its_value_is_not() -> None:
     assert "hunter2secret" not in str(caught.value)
 
 
-def test_a_store_never_shows_credentials() -> None:
-    options = {
-        "aws_access_key_id": "AKIAEXAMPLE",
-        "aws_secret_access_key": "hunter2secret",
-        "aws_region": "us-east-1",
-        "allow_http": "true",
-        "timeout": "5s",
-        "client_max_retries": "2",
-    }
-    store = open_store("s3://bucket/table", options)
-    assert "hunter2secret" not in repr(store) + str(store) + repr(vars(store))
-    assert store.uri == "s3://bucket/table"
-
-
 def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

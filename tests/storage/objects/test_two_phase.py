@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -214,11 +215,7 @@ def test_random_puts_and_deletes_that_die_anywhere(log_file: str, seed: int) -> 
                     with lock:
                         told.setdefault(path, []).append(mine)
 
-    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    race(*(partial(work, worker) for worker in range(3)))
     store = TwoPhaseStore(memory, SqliteCommitLog(log_file, "table"))
     store.recover()
     left = store.leftovers("folder")
@@ -235,16 +232,14 @@ def test_anybody_finishes_what_a_paused_writer_began(log: SqliteCommitLog) -> No
     memory = RacyStore("memory://paused")
     fault = Fault("put", Kind.PAUSE, nth=2)  # the copy to its name
     slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
-    answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(slow.put_if_absent(PATH, b"one")))
-    thread.start()
-    reached(fault.paused)
-    other = TwoPhaseStore(memory, log)
-    assert not other.put_if_absent(PATH, b"two")
-    assert other.get(PATH) == b"one"
-    fault.resume.set()
-    thread.join()
-    assert answers == [True]
+    with ThreadPoolExecutor(1) as pool:
+        won = pool.submit(slow.put_if_absent, PATH, b"one")
+        reached(fault.paused)
+        other = TwoPhaseStore(memory, log)
+        assert not other.put_if_absent(PATH, b"two")
+        assert other.get(PATH) == b"one"
+        fault.resume.set()
+    assert won.result()
     assert contents(memory) == {PATH: b"one"}
 
 
@@ -252,21 +247,12 @@ def test_a_copy_that_comes_after_the_delete_takes_itself_back(log: SqliteCommitL
     memory = RacyStore("memory://late")
     fault = Fault("put", Kind.PAUSE, nth=2)
     slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
-    outcome: list[object] = []
-
-    def put() -> None:
-        try:
-            outcome.append(slow.put_if_absent(PATH, b"one"))
-        except OutcomeUnknownError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=put)
-    thread.start()
-    reached(fault.paused)
-    TwoPhaseStore(memory, log).delete([PATH])
-    fault.resume.set()
-    thread.join()
-    assert isinstance(outcome[0], OutcomeUnknownError)
+    with ThreadPoolExecutor(1) as pool:
+        put = pool.submit(slow.put_if_absent, PATH, b"one")
+        reached(fault.paused)
+        TwoPhaseStore(memory, log).delete([PATH])
+        fault.resume.set()
+    assert isinstance(put.exception(), OutcomeUnknownError)
     assert contents(memory) == {}
     assert log.read(PATH) is None
 
@@ -299,13 +285,13 @@ def test_two_deletes_at_once_leave_nothing(log: SqliteCommitLog) -> None:
     TwoPhaseStore(memory, log).put_if_absent(PATH, b"one")
     fault = Fault("delete", Kind.PAUSE)
     slow = TwoPhaseStore(FaultyStore(memory, [fault]), log)
-    thread = threading.Thread(target=lambda: slow.delete([PATH]))
-    thread.start()
-    reached(fault.paused)
-    TwoPhaseStore(memory, log).delete([PATH])
-    assert not memory.exists(PATH)
-    fault.resume.set()
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        deleted = pool.submit(slow.delete, [PATH])
+        reached(fault.paused)
+        TwoPhaseStore(memory, log).delete([PATH])
+        assert not memory.exists(PATH)
+        fault.resume.set()
+    deleted.result()
     assert contents(memory) == {} and log.read(PATH) is None
 
 
