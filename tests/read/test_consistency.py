@@ -111,14 +111,6 @@ def test_buffered_rows_are_not_read_once_another_process_has_taken_over(
     assert read(table) == expected
 
 
-def test_durable_rows_of_a_fenced_writer_stay(table: Any, uri: str) -> None:
-    first = table.writer()
-    first.upsert(rows((1, 7)))
-    with mw.open_table(uri).writer() as second:
-        second.upsert(rows((3, 33)))
-        assert read(table)[1] == 7
-
-
 def test_a_region_that_appears_is_seen_by_the_next_strong_read(tmp_path: Path) -> None:
     """Protocol rule 15: every strong read looks for new regions."""
     uri = str(tmp_path / "table")
@@ -226,15 +218,3 @@ def test_weaker_reads_never_go_back(table: Any) -> None:
             seen = found[1]
         writer.flush()
         assert read(table, "manifest")[1] == 59
-
-
-def test_time_travel_reads_the_version_it_was_asked_for(table: Any, uri: str) -> None:
-    """Protocol rule 18: a version without a recorded snapshot reads as the base alone."""
-    before = lance.dataset(uri).version
-    flush_rows(table, rows((1, 7)))
-    (region_id,) = merging.manifests(uri)
-    merging.merge_one(uri, region_id, ["id"])
-    assert read(mw.open_table(uri))[1] == 7
-    with pytest.warns(mw.UnrecordedVersionWarning, match="base table alone"):
-        old = mw.open_table(uri, version=before)
-    assert read(old, "eventual")[1] == 0

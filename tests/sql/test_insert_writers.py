@@ -198,6 +198,17 @@ def test_a_program_s_writer_that_was_fenced_is_not_replaced_silently(
         del writer
 
 
+def test_insert_uses_the_writer_that_was_opened_last(table: Any) -> None:
+    """An earlier one, fenced without having noticed, made the statement fail."""
+    session = _session(table)
+    _run(session, "INSERT INTO t VALUES (1, 'A', NULL)")  # opens a writer of the table's own
+    with table.writer() as writer:
+        writer.upsert({"id": [2], "a": ["B"], "c": [None]})  # which this fences
+        _run(session, "INSERT INTO t VALUES (3, 'C', NULL)")
+        writer.upsert({"id": [4], "a": ["D"], "c": [None]})
+        assert table.get([1, 2, 3, 4])["a"].to_pylist() == ["A", "B", "C", "D"]
+
+
 @pytest.mark.parametrize("step", ["upsert", "sync"])
 def test_an_insert_goes_on_when_the_program_closes_its_writer_meanwhile(
     table: Any, monkeypatch: pytest.MonkeyPatch, step: str

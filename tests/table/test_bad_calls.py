@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import (
-    FencedError,
     InvalidCallError,
-    MemWalError,
-    ReopenError,
 )
 from tests.model.small_rows import SCHEMA, make_rows, refused, texts_of
 
@@ -152,18 +148,6 @@ def test_a_composite_key_of_the_wrong_length_is_refused(uri: str) -> None:
     for keys in ([1], [(1,)], [(1, "x", 2)]):
         with refused(uri, repr(keys[0]), "'a'", "'b'"):
             table.get(keys)
-
-
-def test_the_last_of_duplicate_keys_in_a_batch_wins(table: Any) -> None:
-    with table.writer() as writer:
-        batch = pa.concat_tables(
-            [make_rows(1, text="first"), make_rows(5), make_rows(1, text="last")]
-        )
-        writer.upsert(batch)
-        assert texts_of(table) == {0: "x", 1: "last", 2: "x", 5: "x"}
-        writer.flush()
-        assert texts_of(table) == {0: "x", 1: "last", 2: "x", 5: "x"}
-        assert table.get([1, 1])["text"].to_pylist() == ["last"]
 
 
 @pytest.mark.parametrize(
@@ -546,27 +530,3 @@ def test_a_job_for_some_things_needs_a_list_of_their_names(
         table.merge(regions=names)
     with refused(uri, f"indexes={names!r}", "list"):
         table.build_indexes(indexes=names)
-
-
-def test_a_closed_writer_takes_nothing(table: Any, uri: str) -> None:
-    writer = table.writer()
-    writer.upsert(make_rows(1, text="y"))
-    writer.close()
-    writer.close()
-    with refused(uri, "closed", kind=ReopenError):
-        writer.upsert(make_rows(2))
-    assert texts_of(table)[1] == "y"
-
-
-def test_a_second_writer_fences_the_first_which_says_who_took_over(table: Any, uri: str) -> None:
-    first = table.writer()
-    first.upsert(make_rows(1, text="first"))
-    second = mw.open_table(uri).writer()
-    second.upsert(make_rows(2, text="second"))
-    for _ in range(2):
-        with refused(uri, "epoch 2", kind=FencedError):
-            first.upsert(make_rows(1, text="zombie"))
-    with suppress(MemWalError):
-        first.close()
-    second.close()
-    assert texts_of(table) == {0: "x", 1: "first", 2: "second"}

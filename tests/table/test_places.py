@@ -55,14 +55,6 @@ def test_a_uri_that_names_no_place_is_refused(uri: str) -> None:
         mw.create_table(uri, SCHEMA, "id")
 
 
-def test_insert_is_durable_whatever_the_program_s_own_writer_is_for(tmp_path: Path) -> None:
-    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
-    with table.writer(durable=False, indexed=False, wal_flush_interval_s=100.0):
-        context = session_of("t", table)
-        context.sql("INSERT INTO t VALUES (2, 'y')").collect()
-        assert table.wal()["num_rows"].to_pylist() == [0, 1]
-
-
 def test_a_pinned_handle_changes_nothing_and_shows_nothing_newer(tmp_path: Path) -> None:
     table = mw.create_table(tmp_path / "t", SCHEMA, "id")
     with table.writer() as writer:

@@ -25,7 +25,6 @@ from memwal_sql.errors import (
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage import paths
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
-from memwal_sql.write.options import WriterOptions
 from planner.regions.factories import bucket, identity
 from planner.regions.ids import new_region_id, region_id
 from tests.model.racing import race
@@ -81,22 +80,6 @@ def test_flushing_goes_on_behind_upserts_at_the_row_limit(tmp_path: Path) -> Non
     (manifest,) = table.regions()
     assert len(manifest.flushed_generations) == 10  # close waits for flushes under way
     assert table.values() == {i: str(i) for i in range(1000)}
-
-
-def test_an_interrupted_flush_and_reopening_shows_no_stale_row(tmp_path: Path) -> None:
-    """#7067, #6834: stale rows after a flush; #6653: a deleted row comes back."""
-    table = Table(tmp_path)
-    with table.writer() as writer:
-        writer.upsert({"id": [1, 2, 3], "val": ["a", "b", "c"]})
-        writer.flush()
-        writer.upsert({"id": [1], "val": ["new"]})
-        writer.delete([2])
-        writer.flush()
-        writer.upsert({"id": [3], "val": ["newest"]})
-    for _ in range(2):
-        with table.writer() as writer:
-            writer.upsert({"id": [9], "val": ["x"]})
-            assert table.values() == {1: "new", 3: "newest", 9: "x"}
 
 
 def test_several_threads_write_at_once(tmp_path: Path) -> None:
@@ -390,12 +373,3 @@ def test_readers_find_the_writers_of_this_process(tmp_path: Path) -> None:
             assert live.live_table_writer(table.identity) in (writer, successor)
     assert live.live_writer(table.identity, region) is None
     assert live.live_table_writer(table.identity) is None
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"memtable_rows": 0}, {"durable": 1}, {"wal_flush_bytes": "1"}, {"max_unflushed_bytes": -1}],
-)
-def test_options_are_checked(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidCallError, match=next(iter(options))):
-        WriterOptions(**options)
