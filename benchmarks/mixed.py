@@ -49,9 +49,15 @@ def mixed(work: Workspace) -> Iterator[Result]:
 
     def looked_up(name: str) -> None:
         key = feed.key()
-        timed(name, lambda: answers.update(row=table.get([key])))
+        works = {
+            name: lambda: answers.update(row=table.get([key])),
+            f"plain {name}": lambda: plain.to_table(filter=f"id = {key}"),
+        }
+        # In turns: the first one after something else finds no code of Lance in the caches.
+        first_ours = len(times.get(name, ())) % 2 == 0
+        for one, call in works.items() if first_ours else reversed(works.items()):
+            timed(one, call)
         feed.check_row(key, answers["row"]["val"].to_pylist(), "ours")
-        timed(f"plain {name}", lambda: plain.to_table(filter=f"id = {key}"))
 
     parts = []
     with table.writer() as writer:

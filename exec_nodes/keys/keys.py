@@ -79,6 +79,11 @@ def plain(column: KeyColumn) -> KeyColumn:
     return column
 
 
+def is_integral(kind: pa.DataType) -> bool:
+    """Whether `plain` turns a column of this type into integers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
+
+
 def key_column(columns: Sequence[KeyColumn]) -> KeyColumn:
     """One column that is equal in two rows exactly if all key columns are.
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.keys.keys import KeyBatch, one_array, plain
+from exec_nodes.keys.keys import KeyBatch, is_integral, one_array, plain
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.fragments import FRAGMENT_BITS, all_addresses
 from exec_nodes.lance.scan import every_value
@@ -101,8 +101,3 @@ class KeyLookups:
         """Read what is missing here of the keys, where they are kept of any version."""
         if self._runs.take_use():
             self._runs.extend(self._reader)
-
-
-def is_integral(kind: pa.DataType) -> bool:
-    """Whether `plain` turns a column of this type into integers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))

@@ -6,7 +6,6 @@ Specification 1, "MemTable": conceptually a list of record batches in the order 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -17,7 +16,6 @@ from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.arrow.nested import with_metadata_of
 from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.keys.hash_index import KeyIndex
-from exec_nodes.keys.keys import key_values
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.memory_postings import ColumnTexts
@@ -100,9 +98,7 @@ class MemTable:
         if batch.num_rows == 0:
             return
         with self._lock:
-            columns = [batch.column(place) for place in self._key_places]
-            # Not by a method of this one: rows in a cycle would stay for minutes.
-            self._index.append(batch.num_rows, partial(key_values, columns))
+            self._index.append([batch.column(place) for place in self._key_places])
             self._add(batch, size)
             if indexed and self._index.waiting >= _MOST_WAITING_ROWS:
                 self._index.catch_up()

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -19,7 +18,6 @@ from exec_nodes.base.columns import TOMBSTONE_FIELD
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.hashing import hash_columns
-from exec_nodes.keys.keys import key_values
 from exec_nodes.lance.fragments import fragment_identity
 from exec_nodes.node import Node
 from exec_nodes.resident.columns import FragmentColumns
@@ -65,7 +63,7 @@ def memtable_of(
     """A MemTable of rows whose key is `id`, as a source of this kind."""
     index, batches = KeyIndex(), rows.to_batches(max_chunksize=batch)
     for piece in batches:
-        index.append(piece.num_rows, partial(key_values, [piece["id"]]))
+        index.append([piece["id"]])
     return kind(
         identity=object(),
         region=region,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from exec_nodes.base.columns import Filter
 from exec_nodes.keys.hash_index import KeyIndex
-from exec_nodes.keys.keys import key_values
 from exec_nodes.liveness import stale_sets as stale
 from exec_nodes.liveness.base_join import BaseMatch
 from exec_nodes.liveness.stale_sets import StaleSets
@@ -48,7 +46,7 @@ class Growing:
         """The snapshot after these writes."""
         for batch in stored(writes).to_batches():
             self.batches.append(batch)
-            self.index.append(batch.num_rows, partial(key_values, [batch["id"]]))
+            self.index.append([batch["id"]])
             self.rows += batch.num_rows
         return MemTableSource(
             identity=self.identity,
