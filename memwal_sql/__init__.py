@@ -9,9 +9,11 @@ from memwal_sql.create import create_table, enable, open_table
 from memwal_sql.errors import (
     BackPressureError,
     ChangesCollectedError,
+    ConflictError,
     CorruptFileError,
     FencedError,
     InvalidCallError,
+    KeysExistError,
     MaintenanceLostError,
     MemWalError,
     NotFoundError,
@@ -42,7 +44,8 @@ from memwal_sql.storage.region.manifest import ManifestConflictError
 from memwal_sql.table import Table
 from memwal_sql.version import __version__ as __version__
 from memwal_sql.write.options import WriterOptions
-from memwal_sql.write.table_writer import TableWriter, WriteResult
+from memwal_sql.write.result import WriteResult
+from memwal_sql.write.table_writer import TableWriter
 from planner.regions.factories import (
     bucket,
     day,
@@ -62,11 +65,13 @@ __all__ = [
     "BackPressureError",
     "ChangesCollectedError",
     "CheckReport",
+    "ConflictError",
     "CorruptFileError",
     "FencedError",
     "Finding",
     "InvalidCallError",
     "JobRun",
+    "KeysExistError",
     "MaintenanceLostError",
     "ManifestConflictError",
     "MemWalError",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from exec_nodes.base.errors import (
     CorruptFileError,
     InvalidCallError,
@@ -18,9 +20,11 @@ from exec_nodes.base.errors import (
 __all__ = [
     "BackPressureError",
     "ChangesCollectedError",
+    "ConflictError",
     "CorruptFileError",
     "FencedError",
     "InvalidCallError",
+    "KeysExistError",
     "MaintenanceLostError",
     "MemWalError",
     "NotFoundError",
@@ -47,6 +51,30 @@ class NotFoundError(RetryError):
 
 class OutcomeUnknownError(RetryError):
     """A store did not say whether an object was written; reading it back settles that."""
+
+
+class ConflictError(RetryError):
+    """Others came first each time; nothing of the call was written.
+
+    Attributes:
+        keys: the key values that they wrote, where the call wrote rows.
+    """
+
+    def __init__(self, text: str = "", keys: frozenset[Hashable] = frozenset()) -> None:
+        super().__init__(text)
+        self.keys = keys
+
+
+class KeysExistError(InvalidCallError):
+    """Rows to insert have keys that are there; nothing of the call was written.
+
+    Attributes:
+        keys: their key values.
+    """
+
+    def __init__(self, text: str = "", keys: frozenset[Hashable] = frozenset()) -> None:
+        super().__init__(text)
+        self.keys = keys
 
 
 class BackPressureError(RetryError):

@@ -29,7 +29,7 @@ from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.keys import KeyBatch, key_column
 from memwal_sql.bulk.publish import Publisher
 from memwal_sql.bulk.publish_region import RegionBatch, RegionPublisher
-from memwal_sql.errors import RepairError
+from memwal_sql.errors import ConflictError, RepairError
 from memwal_sql.maintain.details import latest_dataset, maintenance, mark_only
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.read.lookup import get_in
@@ -38,7 +38,7 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.region.manifest import RegionStatus
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 from memwal_sql.write.ingest.normalise import Normaliser
 from planner.model import RegionSources, Snapshot
 from planner.regions.ids import lancedb_id

@@ -25,12 +25,13 @@ from lance.fragment import FragmentMetadata, write_fragments
 from memwal_sql.bulk.publish import TURN
 from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
+from memwal_sql.errors import ConflictError
 from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.region.manifest import RegionManifest
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 from memwal_sql.storage.wal.entry import TOMBSTONE
 
 

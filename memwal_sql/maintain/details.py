@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
-from memwal_sql.errors import NotFoundError, RepairError
+from memwal_sql.errors import ConflictError, NotFoundError, RepairError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.state.base_table import open_latest
 from memwal_sql.state.context import TableContext
@@ -28,7 +28,7 @@ from memwal_sql.storage.base.memwal_index import (
     read_details_at,
 )
 from memwal_sql.storage.base.merge_token import MergeProgress, pass_shard, regions_in
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 
 
 @dataclass(frozen=True, slots=True)

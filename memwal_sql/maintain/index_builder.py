@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors, lance_panics
-from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.errors import ConflictError, InvalidCallError, StoreUnavailableError
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from tenacity.wait import wait_random_exponential
 
 from exec_nodes.base.thresholds import Thresholds
-from memwal_sql.errors import RetryError
+from memwal_sql.errors import ConflictError, RetryError
 
 _log = logging.getLogger(__name__)
 
@@ -30,10 +30,6 @@ class Pauses(Thresholds):
 
     first = 0.1
     longest = 1.0
-
-
-class ConflictError(RetryError):
-    """Another committer came first; nothing of the attempt was committed."""
 
 
 def with_retries(

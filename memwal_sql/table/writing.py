@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Unpack
+from typing import Unpack, cast
 
 import pyarrow as pa
 
 from exec_nodes.evolution.project import same_columns
 from memwal_sql.errors import (
+    ConflictError,
     InvalidCallError,
     MemWalError,
     ReopenError,
@@ -21,8 +22,9 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.open_writers import OpenTable, live_table_writer
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
-from memwal_sql.storage.retries import ATTEMPTS, ConflictError, with_retries
+from memwal_sql.storage.retries import ATTEMPTS, with_retries
 from memwal_sql.table.handle import TableHandle
+from memwal_sql.write.conditional.resolve import LiveRows
 from memwal_sql.write.options import WriterArguments, WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
@@ -130,6 +132,7 @@ class WrittenTable(TableHandle):
             info=base.info,
             base=BaseFormat.of(base.dataset),
             region_of=partial(self._region_of, base.etag),
+            rows=cast(LiveRows, self),  # what is above this part of the handle reads
             indexes=self._index_recipes,
             region=region,
             options=options,

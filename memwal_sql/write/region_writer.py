@@ -28,6 +28,7 @@ from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import RegionClaim, fenced
 from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
+from memwal_sql.write.conditional.recent import Cut, RecentWrites
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generations import OpenGeneration, OpenGenerations, pieces
 from memwal_sql.write.options import WriterOptions
@@ -43,6 +44,8 @@ class RegionWriter:
         region_id: the region.
         epoch: the writer epoch of the claim.
         entry_schema: the columns that the writer was opened with, and their field ids.
+        order: held while nothing else may be enqueued.
+        recent: the keys written after the cuts that are open; read under `order`.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class RegionWriter:
         self._wake = wake
         self._clock = clock
         # Entered itself, as an interrupt within the condition's own entering would leave it locked.
-        self._lock = RLock()
+        self._lock = self.order = RLock()
         self._changed = Condition(self._lock)
         self._pending = PendingWrites(options, clock)
         self._landed = 0
@@ -86,6 +89,7 @@ class RegionWriter:
         )
         with self._lock:
             self._generations.start()
+        self.recent = RecentWrites(self._generations.active.memtable.primary_key)
 
     @property
     def sealed_bytes(self) -> int:
@@ -110,23 +114,48 @@ class RegionWriter:
         if batch.num_rows == 0:
             self.check_usable()
             return 0
-        options = self._options
-        parts = pieces(batch, options)
+        return self.land(self.enqueue(batch))
+
+    def enqueue(self, batch: pa.RecordBatch) -> list[PendingWrite]:
+        """Give rows, one at least, their place in the order of writing; `land` them next."""
+        parts = pieces(batch, self._options)
         with self._lock:
             self._check_usable(_NOTHING_WRITTEN)
             try:
-                writes = [self._enqueue(rows, size) for rows, size in parts]
+                return [self._enqueue(rows, size) for rows, size in parts]
             except BaseException as error:
                 self._fail(self._interrupted(error))
                 raise
-            full = self._pending.full
+
+    def land(self, writes: list[PendingWrite]) -> int:
+        """Return when enqueued rows are as durable as the options say; see `append`."""
+        options = self._options
         if options.durable:
             self._land(writes[-1].ticket, writes)
-        elif full:
+        elif self._pending.full:
             self._wake()
         if options.indexed:
             _index_texts(writes)
         return writes[-1].position if options.durable else 0
+
+    def open_cut(self) -> Cut:
+        """A cut of the region: who reads from now on sees every write up to it, and `recent` has
+        the keys of those after it until `close_cut`."""
+        with self._lock:
+            self._check_usable()
+            cut = self.recent.open(self._pending.last_ticket)
+        try:
+            if self._options.durable:
+                self._land(cut.ticket, [])
+        except BaseException:
+            self.close_cut(cut)
+            raise
+        return cut
+
+    def close_cut(self, cut: Cut) -> None:
+        """Nobody writes over it any more."""
+        with self._lock:
+            self.recent.close(cut)
 
     def flush_wal(self) -> None:
         """Return when every write made so far is in the WAL."""
@@ -265,7 +294,9 @@ class RegionWriter:
             generation.unlanded += 1
             self._generations.insert(generation, batch, size)
             self._generations.seal_if_full()
-        return self._pending.add(batch, size, generation)
+        write = self._pending.add(batch, size, generation)
+        self.recent.add(write.ticket, batch)
+        return write
 
     def _landed_at(
         self, position: int, generation: OpenGeneration, group: list[PendingWrite]

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, Self, TypeVar
@@ -24,13 +23,16 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.side_by_side import SharedCall
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
+from memwal_sql.write.conditional.resolve import Compute, LiveRows, Resolved, Resolver
 from memwal_sql.write.generation_writer import FindIndexes
-from memwal_sql.write.ingest.missing import ERROR
+from memwal_sql.write.ingest.missing import ERROR, KEEP, check_missing
 from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.result import WriteResult
 from memwal_sql.write.router import RegionKey, Router
+from memwal_sql.write.statement import Enqueued, Statements
 from memwal_sql.write.ticker import Background
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
@@ -38,22 +40,6 @@ from planner.regions.spec import RegionSpec
 _PARALLEL_REGIONS = 16
 _PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """What became of a call.
-
-    Attributes:
-        rows: rows written, tombstones for deletes.
-        reached: `"durable"`: in the WAL, every reader sees it. `"visible"`: readers of this process
-            see it, a crash may lose it. `"buffered"`: taken, to be indexed and written later.
-        positions: by region, the WAL position of its last entry; empty for buffered writes.
-    """
-
-    rows: int
-    reached: str
-    positions: Mapping[UUID, int] = field(default_factory=dict)
 
 
 class TableWriter:
@@ -71,6 +57,7 @@ class TableWriter:
         info: TableInfo,
         base: Any,
         region_of: FindRegion,
+        rows: LiveRows,
         indexes: FindIndexes = tuple,
         region: str | None = None,
         options: WriterOptions | None = None,
@@ -83,6 +70,7 @@ class TableWriter:
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
             region_of: the manifest of the region with this spec id and these values, if there is
                 one; asked before a region is created.
+            rows: the table, which statements read that depend on the rows that are there.
             indexes: how to build the base table's maintained indexes; asked at every flush.
             region: the name or UUID of the one region to write, for manual regions.
             of_insert: INSERT statements opened it, and not the program: they may close it.
@@ -103,7 +91,16 @@ class TableWriter:
                 f"region={region!r} can't be chosen: region spec {self._spec.spec_id} of the table "
                 "decides it from the row"
             )
+        self._schema = info.schema
         self._normaliser = Normaliser(info.schema, info.primary_key)
+        self._resolver = Resolver(info.schema, info.primary_key, self._normaliser, rows)
+        self._statements = Statements(
+            primary_key=info.primary_key,
+            route=self._by_region,
+            claimed=lambda: list(self._writers.values()),
+            make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
+            retrying=Lock(),
+        )
         self._budget = MemoryBudget(
             options.max_unflushed_bytes, options.back_pressure_timeout_s, clock
         )
@@ -162,33 +159,104 @@ class TableWriter:
             return False
         return True
 
-    def upsert(self, data: Any, *, missing: str = ERROR) -> WriteResult:
+    def upsert(
+        self,
+        data: Any,
+        *,
+        missing: str = KEEP,
+        when: str | None = None,
+        set: Mapping[str, str] | None = None,  # noqa: A002 (SQL's word)
+    ) -> WriteResult:
         """Insert rows, or replace those with the same primary key; of equal keys the last wins.
 
         Args:
             data: anything Arrow, as tables, readers, datasets and lists of batches are, a pandas or
                 polars frame, a dict of columns or a list of dicts. What can be read only once is
                 read whole.
-            missing: rows are replaced as a whole, so columns that `data` lacks are an `"error"`;
-                with `"null"` they become null, also in rows that had a value there.
+            missing: what becomes of columns that `data` lacks. `"keep"`: rows that are there keep
+                their values, new ones get null. `"null"`: they become null, also in rows that had a
+                value there. `"error"`: the call is refused.
+            when: a SQL condition over a row that is there, `t`, and the one given, `s`, as in
+                `"t.updated_at <= s.updated_at"`: a row that is there and does not meet it stays as
+                it is. Rows with new keys are inserted whatever it says.
+            set: SQL expressions over `t` and `s` by column, as in `{"n": "t.n + s.n"}`: the values
+                of rows that are there, in place of those given.
+
+        Rows of one key are applied one after the other. With `when`, `set` or columns to keep, rows
+        are read first, see `memwal_sql.write.conditional`: no update of a key is lost, whoever
+        writes it meanwhile.
 
         Raises InvalidCallError before anything is written when the rows don't fit,
-        BackPressureError when nothing was written for lack of room, FencedError or
-        WriterFailedError when the writer is finished: open a new one; and TableReplacedError when
-        a flush has found that the base table was overwritten or is gone, UnknownFormatError when a
-        newer version of this package has the table to itself now.
+        BackPressureError when nothing was written for lack of room, ConflictError when others wrote
+        the same keys each time, FencedError or WriterFailedError when the writer is finished: open
+        a new one; and TableReplacedError when a flush has found that the base table was overwritten
+        or is gone, UnknownFormatError when a newer version of this package has the table to itself
+        now.
         """
         self._check_open()
-        return self._write(self._normaliser.upserts(data, missing))
+        check_missing(missing, KEEP)
+        expressions = self._resolver.expressions(when, set or {})
+        if missing != KEEP:
+            rows = self._normaliser.upserts(data, missing)
+        else:
+            data = self._normaliser.given(data)
+            if self._normaliser.lacks_columns(data):
+                rows = self._normaliser.partial(data)
+                return self._over_keys(*self._resolver.upsert(rows, expressions))
+            rows = self._normaliser.upserts(data)
+        if not expressions:
+            return self._write(rows)
+        given = rows.select(self._schema.names)
+        return self._over_keys(*self._resolver.upsert(given, expressions))
 
-    def delete(self, keys: Any) -> WriteResult:
+    def insert(self, data: Any, *, missing: str = ERROR) -> WriteResult:
+        """Insert rows with new keys: KeysExistError, and nothing is written, where one is there.
+
+        `data` as in `upsert`; columns that it lacks are an error, or null with `missing="null"`.
+        Raises what `upsert` raises.
+        """
+        self._check_open()
+        return self._over_keys(*self._resolver.insert(self._normaliser.upserts(data, missing)))
+
+    def delete(self, keys: Any, *, when: str | None = None) -> WriteResult:
         """Delete the rows with these primary keys, whether they exist or not.
 
-        `keys` are values, tuples for a composite key, or rows in any form that `upsert` takes, of
-        which the primary key columns count. Raises what `upsert` raises.
+        Args:
+            keys: values, tuples for a composite key, or rows in any form that `upsert` takes, of
+                which the primary key columns count.
+            when: a SQL condition over the row that is there, `t`; rows that do not meet it stay,
+                and are counted, as are keys without a row.
+
+        Raises what `upsert` raises.
         """
         self._check_open()
-        return self._write(self._normaliser.tombstones(keys))
+        rows = self._normaliser.tombstones(keys)
+        if when is None:
+            return self._write(rows)
+        return self._over_keys(*self._resolver.delete(rows, self._resolver.expressions(when, {})))
+
+    def delete_where(self, where: str) -> WriteResult:
+        """Delete the rows that meet a SQL condition. Those that begin to meet it while this call
+        reads may stay. Raises what `upsert` raises."""
+        self._check_open()
+        return self._over_rows(*self._resolver.delete_where(where))
+
+    def update(self, set: Mapping[str, str], *, where: str | None = None) -> WriteResult:  # noqa: A002
+        """Set columns to the values of SQL expressions over the row, as in `{"n": "n + 1"}`, in the
+        rows that meet a condition, or in all. Rows that begin to meet it while this call reads may
+        stay as they are; no other write of a row is lost. Raises what `upsert` raises."""
+        self._check_open()
+        return self._over_rows(*self._resolver.update(set, where))
+
+    def apply(self, changes: Any, *, op: str = "_op") -> WriteResult:
+        """Write a stream of changes in its order: rows with a column `op` that says what each is.
+
+        It is `upsert`, `insert`, `update` or `delete`, or a code of Debezium (c, r, u, d), Flink
+        (+I, +U, -U, -D) or Delta's change data feed; the rows before an update are left out. Of
+        deletes only the key counts. Raises what `upsert` raises.
+        """
+        self._check_open()
+        return self._write(self._normaliser.changes(changes, op))
 
     def sync(self) -> None:
         """Write what is buffered to the WAL: every write made so far is durable on return."""
@@ -244,11 +312,30 @@ class TableWriter:
                 raise
             error.add_note(f"closing the writer failed too: {closing}")
 
+    def _over_keys(self, keys: pa.RecordBatch, compute: Compute) -> WriteResult:
+        if keys.num_rows == 0:
+            return WriteResult(0, self._reached)
+        return self._landed(*self._statements.over_keys(keys, compute))
+
+    def _over_rows(self, select: Callable[[], Resolved], compute: Compute) -> WriteResult:
+        return self._landed(*self._statements.over_rows(select, compute))
+
+    def _landed(self, enqueued: Enqueued, resolved: Resolved) -> WriteResult:
+        positions = self._together({w: partial(w.land, writes) for w, writes in enqueued})
+        return WriteResult(
+            resolved.rows.num_rows,
+            self._reached,
+            positions if self._options.durable else {},
+            resolved.skipped,
+            resolved.missing,
+        )
+
     def _write(self, batch: pa.RecordBatch) -> WriteResult:
         if batch.num_rows == 0:
             return WriteResult(0, self._reached)
         self._budget.wait_for_room(batch.nbytes, self._relieve)
-        positions = self._append(self._by_region(batch))
+        appends = {w: partial(w.append, rows) for w, rows in self._by_region(batch)}
+        positions = self._together(appends)
         durable = self._options.durable
         return WriteResult(batch.num_rows, self._reached, positions if durable else {})
 
@@ -258,11 +345,11 @@ class TableWriter:
             return "durable"
         return "visible" if self._options.indexed else "buffered"
 
-    def _append(self, work: list[tuple[RegionWriter, pa.RecordBatch]]) -> dict[UUID, int]:
-        if len(work) == 1 or not self._options.durable:
+    def _together(self, calls: Mapping[RegionWriter, Callable[[], int]]) -> dict[UUID, int]:
+        if len(calls) == 1 or not self._options.durable:
             # One region, or nothing to wait for.
-            return {writer.region_id: writer.append(rows) for writer, rows in work}
-        appends = [(w, self._submit(w.append, rows)) for w, rows in work]
+            return {writer.region_id: call() for writer, call in calls.items()}
+        appends = [(writer, self._submit(call)) for writer, call in calls.items()]
         positions: dict[UUID, int] = {}
         errors: list[BaseException] = []
         try:

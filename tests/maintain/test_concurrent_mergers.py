@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.errors import ConflictError
 from memwal_sql.maintain.lease import Patience
 from memwal_sql.maintain.merge import commit as passes
 from memwal_sql.maintain.merge.merger import Merger
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.retries import ConflictError
 from tests.maintain.merging_tables import (
     GENERATIONS,
     expected,

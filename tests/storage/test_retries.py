@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from memwal_sql.errors import InvalidCallError, MaintenanceLostError, RetryError
-from memwal_sql.storage.retries import ATTEMPTS, ConflictError, over_conflicts, with_retries
+from memwal_sql.errors import ConflictError, InvalidCallError, MaintenanceLostError, RetryError
+from memwal_sql.storage.retries import ATTEMPTS, over_conflicts, with_retries
 
 
 def failing(*errors: Exception) -> Callable[[], str]:

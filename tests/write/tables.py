@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import lance
@@ -18,6 +18,7 @@ from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import TableRecord
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.wal.log import Wal
+from memwal_sql.write.conditional.resolve import LiveRows
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.table_writer import TableWriter
 from planner.model import TableInfo
@@ -57,6 +58,7 @@ class Table:
         store: ObjectStore | None = None,
         *,
         region: str | None = None,
+        live: LiveRows | None = None,
         region_of: Callable[[int, Mapping[str, object]], RegionManifest | None] | None = None,
         **options: Any,
     ) -> TableWriter:
@@ -66,6 +68,7 @@ class Table:
             info=self.info,
             base=self.base,
             region_of=region_of or (lambda spec_id, values: None),
+            rows=live or cast(LiveRows, self),  # what depends on rows that are there reads it
             region=region,
             options=WriterOptions(**options),
             sleep=lambda seconds: None,

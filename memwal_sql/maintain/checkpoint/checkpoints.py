@@ -19,7 +19,7 @@ from itertools import count
 import pyarrow as pa
 
 from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_panics
-from memwal_sql.errors import InvalidCallError, MemWalError, RetryError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, RetryError
 from memwal_sql.maintain.checkpoint.records import (
     Checkpoint,
     all_checkpoints,
@@ -34,7 +34,7 @@ from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.records.gc_watermarks import Watermark, read_watermarks
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import StoreUnavailableError
+from memwal_sql.errors import ConflictError, StoreUnavailableError
 from memwal_sql.storage.base.merge_token import (
     LAST_PASS,
     MergeProgress,
@@ -19,7 +19,6 @@ from memwal_sql.storage.base.merge_token import (
     passes_done,
     token,
 )
-from memwal_sql.storage.retries import ConflictError
 
 
 class TooLargeError(Exception):

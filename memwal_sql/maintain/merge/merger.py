@@ -15,7 +15,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from memwal_sql.errors import MaintenanceLostError, RepairError, RetryError
+from memwal_sql.errors import ConflictError, MaintenanceLostError, RepairError, RetryError
 from memwal_sql.maintain.details import latest_dataset, maintenance, rewrite_details
 from memwal_sql.maintain.lease import Lease
 from memwal_sql.maintain.merge.commit import PassWriter, TooLargeError
@@ -30,7 +30,7 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 
 _log = logging.getLogger(__name__)
 

@@ -18,14 +18,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from lance.dataset import Index
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import ConflictError, UnsupportedError
 from memwal_sql.storage.base.manifest import OTHER_VERSION, IndexSection, read_index_section
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.proto_gen.lance_table_pb2 import AnyIndexDetails, IndexMetadata
-from memwal_sql.storage.retries import ConflictError
 from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from memwal_sql.errors import NotFoundError, TableReplacedError
+from memwal_sql.errors import ConflictError, NotFoundError, TableReplacedError
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import Record, Records
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 
 _KEPT_VERSIONS = 2
 

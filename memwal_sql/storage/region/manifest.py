@@ -17,6 +17,7 @@ from typing import TypedDict, Unpack
 from uuid import UUID
 
 from memwal_sql.errors import (
+    ConflictError,
     CorruptFileError,
     MemWalError,
     NotFoundError,
@@ -31,7 +32,7 @@ from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.region.values import Types, decode_values, encode_value
-from memwal_sql.storage.retries import ConflictError, over_conflicts
+from memwal_sql.storage.retries import over_conflicts
 from planner.regions.values import RegionValue
 
 MOST_GENERATIONS = 2**40

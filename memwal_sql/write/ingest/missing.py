@@ -1,4 +1,4 @@
-"""What becomes of columns that the rows of a write lack: rows are replaced as a whole."""
+"""What becomes of columns that the rows of a write lack."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from exec_nodes.arrow.struct_fields import FILL_OPTION
 from memwal_sql.errors import InvalidCallError
 
+KEEP = "keep"
 ERROR = "error"
 NULL = "null"
 
@@ -20,7 +21,7 @@ def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) 
     )
 
 
-def check_missing(value: str) -> None:
-    """Raise InvalidCallError unless `value` says what becomes of them."""
-    if value not in (ERROR, NULL):
-        raise InvalidCallError(f"missing={value!r} must be one of {[ERROR, NULL]}")
+def check_missing(value: str, *more: str) -> None:
+    """Raise InvalidCallError unless `value` says what becomes of them, or is one of `more`."""
+    if value not in (known := (*more, ERROR, NULL)):
+        raise InvalidCallError(f"missing={value!r} must be one of {list(known)}")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +26,8 @@ from exec_nodes.arrow.validate import Column, first_row, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.write.ingest.missing import ERROR, NULL, check_missing, missing_columns
+from memwal_sql.write.ingest.changes import DELETE, UPSERT, operations
+from memwal_sql.write.ingest.missing import ERROR, KEEP, NULL, check_missing, missing_columns
 
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
 
@@ -64,12 +66,54 @@ class Normaliser:
         """
         check_missing(missing)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
-            columns = self._validated(data.columns)
-        else:
-            table = self._table(data, missing)
-            fits = table.schema.equals(self._schema)
-            given = self._validated(table.columns) if fits else self._fit(table, missing)
-            columns = [_one_chunk(column) for column in given]
+            return self._checked(self._validated(data.columns))
+        return self._checked(self._columns(self._table(data, missing), missing))
+
+    def given(self, data: Any) -> pa.Table | pa.RecordBatch:
+        """The rows as Arrow has them, which `upserts` and `partial` take; `data` may be a stream.
+        All rows have the same columns; InvalidCallError names the row that has not."""
+        if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
+            return data
+        return self._table(data, KEEP)
+
+    def lacks_columns(self, rows: pa.Table | pa.RecordBatch) -> bool:
+        """Whether rows that `given` returned lack columns of the table."""
+        return not self._names <= set(rows.schema.names)
+
+    def partial(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that `given` returned, in the columns that they have, which are in the table's types
+        then, the key among them. What else `upserts` checks is left to it."""
+        names = rows.schema.names
+        self._check_names(names)
+        self._check_key(names)
+        arrays = []
+        for name, column in zip(names, rows.columns, strict=True):
+            array = _one_chunk(validated(exact_cast(column, self._schema.field(name)), name))
+            if name in self._primary_key:
+                self._check_null(array, name)
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def changes(self, data: Any, op: str) -> pa.RecordBatch:
+        """Upserts and tombstones in the order of the rows, which have a column `op`; see
+        `memwal_sql.write.ingest.changes`."""
+        rows = given_rows(read_once(data))
+        if not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pylist(rows) if isinstance(rows, list) else pa.table(rows)
+        kinds = operations(rows, op)
+        rows = rows.drop_columns([op])
+        order = [np.flatnonzero(kinds == kind) for kind in (UPSERT, DELETE)]
+        upserts = self.upserts(rows.take(pa.array(order[0])))
+        tombstones = self.tombstones(rows.select(list(self._primary_key)).take(pa.array(order[1])))
+        places = np.argsort(np.concatenate(order), kind="stable")
+        return pa.concat_batches([upserts, tombstones]).take(pa.array(places))
+
+    def _columns(self, table: pa.Table, missing: str) -> list[pa.Array]:
+        fits = table.schema.equals(self._schema)
+        given = self._validated(table.columns) if fits else self._fit(table, missing)
+        return [_one_chunk(column) for column in given]
+
+    def _checked(self, columns: list[pa.Array]) -> pa.RecordBatch:
         self._check_nulls(columns)
         for position in self._required_inside:
             check_required_fields(columns[position], self._schema.names[position])
@@ -110,8 +154,14 @@ class Normaliser:
                 f"row 0 lacks the primary key columns {list(self._primary_key)}: it is empty"
             )
         short = next((at for at, row in enumerate(rows) if len(row) < len(names)), None)
-        if short is not None and missing == ERROR:
-            raise self._missing(f"row {short} lacks", names.keys() - rows[short].keys())
+        if short is not None and missing != NULL:
+            lacking = names.keys() - rows[short].keys()
+            if missing == KEEP:
+                raise InvalidCallError(
+                    f"row {short} lacks the columns {sorted(lacking)} that other rows have: give "
+                    'all rows of a call the same columns, or missing="null" to set these to null'
+                )
+            raise self._missing(f"row {short} lacks", lacking)
         return self._from_columns({n: [row.get(n) for row in rows] for n in names}, missing)
 
     def _check_objects(self, data: Any, missing: str) -> None:
@@ -174,12 +224,22 @@ class Normaliser:
 
     def _check_nulls(self, columns: Sequence[pa.Array]) -> None:
         for name, position in self._required.items():
-            column = columns[position]
-            if column.null_count:
-                row = pc.index(pc.is_null(column), True).as_py()
-                kind = "primary key" if name in self._primary_key else "not nullable"
+            self._check_null(columns[position], name)
+
+    def _check_null(self, column: pa.Array, name: str) -> None:
+        if column.null_count:
+            row = pc.index(pc.is_null(column), True).as_py()
+            kind = "primary key" if name in self._primary_key else "not nullable"
+            raise InvalidCallError(
+                f"column {name!r} is {kind}, but row {row} has a null in it: fill it in"
+            )
+
+    def _check_key(self, names: Sequence[str]) -> None:
+        for name in self._primary_key:
+            if name not in names:
+                kind = self._schema.field(name).type
                 raise InvalidCallError(
-                    f"column {name!r} is {kind}, but row {row} has a null in it: fill it in"
+                    f"the primary key column {name!r} ({kind}) is missing; there are {names}"
                 )
 
     def _batch(self, columns: Sequence[pa.Array], *, tombstone: bool) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.errors import ConflictError
 from memwal_sql.maintain.merge import commit as passes
 from memwal_sql.maintain.progress import Progress
 from memwal_sql.storage.base.memwal_index import read_details
@@ -18,7 +19,6 @@ from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
 from memwal_sql.storage.region.manifest import RegionManifests
-from memwal_sql.storage.retries import ConflictError
 from tests.maintain.merging_tables import (
     GENERATIONS,
     SCHEMA,

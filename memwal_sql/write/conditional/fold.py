@@ -1,0 +1,94 @@
+"""What becomes of each key: the rows given, one after the other, over the row that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.keys.keys import key_values
+from memwal_sql.write.conditional.expressions import Expressions, pairs
+
+Places = npt.NDArray[np.int64]
+
+
+def fold(
+    given: pa.RecordBatch,
+    primary_key: Sequence[str],
+    old: pa.RecordBatch,
+    there: npt.NDArray[np.bool_],
+    keys: Sequence[Hashable],
+    expressions: Expressions,
+) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], int]:
+    """The last row of each key, whether it was written, and how many rows given were not.
+
+    Args:
+        given: columns of the rows given, several of one key in their order.
+        old, there, keys: for each distinct key the row that is there, nulls where there is none,
+            whether there is, and the key value.
+        expressions: a row is written over one that is there if their condition is true, and with
+            their values; columns that are neither given nor theirs keep their values.
+    """
+    place = {key: at for at, key in enumerate(keys)}
+    of_key = key_values(given.select(list(primary_key)).columns)
+    places = np.fromiter((place[key] for key in of_key), np.int64, len(of_key))
+    current, exists = old, there.copy()
+    written = np.zeros(len(keys), np.bool_)
+    skipped = 0
+    for turn in _turns(places, len(keys)):
+        at = places[turn]
+        rows = given.take(pa.array(turn))
+        before = current.take(pa.array(at))
+        applies = np.ones(len(at), np.bool_)
+        replaced = _replaced(before, rows)
+        over = np.flatnonzero(exists[at])
+        if expressions and len(over):
+            chosen = pa.array(over)
+            condition, values = expressions.evaluate(pairs(before.take(chosen), rows.take(chosen)))
+            applies[over] = condition.to_numpy(zero_copy_only=False)
+            replaced = _with_values(replaced, values, over)
+        skipped += int((~applies).sum())
+        current = _put(current, replaced.filter(pa.array(applies)), at[applies])
+        exists[at[applies]] = written[at[applies]] = True
+    return current, written, skipped
+
+
+def _turns(places: Places, keys: int) -> list[Places]:
+    """The first row of every key, the second of those with two, and so on."""
+    if len(places) == keys:
+        return [np.arange(keys)]
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    rank = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
+    return [np.sort(order[rank == turn]) for turn in range(int(rank.max()) + 1)]
+
+
+def _replaced(before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+    given = set(rows.schema.names)
+    columns = [rows[name] if name in given else before[name] for name in before.schema.names]
+    return pa.RecordBatch.from_arrays(columns, before.schema.names)
+
+
+def _with_values(
+    rows: pa.RecordBatch, values: dict[str, pa.Array], places: Places
+) -> pa.RecordBatch:
+    for name, column in values.items():
+        old = pa.RecordBatch.from_arrays([rows[name]], [name])
+        new = _put(old, pa.RecordBatch.from_arrays([column], [name]), places)
+        rows = rows.set_column(rows.schema.get_field_index(name), name, new[name])
+    return rows
+
+
+def _put(rows: pa.RecordBatch, others: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    """`rows` with the `others` at these places."""
+    if np.array_equal(places, np.arange(rows.num_rows)):
+        return others
+    order = np.arange(rows.num_rows)
+    order[places] = rows.num_rows + np.arange(len(places))
+    columns = [
+        pa.concat_arrays([column, other]).take(pa.array(order))
+        for column, other in zip(rows.columns, others.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, rows.schema.names)

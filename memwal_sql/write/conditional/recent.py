@@ -1,0 +1,75 @@
+"""The keys that a region got while a statement was reading it.
+
+A statement that writes what it has computed from rows it read opens a cut first. What is written
+after the cut is remembered until the cut is closed, in memory only: whoever else writes the region
+has fenced this writer, and the statement fails then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence, Set
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from exec_nodes.base.lazy import lazy_property
+from exec_nodes.keys.keys import key_values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A place in a region's order of writing: writes up to `ticket` were seen."""
+
+    ticket: int
+
+
+class _Write:
+    def __init__(self, ticket: int, keys: pa.RecordBatch) -> None:
+        self.ticket = ticket
+        self._keys = keys
+
+    @lazy_property
+    def keys(self) -> frozenset[Hashable]:
+        """The key values of its rows."""
+        return frozenset(key_values(self._keys.columns))
+
+
+class RecentWrites:
+    """The writes after the oldest open cut. Nothing here locks: the region writer does."""
+
+    def __init__(self, primary_key: Sequence[str]) -> None:
+        self._primary_key = list(primary_key)
+        self._cuts: list[Cut] = []
+        self._writes: deque[_Write] = deque()
+
+    def open(self, ticket: int) -> Cut:
+        """A cut after the newest write, which has this ticket."""
+        cut = Cut(ticket)
+        self._cuts.append(cut)
+        return cut
+
+    def close(self, cut: Cut) -> None:
+        """Forget the writes that no other cut asks for."""
+        self._cuts.remove(cut)
+        oldest = min((one.ticket for one in self._cuts), default=None)
+        while self._writes and (oldest is None or self._writes[0].ticket <= oldest):
+            self._writes.popleft()
+
+    def add(self, ticket: int, batch: pa.RecordBatch) -> None:
+        """Remember the keys of a write, if a cut is open."""
+        if self._cuts:
+            self._writes.append(_Write(ticket, batch.select(self._primary_key)))
+
+    def moved(self, cut: Cut) -> bool:
+        """Whether anything was written after the cut."""
+        return bool(self._writes) and self._writes[-1].ticket > cut.ticket
+
+    def written(self, cut: Cut, keys: Set[Hashable]) -> set[Hashable]:
+        """Those of `keys` that were written after the cut."""
+        found: set[Hashable] = set()
+        for write in reversed(self._writes):
+            if write.ticket <= cut.ticket:
+                break
+            found |= write.keys & keys
+        return found

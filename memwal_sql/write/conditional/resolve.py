@@ -1,0 +1,236 @@
+"""What each kind of statement writes: its rows, computed from those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.keys.keys import KeyBatch, as_key_table, key_values, one_array
+from memwal_sql.errors import InvalidCallError, KeysExistError, ReopenError
+from memwal_sql.write.conditional.expressions import Expressions, pairs
+from memwal_sql.write.conditional.fold import fold
+from memwal_sql.write.ingest.normalise import Normaliser
+
+_SHOWN_KEYS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a statement writes for some keys.
+
+    Attributes:
+        rows: the rows to write, in the MemTables' schema, one a key at most.
+        skipped: rows given, or there, whose condition was not true.
+        missing: keys that had no row.
+    """
+
+    rows: pa.RecordBatch
+    skipped: int = 0
+    missing: int = 0
+
+
+Compute = Callable[[pa.RecordBatch], Resolved]
+
+
+class LiveRows(Protocol):
+    """The table's rows, as a strong reader of now sees them; `table.table.Table`."""
+
+    def get(self, keys: pa.Table) -> pa.Table:
+        """Those with these keys."""
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002
+    ) -> pa.Table:
+        """Those that meet a SQL condition."""
+
+
+class Resolver:
+    """Computes the rows of statements over one table, and the keys that they are about."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        primary_key: Sequence[str],
+        normaliser: Normaliser,
+        rows: LiveRows,
+    ) -> None:
+        self._schema = schema
+        self._primary_key = list(primary_key)
+        self._normaliser = normaliser
+        self._rows = rows
+
+    def expressions(self, when: str | None, columns: Mapping[str, str]) -> Expressions:
+        """Raises InvalidCallError for columns that are not the table's, or part of its key."""
+        keys = sorted(set(columns) & set(self._primary_key))
+        if keys:
+            raise InvalidCallError(
+                f"the primary key columns {keys} can't be set: delete the row and insert another"
+            )
+        return Expressions(self._schema, when, columns)
+
+    def upsert(
+        self, given: pa.RecordBatch, expressions: Expressions
+    ) -> tuple[pa.RecordBatch, Compute]:
+        """Rows in columns of the table; those that are there keep what is neither given nor set."""
+
+        def compute(keys: pa.RecordBatch) -> Resolved:
+            old, there = self._there(keys)
+            values = self._values(keys)
+            if lacking and not there.all():
+                new = values[int(np.argmin(there))]
+                raise InvalidCallError(
+                    f"the required columns {lacking} are missing, and the key {new!r} is new; "
+                    f"there are {given.schema.names}"
+                )
+            wanted = frozenset(values)
+            mine = np.fromiter((key in wanted for key in of_row), np.bool_, len(of_row))
+            rows = given if mine.all() else given.filter(pa.array(mine))
+            current, written, skipped = fold(
+                rows, self._primary_key, old, there, values, expressions
+            )
+            return Resolved(self._upserts(current.filter(pa.array(written))), skipped)
+
+        of_row = self._values(given)
+        fields = (f for f in self._schema if not f.nullable and f.name not in given.schema.names)
+        lacking = [field.name for field in fields]
+        return self._keys(given), compute
+
+    def insert(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Compute]:
+        """Rows in the MemTables' schema, none of whose keys may be there."""
+
+        def compute(keys: pa.RecordBatch) -> Resolved:
+            _, there = self._there(keys)
+            if there.any():
+                raise self._exist(keys.filter(pa.array(there)), "are there")
+            wanted = frozenset(self._values(keys))
+            mine = np.fromiter((key in wanted for key in of_row), np.bool_, len(of_row))
+            return Resolved(rows.filter(pa.array(mine)))
+
+        of_row = self._values(rows)
+        keys = self._keys(rows)
+        if len(keys) < len(rows):
+            seen = KeyBatch(pa.Table.from_batches([rows.select(self._primary_key)]))
+            again = np.ones(len(rows), np.bool_)
+            again[list(seen.positions.values())] = False
+            raise self._exist(rows.filter(pa.array(again)), "are given more than once")
+        return keys, compute
+
+    def delete(self, keys: pa.RecordBatch, when: Expressions) -> tuple[pa.RecordBatch, Compute]:
+        """The rows of these keys that meet a condition over them."""
+
+        def compute(keys: pa.RecordBatch) -> Resolved:
+            old, there = self._there(keys)
+            chosen = self._meets(old, there, when, pairs)
+            skipped, missing = int((there & ~chosen).sum()), int((~there).sum())
+            return Resolved(keys.filter(pa.array(chosen)), skipped, missing)
+
+        return self._keys(keys), compute
+
+    def delete_where(self, where: str) -> tuple[Callable[[], Resolved], Compute]:
+        """The rows that meet a condition."""
+        if where is None:
+            raise InvalidCallError("where=None: to delete all rows, say where='true'")
+        when = self.expressions(where, {})
+
+        def select() -> Resolved:
+            found = self._rows.to_arrow(self._primary_key, where)
+            return Resolved(self._normaliser.tombstones(found))
+
+        def compute(keys: pa.RecordBatch) -> Resolved:
+            old, there = self._there(keys)
+            chosen = self._meets(old, there, when, lambda rows: rows)
+            return Resolved(keys.filter(pa.array(chosen)))
+
+        return select, compute
+
+    def update(
+        self, columns: Mapping[str, str], where: str | None
+    ) -> tuple[Callable[[], Resolved], Compute]:
+        """New values of columns, expressions over the row, of the rows that meet a condition."""
+        expressions = self.expressions(where, columns)
+        if not columns:
+            raise InvalidCallError("there is no column to update")
+        values = self.expressions(None, columns)
+
+        def updated(rows: pa.RecordBatch, by: Expressions) -> Resolved:
+            if not rows.num_rows:
+                return Resolved(self._upserts(rows))
+            condition, new = by.evaluate(rows)
+            named = [new.get(name, rows[name]) for name in rows.schema.names]
+            changed = pa.RecordBatch.from_arrays(named, rows.schema.names)
+            return Resolved(self._upserts(changed.filter(condition)))
+
+        def select() -> Resolved:
+            return updated(self._batch(self._rows.to_arrow(None, where)), values)
+
+        def compute(keys: pa.RecordBatch) -> Resolved:
+            old, there = self._there(keys)
+            return updated(old.filter(pa.array(there)), expressions)
+
+        return select, compute
+
+    def _meets(
+        self,
+        old: pa.RecordBatch,
+        there: npt.NDArray[np.bool_],
+        when: Expressions,
+        named: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> npt.NDArray[np.bool_]:
+        chosen = there.copy()
+        if there.any() and when:
+            condition, _ = when.evaluate(named(old.filter(pa.array(there))))
+            chosen[there] = condition.to_numpy(zero_copy_only=False)
+        return chosen
+
+    def _there(self, keys: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
+        """For each of distinct keys the live row, nulls where there is none; and where there is."""
+        table = pa.Table.from_batches([keys.select(self._primary_key)])
+        found = self._batch(self._rows.get(table))
+        place = {key: at for at, key in enumerate(self._values(found))}
+        wanted = key_values(table.columns)
+        places = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
+        there = places >= 0
+        return found.take(pa.array(places, mask=~there)), there
+
+    def _batch(self, rows: pa.Table) -> pa.RecordBatch:
+        """Rows of the table in the columns of this writer."""
+        gone = [name for name in self._schema.names if name not in rows.column_names]
+        if gone:
+            raise ReopenError(
+                f"the columns {gone} were dropped or renamed since this writer was opened: open a "
+                "new one"
+            )
+        columns = [one_array(rows[name]) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(columns, self._schema.names)
+
+    def _upserts(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return self._normaliser.upserts(
+            pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
+        )
+
+    def _keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Their distinct keys, as rows that delete them."""
+        table = as_key_table(
+            pa.Table.from_batches([rows.select(self._primary_key)]), self._schema, self._primary_key
+        )
+        places = np.fromiter(KeyBatch(table).positions.values(), np.int64)
+        return self._normaliser.tombstones(table.take(pa.array(np.sort(places))))
+
+    def _values(self, rows: pa.RecordBatch) -> list[object]:
+        return key_values(rows.select(self._primary_key).columns)
+
+    def _exist(self, rows: pa.RecordBatch, what: str) -> KeysExistError:
+        found = rows.select(self._primary_key)
+        shown = [tuple(row.values()) for row in found.slice(0, _SHOWN_KEYS).to_pylist()]
+        names = [row[0] if len(row) == 1 else row for row in shown]
+        return KeysExistError(
+            f"{found.num_rows} keys to insert {what}, as {names}: upsert replaces their rows",
+            frozenset(self._values(rows)),
+        )

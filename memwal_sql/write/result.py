@@ -1,0 +1,27 @@
+"""What became of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What became of a call.
+
+    Attributes:
+        rows: rows written, tombstones for deletes.
+        reached: `"durable"`: in the WAL, every reader sees it. `"visible"`: readers of this process
+            see it, a crash may lose it. `"buffered"`: taken, to be indexed and written later.
+        positions: by region, the WAL position of its last entry; empty for buffered writes.
+        skipped: rows left as they were, as the condition was not true for them.
+        missing: keys to delete under a condition that had no row.
+    """
+
+    rows: int
+    reached: str
+    positions: Mapping[UUID, int] = field(default_factory=dict)
+    skipped: int = 0
+    missing: int = 0

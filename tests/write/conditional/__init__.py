@@ -1,0 +1,1 @@
+"""Writes that depend on the rows that are there."""

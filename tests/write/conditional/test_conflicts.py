@@ -1,0 +1,209 @@
+"""Statements and other writes of the same keys: the first committer wins, no update is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from tests.model.racing import race
+
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), False), pa.field("n", pa.int64()), pa.field("m", pa.int64())]
+)
+ADD = {"n": "t.n + s.n"}
+KEYS = list(range(8))
+
+
+class Between:
+    """A handle that lets somebody else write after each read of a statement's."""
+
+    def __init__(self, table: mw.Table, then: Callable[[int], None]) -> None:
+        self._table = table
+        self._then = then
+        self.reads: list[int] = []
+
+    def get(self, keys: pa.Table) -> pa.Table:
+        return self._read(self._table.get(keys))
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002
+    ) -> pa.Table:
+        return self._read(self._table.to_arrow(columns, filter))
+
+    def _read(self, rows: pa.Table) -> pa.Table:
+        self.reads.append(rows.num_rows)
+        self._then(len(self.reads))
+        return rows
+
+
+@pytest.fixture
+def table(uri: str) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key="id", regions="bucket(id, 3)")
+    with table.writer() as writer:
+        writer.upsert({"id": KEYS, "n": KEYS, "m": [0] * len(KEYS)})
+    return table
+
+
+@pytest.fixture(params=[True, False], ids=["durable", "buffered"])
+def writer(table: mw.Table, request: pytest.FixtureRequest) -> Iterator[mw.TableWriter]:
+    with table.writer(durable=request.param) as writer:
+        yield writer
+
+
+def live(table: mw.Table) -> dict[int, tuple[int | None, int | None]]:
+    rows = table.to_arrow().to_pylist()
+    return {row["id"]: (row["n"], row["m"]) for row in rows}
+
+
+def between(
+    monkeypatch: pytest.MonkeyPatch,
+    table: mw.Table,
+    writer: mw.TableWriter,
+    then: Callable[[int], Any],
+) -> Between:
+    """The writer's statements read by it from now on."""
+    rows = Between(table, then)
+    monkeypatch.setattr(writer._resolver, "_rows", rows)
+    return rows
+
+
+STATEMENTS: dict[str, tuple[Callable[[mw.TableWriter], Any], Callable[[int, int], Any]]] = {
+    "set": (
+        lambda w: w.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD),
+        lambda n, m: (n + 100, m),
+    ),
+    "columns kept": (
+        lambda w: w.upsert([{"id": key, "m": 1} for key in KEYS]),
+        lambda n, m: (n, 1),
+    ),
+    "condition": (
+        lambda w: w.upsert([{"id": key, "n": 5, "m": 5} for key in KEYS], when="t.n < s.n"),
+        lambda n, m: (5, 5) if n < 5 else (n, m),
+    ),
+    "delete": (lambda w: w.delete(KEYS, when="t.n < 5"), lambda n, m: None if n < 5 else (n, m)),
+    "delete where": (
+        lambda w: w.delete_where("n < 5"),
+        lambda n, m: None if n < 5 else (n, m),
+    ),
+    "update": (
+        lambda w: w.update({"m": "n * 2"}, where="n < 5"),
+        lambda n, m: (n, n * 2) if n < 5 else (n, m),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STATEMENTS)
+@pytest.mark.parametrize("flush", [False, True])
+def test_what_others_wrote_after_a_statement_read_is_read_again(
+    table: mw.Table,
+    writer: mw.TableWriter,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    flush: bool,
+) -> None:
+    """Keys 3 and 6 change between, in the statement's first and second reading; 1 is deleted."""
+    statement, outcome = STATEMENTS[kind]
+
+    def then(reads: int) -> None:
+        if reads == 1:
+            writer.upsert({"id": [3, 6], "n": [30, -6], "m": [0, 0]})
+            writer.delete([1])
+        if reads == 2:
+            writer.upsert({"id": [6], "n": [60], "m": [0]})
+        if flush and reads < 3:
+            writer.flush()
+
+    rows = between(monkeypatch, table, writer, then)
+    statement(writer)
+    n = {key: key for key in KEYS if key != 1} | {3: 30, 6: 60}
+    after = {key: outcome(value, 0) for key, value in n.items()}
+    # A row that began to meet the condition meanwhile is not the statement's any more.
+    expected = {key: value for key, value in after.items() if value is not None}
+    if kind in ("set", "columns kept", "condition"):  # the deleted key is inserted
+        expected[1] = {"set": (100, None), "columns kept": (None, 1), "condition": (5, 5)}[kind]
+    assert live(table) == expected
+    assert 2 <= len(rows.reads) <= 3
+    assert rows.reads[0] >= rows.reads[1] >= rows.reads[-1]  # of conflicts alone
+
+
+def test_a_key_that_others_write_each_time_is_a_conflict_and_nothing_is_written(
+    table: mw.Table, writer: mw.TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between(
+        monkeypatch,
+        table,
+        writer,
+        lambda reads: writer.upsert([{"id": 3, "n": -1, "m": -1}], missing="null"),
+    )
+    before = live(table)
+    with pytest.raises(mw.ConflictError, match="3") as raised:
+        writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
+    assert raised.value.keys == {3}
+    assert live(table) == before | {3: (-1, -1)}
+
+
+def test_a_writer_that_is_fenced_while_it_reads_writes_nothing(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = mw.open_table(table.uri)
+
+    def then(reads: int) -> None:
+        with other.writer() as fencing:
+            fencing.upsert([{"id": key, "n": 7, "m": 7} for key in KEYS])
+
+    with table.writer() as writer:
+        writer.upsert([{"id": key, "n": key, "m": 0} for key in KEYS])
+        between(monkeypatch, table, writer, then)
+        with pytest.raises(mw.FencedError):
+            writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD)
+    assert live(table) == dict.fromkeys(KEYS, (7, 7))
+
+
+def test_threads_that_count_lose_no_count(table: mw.Table, writer: mw.TableWriter) -> None:
+    """Beside one that replaces whole rows of other keys, and one that flushes."""
+
+    def count(key: int) -> None:
+        for _ in range(10):
+            writer.upsert([{"id": 0, "n": 1}, {"id": key, "n": 1}, {"id": 7, "n": 1}], set=ADD)
+
+    def replace() -> None:
+        for at in range(10):
+            writer.upsert({"id": [5, 6], "n": [at, at], "m": [at, at]})
+            writer.flush()
+
+    race(*(partial(count, key) for key in (1, 2, 3, 4)), replace)
+    counted = {key: (key + 10, 0) for key in (1, 2, 3, 4)}
+    assert live(table) == counted | {0: (40, 0), 7: (47, 0), 5: (9, 9), 6: (9, 9)}
+
+
+def test_of_those_that_insert_a_key_one_wins(table: mw.Table, writer: mw.TableWriter) -> None:
+    def insert(number: int) -> int | None:
+        try:
+            writer.insert([{"id": 100, "n": number, "m": 0}, {"id": 200 + number, "n": 0, "m": 0}])
+        except mw.KeysExistError as error:
+            assert error.keys == {100}
+            return None
+        return number
+
+    (winner,) = [one for one in race(*(partial(insert, n) for n in range(6))) if one is not None]
+    found = live(table)
+    assert found[100] == (winner, 0)
+    assert [key for key in found if key >= 200] == [200 + winner]
+
+
+def test_columns_written_by_different_threads_are_all_kept(
+    table: mw.Table, writer: mw.TableWriter
+) -> None:
+    def write(column: str) -> None:
+        for value in range(15):
+            writer.upsert([{"id": key, column: value} for key in KEYS])
+
+    race(partial(write, "n"), partial(write, "m"))
+    assert live(table) == dict.fromkeys(KEYS, (14, 14))
