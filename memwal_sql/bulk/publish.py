@@ -26,8 +26,7 @@ from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.region_opener import FindRegion, create_region
-from memwal_sql.write.router import RegionKey, RegionValues
-from memwal_sql.write.table_writer import active_spec
+from memwal_sql.write.router import RegionKey, RegionValues, active_spec
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 from planner.regions.values import region_name

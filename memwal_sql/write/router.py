@@ -9,6 +9,8 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from memwal_sql.errors import InvalidCallError
+from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
 
@@ -52,3 +54,23 @@ class Router:
             Part(tuple(values.values()), values, rows.slice(start, count))
             for values, start, count in zip(regions, starts, counts, strict=False)
         ]
+
+
+def active_spec(info: TableInfo) -> RegionSpec | None:
+    """The spec that rows are routed by: the newest; None where regions are given by hand.
+
+    Raises InvalidCallError for one that native code has made over columns outside of the key
+    (protocol rule 10).
+    """
+    specs = [spec for spec in info.region_specs if not spec.is_manual]
+    if not specs:
+        return None
+    spec = max(specs, key=lambda one: one.spec_id)
+    if not spec.reads_only(info.primary_key):
+        raise InvalidCallError(
+            f"the table's regions are made by the columns {list(spec.source_columns)}, which are "
+            f"not all part of the primary key {list(info.primary_key)}: one key could be in two "
+            "regions, and an old row come back. This package reads such a table, and merges it, "
+            "but does not write it"
+        )
+    return spec

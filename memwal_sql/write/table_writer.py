@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import Any, Self, TypeVar
-from uuid import UUID
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -30,16 +29,14 @@ from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.region_writers import RegionWriters
 from memwal_sql.write.result import WriteResult
-from memwal_sql.write.router import RegionKey, Router
+from memwal_sql.write.router import active_spec
 from memwal_sql.write.statement import Enqueued, Statements
 from memwal_sql.write.ticker import Background
 from planner.model import TableInfo
-from planner.regions.spec import RegionSpec
 
-_PARALLEL_REGIONS = 16
 _PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
-R = TypeVar("R")
 
 
 class TableWriter:
@@ -94,20 +91,12 @@ class TableWriter:
         self._schema = info.schema
         self._normaliser = Normaliser(info.schema, info.primary_key)
         self._resolver = Resolver(info.schema, info.primary_key, self._normaliser, rows)
-        self._statements = Statements(
-            primary_key=info.primary_key,
-            route=self._by_region,
-            claimed=lambda: list(self._writers.values()),
-            make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
-            retrying=Lock(),
-        )
         self._budget = MemoryBudget(
             options.max_unflushed_bytes, options.back_pressure_timeout_s, clock
         )
         flushes = options.parallel_flushes or _PARALLEL_FLUSHES[context.store.remote]
         self._flushes = ThreadPoolExecutor(flushes, "memwal-flush")
-        self._regions_pool = ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-region")
-        self._opener = RegionOpener(
+        opener = RegionOpener(
             context=context,
             info=info,
             base=base,
@@ -123,10 +112,14 @@ class TableWriter:
             clock=clock,
             sleep=sleep,
         )
-        self._manual = region or ""
-        self._router = None if self._spec is None else Router(self._spec)
-        self._writers: dict[RegionKey, RegionWriter] = {}
-        self._open_lock = Lock()
+        self._writers = RegionWriters(opener, region, self._check_open)
+        self._statements = Statements(
+            primary_key=info.primary_key,
+            route=self._writers.route,
+            claimed=lambda: list(self._writers),
+            make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
+            retrying=Lock(),
+        )
         self._close_lock = Lock()
         self._closed = False
         self._lost: RepairError | None = None
@@ -153,7 +146,7 @@ class TableWriter:
         if self._closed or self._lost is not None:
             return False
         try:
-            for writer in list(self._writers.values()):
+            for writer in self._writers:
                 writer.check_usable()
         except MemWalError:
             return False
@@ -261,13 +254,13 @@ class TableWriter:
     def sync(self) -> None:
         """Write what is buffered to the WAL: every write made so far is durable on return."""
         self._check_open()
-        for writer in list(self._writers.values()):
+        for writer in self._writers:
             writer.flush_wal()
 
     def flush(self) -> None:
         """Turn every MemTable into a flushed generation; returns when all are committed."""
         self._check_open()
-        writers = list(self._writers.values())
+        writers = list(self._writers)
         for writer in writers:
             writer.seal()
             writer.flush_wal()
@@ -290,11 +283,11 @@ class TableWriter:
         if self._background is not None:
             self._background.stop()
         errors: list[Exception] = []
-        self._try_each(RegionWriter.close, errors)
-        self._regions_pool.shutdown()
+        self._writers.each(RegionWriter.close, errors)
+        self._writers.shutdown()
         self._flushes.shutdown()  # flushes under way end, and may fail
-        self._try_each(RegionWriter.check_flushes, errors)
-        for writer in self._writers.values():
+        self._writers.each(RegionWriter.check_flushes, errors)
+        for writer in self._writers:
             live.unregister(self.identity, writer)
         if errors:
             raise errors[0]
@@ -321,7 +314,7 @@ class TableWriter:
         return self._landed(*self._statements.over_rows(select, compute))
 
     def _landed(self, enqueued: Enqueued, resolved: Resolved) -> WriteResult:
-        positions = self._together({w: partial(w.land, writes) for w, writes in enqueued})
+        positions = self._writers.together({w: partial(w.land, writes) for w, writes in enqueued})
         return WriteResult(
             resolved.rows.num_rows,
             self._reached,
@@ -334,8 +327,8 @@ class TableWriter:
         if batch.num_rows == 0:
             return WriteResult(0, self._reached)
         self._budget.wait_for_room(batch.nbytes, self._relieve)
-        appends = {w: partial(w.append, rows) for w, rows in self._by_region(batch)}
-        positions = self._together(appends)
+        appends = {w: partial(w.append, rows) for w, rows in self._writers.route(batch)}
+        positions = self._writers.together(appends)
         durable = self._options.durable
         return WriteResult(batch.num_rows, self._reached, positions if durable else {})
 
@@ -345,76 +338,9 @@ class TableWriter:
             return "durable"
         return "visible" if self._options.indexed else "buffered"
 
-    def _together(self, calls: Mapping[RegionWriter, Callable[[], int]]) -> dict[UUID, int]:
-        if len(calls) == 1 or not self._options.durable:
-            # One region, or nothing to wait for.
-            return {writer.region_id: call() for writer, call in calls.items()}
-        appends = [(writer, self._submit(call)) for writer, call in calls.items()]
-        positions: dict[UUID, int] = {}
-        errors: list[BaseException] = []
-        try:
-            wait(future for _, future in appends)
-        except BaseException:
-            # None may land after a later call's: those that have not begun never do.
-            wait([future for _, future in appends if not future.cancel()])
-            raise
-        for writer, future in appends:
-            error = future.exception()
-            if error is None:
-                positions[writer.region_id] = future.result()
-            else:
-                errors.append(error)
-        if errors:
-            if positions:
-                errors[0].add_note(
-                    f"the rows of this call for the regions {[str(r) for r in positions]} "
-                    "are written"
-                )
-            raise errors[0]
-        return positions
-
-    def _by_region(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
-        if self._router is None or self._spec is None:
-            if () not in self._writers:
-                self._open_missing({(): partial(self._opener.open_manual, self._manual)})
-            return [(self._writers[()], batch)]
-        parts = self._router.route(batch)
-        if any(part.key not in self._writers for part in parts):
-            self._open_missing(
-                {part.key: partial(self._opener.open, self._spec, part.values) for part in parts}
-            )
-        return [(self._writers[part.key], part.rows) for part in parts]
-
-    def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], RegionWriter]]) -> None:
-        with self._open_lock:
-            self._check_open()
-            missing = {key: claim for key, claim in wanted.items() if key not in self._writers}
-            opening = {key: self._submit(claim) for key, claim in missing.items()}
-            errors = []
-            for key, future in opening.items():
-                if (error := future.exception()) is not None:
-                    errors.append(error)
-                else:
-                    self._writers[key] = future.result()
-                    self._take_over(self._writers[key])
-            if errors:
-                raise errors[0]
-
-    def _submit(self, call: Callable[..., R], *args: Any) -> Future[R]:
-        try:
-            return self._regions_pool.submit(call, *args)
-        except RuntimeError:
-            self._check_open()  # another thread closes the writer
-            raise
-
-    def _take_over(self, writer: RegionWriter) -> None:
-        before = live.register(self.identity, writer)
-        if before is not None:
-            before.taken_over(writer.epoch)
-
     def _relieve(self) -> None:
         """Get something flushed: the largest active MemTable, unless a flush is under way."""
-        writers = list(self._writers.values())
+        writers = list(self._writers)
         for writer in writers:
             writer.check_usable()
         if writers and not any(writer.sealed_bytes for writer in writers):
@@ -429,15 +355,8 @@ class TableWriter:
             intervals.append(options.memtable_age_s / 4)
         return Background(self._tick, min(intervals)) if intervals else None
 
-    def _try_each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:
-        for writer in self._writers.values():
-            try:
-                call(writer)
-            except Exception as error:
-                errors.append(error)
-
     def _tick(self) -> None:
-        for writer in list(self._writers.values()):
+        for writer in self._writers:
             # What goes wrong has stopped the region's writer, and its next call says so.
             with suppress(Exception):
                 writer.tick()
@@ -445,13 +364,13 @@ class TableWriter:
     def _lose(self, error: RepairError) -> None:
         """No region takes rows any more that nobody would see."""
         self._lost = error
-        for writer in list(self._writers.values()):
+        for writer in self._writers:
             writer.flush_failed(error)
 
     def stop(self, error: RepairError) -> None:
         """The table is known to be gone: write nothing to the one at its place."""
         self._lost = error
-        for writer in list(self._writers.values()):
+        for writer in self._writers:
             writer.stop(error)
 
     def _wake(self) -> None:
@@ -468,23 +387,3 @@ class TableWriter:
                 f"this writer was opened by process {self.pid} and does not survive a fork: open "
                 f"a new one in process {os.getpid()}"
             )
-
-
-def active_spec(info: TableInfo) -> RegionSpec | None:
-    """The spec that rows are routed by: the newest; None where regions are given by hand.
-
-    Raises InvalidCallError for one that native code has made over columns outside of the key
-    (protocol rule 10).
-    """
-    specs = [spec for spec in info.region_specs if not spec.is_manual]
-    if not specs:
-        return None
-    spec = max(specs, key=lambda one: one.spec_id)
-    if not spec.reads_only(info.primary_key):
-        raise InvalidCallError(
-            f"the table's regions are made by the columns {list(spec.source_columns)}, which are "
-            f"not all part of the primary key {list(info.primary_key)}: one key could be in two "
-            "regions, and an old row come back. This package reads such a table, and merges it, "
-            "but does not write it"
-        )
-    return spec

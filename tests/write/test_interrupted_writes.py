@@ -18,7 +18,7 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.keys import hash_index as key_index
 from exec_nodes.keys.hash_index import KeyIndex
-from memwal_sql.write import region_writer, table_writer
+from memwal_sql.write import region_writer, region_writers
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.waiting import LONGEST_SECONDS, reached
 
@@ -141,7 +141,7 @@ def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_wri
     """Ctrl-C comes while as many regions are written as can be at once, and others wait."""
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.bucket("id", 64)])
     ids = list(range(600))
-    append, wait = WalWriter.append, table_writer.wait
+    append, wait = WalWriter.append, region_writers.wait
     begun, go_on = threading.Semaphore(0), threading.Event()
     waited: list[int] = []
 
@@ -154,7 +154,7 @@ def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_wri
         futures = list(futures)
         waited.append(len(futures))
         if len(waited) == 1:
-            for _ in range(table_writer._PARALLEL_REGIONS):
+            for _ in range(region_writers._PARALLEL_REGIONS):
                 assert begun.acquire(timeout=LONGEST_SECONDS)
             signal.raise_signal(signal.SIGINT)
         go_on.set()
@@ -164,13 +164,13 @@ def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_wri
         writer.upsert({"id": ids, "v": [0] * len(ids)})
         with monkeypatch.context() as interruption:
             interruption.setattr(WalWriter, "append", held_up)
-            interruption.setattr(table_writer, "wait", interrupted_once)
+            interruption.setattr(region_writers, "wait", interrupted_once)
             try:
                 with pytest.raises(KeyboardInterrupt):
                     writer.upsert({"id": ids, "v": [1] * len(ids)})
             finally:
                 go_on.set()
-        assert waited == [64, table_writer._PARALLEL_REGIONS]
+        assert waited == [64, region_writers._PARALLEL_REGIONS]
         for one in ids[:80]:
             writer.upsert({"id": [one], "v": [2]})
     found = {row["id"]: row["v"] for row in mw.open_table(table.uri).scan().read_all().to_pylist()}

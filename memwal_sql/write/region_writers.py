@@ -1,0 +1,127 @@
+"""The writers of a table's regions: one each, opened when the first rows for its region come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from threading import Lock
+from typing import TypeVar
+from uuid import UUID
+
+import pyarrow as pa
+
+from memwal_sql.state import open_writers as live
+from memwal_sql.write.region_opener import RegionOpener
+from memwal_sql.write.region_writer import RegionWriter
+from memwal_sql.write.router import RegionKey, Router
+
+_PARALLEL_REGIONS = 16
+R = TypeVar("R")
+
+
+class RegionWriters:
+    """Divides rows among the writers of their regions, which it opens, and asks several at once."""
+
+    def __init__(
+        self, opener: RegionOpener, region: str | None, check_open: Callable[[], None]
+    ) -> None:
+        """
+        Args:
+            region: the name or UUID of the one region to write, for manual regions.
+            check_open: raises where no region may be opened any more.
+        """
+        self._opener = opener
+        self._manual = region or ""
+        self._check_open = check_open
+        self._router = None if opener.spec is None else Router(opener.spec)
+        self._writers: dict[RegionKey, RegionWriter] = {}
+        self._open_lock = Lock()
+        self._pool = ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-region")
+
+    def __iter__(self) -> Iterator[RegionWriter]:
+        """Those that are open now."""
+        return iter(list(self._writers.values()))
+
+    def route(self, batch: pa.RecordBatch) -> list[tuple[RegionWriter, pa.RecordBatch]]:
+        """The rows of each region and its writer, which has claimed it."""
+        spec = self._opener.spec
+        if self._router is None or spec is None:
+            if () not in self._writers:
+                self._open_missing({(): partial(self._opener.open_manual, self._manual)})
+            return [(self._writers[()], batch)]
+        parts = self._router.route(batch)
+        if any(part.key not in self._writers for part in parts):
+            self._open_missing(
+                {part.key: partial(self._opener.open, spec, part.values) for part in parts}
+            )
+        return [(self._writers[part.key], part.rows) for part in parts]
+
+    def together(self, calls: Mapping[RegionWriter, Callable[[], int]]) -> dict[UUID, int]:
+        """By region, the position that a call of its writer returns; raises what the first one
+        raised, with a note of those that went well."""
+        if len(calls) == 1 or not self._opener.options.durable:
+            # One region, or nothing to wait for.
+            return {writer.region_id: call() for writer, call in calls.items()}
+        appends = [(writer, self._submit(call)) for writer, call in calls.items()]
+        positions: dict[UUID, int] = {}
+        errors: list[BaseException] = []
+        try:
+            wait(future for _, future in appends)
+        except BaseException:
+            # None may land after a later call's: those that have not begun never do.
+            wait([future for _, future in appends if not future.cancel()])
+            raise
+        for writer, future in appends:
+            error = future.exception()
+            if error is None:
+                positions[writer.region_id] = future.result()
+            else:
+                errors.append(error)
+        if errors:
+            if positions:
+                errors[0].add_note(
+                    f"the rows of this call for the regions {[str(r) for r in positions]} "
+                    "are written"
+                )
+            raise errors[0]
+        return positions
+
+    def each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:
+        """Call it of every writer, and gather what is raised."""
+        for writer in self:
+            try:
+                call(writer)
+            except Exception as error:
+                errors.append(error)
+
+    def shutdown(self) -> None:
+        """Return when no call is under way."""
+        self._pool.shutdown()
+
+    def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], RegionWriter]]) -> None:
+        with self._open_lock:
+            self._check_open()
+            missing = {key: claim for key, claim in wanted.items() if key not in self._writers}
+            opening = {key: self._submit(claim) for key, claim in missing.items()}
+            errors = []
+            for key, future in opening.items():
+                if (error := future.exception()) is not None:
+                    errors.append(error)
+                else:
+                    self._writers[key] = future.result()
+                    self._take_over(self._writers[key])
+            if errors:
+                raise errors[0]
+
+    def _submit(self, call: Callable[[], R]) -> Future[R]:
+        try:
+            return self._pool.submit(call)
+        except RuntimeError:
+            self._check_open()  # another thread closes the writer
+            raise
+
+    def _take_over(self, writer: RegionWriter) -> None:
+        before = live.register(self._opener.context.identity, writer)
+        if before is not None:
+            before.taken_over(writer.epoch)
