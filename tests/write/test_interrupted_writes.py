@@ -135,6 +135,7 @@ def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
         assert table.get([100])["id"].to_pylist() == ([100] if 100 in found else [])
 
 
+@pytest.mark.slow
 def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def open_with(uri: str, faults: list[Fault]) -> tuple[Any, FaultyStore]:
         return mw.open_table(uri), store
 
 
+@pytest.mark.slow
 def test_requests_of_a_flush(scratch: Path) -> None:
     """At most so many a region, and none that asks what the writer knows."""
     seen = Requests()
@@ -138,6 +139,7 @@ def test_lance_reads_a_generation_as_if_it_had_written_it(
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY, Kind.TORN])
 def test_a_put_of_a_flush_that_fails_leaves_the_rows_in_the_wal(
     uri: str, scratch: Path, remote: None, kind: Kind

@@ -63,6 +63,7 @@ def test_the_operations(store: ObjectStore) -> None:
         store.get("a/b/c")
 
 
+@pytest.mark.slow
 def test_what_is_long_is_put_in_parts(store: ObjectStore) -> None:
     content = os.urandom(40 << 20)
     store.put("a/b", memoryview(content))
