@@ -161,15 +161,6 @@ def test_only_indexes_for_searches_and_filters_are_dropped(table: mw.Table, name
         table.drop_index(name)
 
 
-def test_a_handle_on_an_old_version_makes_no_index(tmp_path: Path) -> None:
-    table = table_of(tmp_path)
-    old = mw.open_table(table.uri, version=table.snapshot_regions())
-    with pytest.raises(mw.InvalidCallError, match="reads version"):
-        old.create_index("body", "FTS")
-    with pytest.raises(mw.InvalidCallError, match="reads version"):
-        old.drop_index("id_idx")
-
-
 def test_merge_progress_survives_an_index(tmp_path: Path) -> None:
     """Protocol rule 19: index details are not compare-and-swap."""
     table = table_of(tmp_path)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 import memwal_sql as mw
 from tests.maintain.merging_tables import as_rows, rows_of
+from tests.model.writing import session_of
 
 SECONDS = 3.0 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 WIDTH = 4
@@ -27,6 +29,7 @@ SCHEMA = pa.schema(
 # Keys of one group are in one region and are always written together.
 GROUPS = 6
 SIZE = 40
+LEVELS = ("strong", "manifest", "eventual")
 GONE = 1000  # these keys are there after every even write of their group
 
 
@@ -112,6 +115,12 @@ def _scan(scene: Scene, table: mw.Table, level: str) -> None:
     scene.check_rows(rows_of(table, level), before)
 
 
+def _sql(scene: Scene, table: mw.Table) -> None:
+    before = list(scene.acknowledged)
+    found = session_of("t", table).sql("SELECT id, val FROM t WHERE val >= 0").to_arrow_table()
+    scene.check_rows(as_rows(found), before)
+
+
 def _get(scene: Scene, table: mw.Table) -> None:
     before = list(scene.acknowledged)
     keys = [*range(GROUPS * SIZE), *(GROUPS * GONE + group for group in range(GROUPS))]
@@ -169,14 +178,11 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
         with _running(scene, *jobs):
             end = time.monotonic() + SECONDS
             rounds = 0
-            while time.monotonic() < end and not scene.stop.is_set():
+            while (time.monotonic() < end or not merged[0]) and not scene.stop.is_set():
                 for table in (scene.table, *readers):
-                    _scan(scene, table, "strong")
-                    _scan(scene, table, "manifest")
-                    _scan(scene, table, "eventual")
-                    _get(scene, table)
-                    _search(scene, table)
-                    _search_text(scene, table)
+                    reads = [partial(_scan, level=level) for level in LEVELS]
+                    for read in (*reads, _sql, _get, _search, _search_text):
+                        read(scene, table)
                 rounds += 1
     assert not scene.failures, scene.failures
     assert rounds and merged[0] > 0, (rounds, merged)

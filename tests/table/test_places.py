@@ -63,7 +63,12 @@ def test_a_pinned_handle_changes_nothing_and_shows_nothing_newer(tmp_path: Path)
         context = session_of("old", pinned)
         with pytest.raises(mw.InvalidCallError, match="reads version"), mw.memwal_errors():
             context.sql("INSERT INTO old VALUES (2, 'y')").collect()
-        for call in (pinned.snapshot_regions, pinned.regions, pinned.generations, pinned.wal):
+        for call in (
+            *(pinned.snapshot_regions, pinned.regions, pinned.generations, pinned.wal),
+            *(pinned.merge, pinned.collect_garbage, pinned.writer),
+            lambda: pinned.create_index("v", "FTS"),
+            lambda: pinned.drop_index("id_idx"),
+        ):
             with pytest.raises(mw.InvalidCallError, match="reads version"):
                 call()
     assert table.scan().read_all().num_rows == 1

@@ -30,7 +30,6 @@ from tests.maintain.merging_tables import (
     rows_of,
     write_generations,
 )
-from tests.model.folder_state import folder_state
 from tests.model.merging import manifests
 from tests.model.writing import merge_rows
 
@@ -45,6 +44,9 @@ def test_generations_move_into_the_base_table_in_order(tmp_path: Path) -> None:
     for consistency in ("strong", "manifest", "eventual"):
         assert rows_of(table, consistency) == expected()
     assert table.snapshot().regions[0].sources == ()
+    version = lance.dataset(table.uri).version
+    assert table.merge() == 0
+    assert lance.dataset(table.uri).version == version
 
 
 def test_every_commit_carries_a_token(tmp_path: Path) -> None:
@@ -97,14 +99,6 @@ def test_a_merge_records_the_regions(tmp_path: Path) -> None:
     assert not mw.open_table(table.uri, version=version).reads_base_alone
     assert rows_of(mw.open_table(table.uri, version=version)) == then
     assert rows_of(table, "eventual") == {**then, 1: 6, 51: 6}
-
-
-def test_merging_again_changes_nothing(tmp_path: Path) -> None:
-    table = make_table(tmp_path)
-    table.merge()
-    version = lance.dataset(table.uri).version
-    assert table.merge() == 0
-    assert lance.dataset(table.uri).version == version
 
 
 def test_only_the_regions_asked_for_are_merged(tmp_path: Path) -> None:
@@ -286,12 +280,3 @@ def test_a_merged_table_is_read_with_its_newest_schema(tmp_path: Path) -> None:
         {"val": 1, "id": 1, "text": "a"},
         {"val": 2, "id": 2, "text": None},
     ]
-
-
-def test_a_pinned_handle_does_not_merge(tmp_path: Path) -> None:
-    table = make_table(tmp_path)
-    version = table.snapshot_regions()
-    before = folder_state(Path(table.uri))
-    with pytest.raises(mw.InvalidCallError, match="open_table"):
-        mw.open_table(table.uri, version=version).merge()
-    assert folder_state(Path(table.uri)) == before

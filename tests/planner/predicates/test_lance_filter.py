@@ -249,13 +249,6 @@ def test_columns_are_written_in_backquotes() -> None:
     assert lance_filter(said, TABLE.schema) == "`a b` = 'it''s'"
 
 
-@pytest.mark.parametrize("sql", ["t.st['id'] = 3", "t.st['id'] IN (3, 4)", "t.st['id'] IS NULL"])
-def test_a_field_of_a_struct_is_no_column_of_the_same_name(sql: str) -> None:
-    schema = pa.schema([("id", pa.int64()), ("st", pa.struct([("id", pa.int64())]))])
-    (said,) = Said(schema)(sql)
-    assert lance_filter(said, schema) is None
-
-
 _PIECES = [
     "'", "''", '"', '""', "\\", "\\'", "`", "``", "-", "--", ")", "(", ";", "%", "_", "\0", "\n",
     "é", "😀", "a", "B", " OR ", " AND ", "NULL", "1", "/*", "*/", "/*!", "$1", "$$", "{", "}", ",",

@@ -146,10 +146,3 @@ def test_conditions_on_other_columns_leave_the_boxes_of_the_wanted_ones() -> Non
     assert tuple_domains(And(said("x > 3 AND x < 3")), schema, ["id"]) == ({},)
     one, two = (Compare(Operand("id"), "=", Literal(pa.int64(), n)) for n in (1, 2))
     assert tuple_domains(And((one, two)), schema, ["id"]) == ()
-
-
-@pytest.mark.parametrize("sql", ["t.st['id'] = 3", "t.st['id'] IN (3, 4)", "t.st['id'] IS NULL"])
-def test_a_field_of_a_struct_is_no_column_of_the_same_name(sql: str) -> None:
-    schema = pa.schema([("id", pa.int64()), ("st", pa.struct([("id", pa.int64())]))])
-    (said,) = Said(schema)(sql)
-    assert tuple_domains(said, schema, ["id"]) == ({},)

@@ -214,16 +214,6 @@ FIELD_LISTS = st.lists(
 
 
 @pytest.mark.slow
-@given(rows=ROWS, fields=FIELD_LISTS, condition=_condition())
-@settings(max_examples=150, deadline=None)
-def test_one_condition_never_prunes_a_region_with_a_matching_row(
-    rows: list[dict[str, object]], fields: list[RegionField], condition: str
-) -> None:
-    """Specification 1, "Region Pruning"; the rows that match are those DataFusion keeps."""
-    _check(rows, fields, condition)
-
-
-@pytest.mark.slow
 @given(rows=ROWS, fields=FIELD_LISTS, condition=CONDITIONS)
 @settings(max_examples=150, deadline=None)
 def test_connected_conditions_never_prune_a_region_with_a_matching_row(
