@@ -33,25 +33,24 @@ def get(
         return get_in(collector.snapshot(base, "eventual"), keys, columns)
     output = _output(base.info.schema, columns)
     if len(keys) == 1:
-        return find_one(keys, _newest_first(collector, base, keys.values[0]), output)
-    parts = (
-        (_sources(collector, base, region), places)
-        for region, places in _routes(collector, base, keys)
-    )
-    return _collect(keys, parts, base.source, output)
+        sources = _sources(collector, base, _regions_of(collector, base, keys.values[0]))
+        return find_one(keys, chain(*sources, (base.source,)), output)
+    routes = list(_routes(collector, base, keys))
+    sources = _sources(collector, base, [region for region, _ in routes])
+    places = (where for _, where in routes)
+    return _collect(keys, zip(sources, places, strict=True), base.source, output)
 
 
-def _newest_first(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> Iterator[Source]:
-    """The sources that may hold a key."""
+def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) -> list[RegionReader]:
+    """The regions that may hold a key."""
     info = base.info
+    found = []
     for spec in info.region_specs:
         values = spec.key_function(info.schema, info.primary_key)(key)
         region = collector.region_of(base, spec.spec_id, values)
         if region is not None:
-            yield from _sources(collector, base, region)
-    for region in collector.regions_without_values(base):
-        yield from _sources(collector, base, region)
-    yield base.source
+            found.append(region)
+    return found + collector.regions_without_values(base)
 
 
 def _routes(
@@ -72,11 +71,12 @@ def _routes(
 
 
 def _sources(
-    collector: SnapshotCollector, base: BaseTable, region: RegionReader
-) -> tuple[Source, ...]:
-    found = region.strong_sources(base)
-    if region.values is None:
-        collector.check_values(base, [(region, found)])
+    collector: SnapshotCollector, base: BaseTable, regions: Sequence[RegionReader]
+) -> list[tuple[Source, ...]]:
+    """The sources of each region, newest first."""
+    found = collector.sources(base, regions, strong=True)
+    if None in [region.values for region in regions]:
+        collector.check_values(base, zip(regions, found, strict=True))
     return found
 
 

@@ -22,6 +22,7 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, RepairError
 from memwal_sql.read.log_end import LogEnd
+from memwal_sql.read.look import Look, Looks
 from memwal_sql.read.wal_tail import WalTail
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -74,6 +75,17 @@ class _Columns:
         self.unmerged: tuple[RegionManifest, int, tuple[LanceSource, ...]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RegionLook:
+    """What a query asks of a region: `look`, and beside it what it need not ask for, as it has
+    `memtables`: those of this process's writer of an `epoch`, or none as it does without."""
+
+    columns: _Columns
+    look: Look
+    memtables: tuple[MemTableSource, ...] | None = None
+    epoch: int | None = None
+
+
 class RegionReader:
     """Follows one region: cheap to ask again, as everything that can't change is kept."""
 
@@ -86,6 +98,7 @@ class RegionReader:
         self.order = (self.spec_id, *_sortable(self.values, self.region_id))
         self._context = context
         self._manifests = RegionManifests(context.store, self.region_id)
+        self._looks = Looks(self._manifests, context.clock)
         self._manifest = manifest
         self.log_end = LogEnd(Wal(context.store, self.region_id))
         self._columns = _Columns(base.stored, self._new_tail(base))
@@ -101,9 +114,7 @@ class RegionReader:
 
     def refresh(self) -> RegionManifest:
         """The latest manifest; two probes when nothing is new."""
-        newer = self._manifests.newer(self._manifest)
-        if newer is not None:
-            self.advance(newer)
+        self.advance(Look(self._looks, self._manifest).latest())
         return self._manifest
 
     def with_values(self, manifest: RegionManifest) -> RegionManifest:
@@ -124,31 +135,45 @@ class RegionReader:
                 self._keep(lambda path, _: path in listed)
 
     def unflushed(self) -> Unflushed:
-        """The latest manifest and every MemTable above it (protocol rule 15).
+        """The latest manifest and every MemTable above it (protocol rule 15)."""
+        return self._unflushed(self.look(None, strong=True))
+
+    def look(self, base: BaseTable | None, *, strong: bool) -> RegionLook:
+        """What a query over `base`, or over the one read last, asks of the region; nothing was
+        asked yet. `strong` readers need the rows that are not flushed, too.
 
         This process's own writer answers with its buffered rows as long as nobody has fenced it;
-        every other writer's rows come from the WAL. The MemTables are taken before the manifest
-        is read: what is flushed between the two is in both, and dropped here.
+        every other writer's rows come from the WAL. The MemTables are taken before anything is
+        asked: what is flushed between the two is in both, and dropped later.
         """
-        return self._unflushed(self._columns)
-
-    def _unflushed(self, columns: _Columns) -> Unflushed:
-        writer = live_writer(self._context.identity, self.region_id)
+        columns = self._columns if base is None else self._of_columns(base)
+        writer = live_writer(self._context.identity, self.region_id) if strong else None
         if writer is not None and not same_columns(writer.entry_schema, columns.stored):
             # The base has other columns since it was opened: the WAL has its rows by field id.
             with suppress(MemWalError):
                 writer.flush_wal()
             writer = None
         if writer is not None:
-            try:
+            with suppress(MemWalError):
                 memtables = writer.memtables()
-            except MemWalError:
-                memtables = None
-            manifest = self.refresh()
-            if memtables is not None and manifest.writer_epoch == writer.epoch:
+                look = Look(self._looks, self._manifest)
+                return RegionLook(columns, look, memtables, writer.epoch)
+        if strong:
+            return RegionLook(columns, columns.tail.look(self._manifest))
+        return RegionLook(columns, Look(self._looks, self._manifest), ())
+
+    def _unflushed(self, looked: RegionLook) -> Unflushed:
+        if looked.memtables is not None:
+            manifest = looked.look.latest()
+            if manifest is not self._manifest:
+                self.advance(manifest)
+                manifest = self._manifest
+            if looked.epoch in (None, manifest.writer_epoch):
                 current = manifest.current_generation
-                return Unflushed(manifest, tuple([m for m in memtables if m.generation >= current]))
-        manifest, memtables = columns.tail.read(self._manifest)
+                own = tuple([m for m in looked.memtables if m.generation >= current])
+                return Unflushed(manifest, own)
+            looked = RegionLook(looked.columns, looked.columns.tail.look(manifest))
+        manifest, memtables = looked.columns.tail.read(looked.look, self._manifest)
         self.advance(manifest)
         return Unflushed(manifest, memtables)
 
@@ -213,11 +238,10 @@ class RegionReader:
             )
         return tuple(self._generation(columns, base, g) for g in reversed(unmerged))
 
-    def strong_sources(self, base: BaseTable) -> tuple[Source, ...]:
-        """`sources` of now, with every row that is not flushed yet."""
-        columns = self._of_columns(base)
-        unflushed = self._unflushed(columns)
-        return self._sources(columns, base, unflushed.manifest, unflushed.memtables)
+    def looked(self, base: BaseTable, looked: RegionLook) -> tuple[Source, ...]:
+        """`sources` of now, with every row that is not flushed yet where the look was `strong`."""
+        unflushed = self._unflushed(looked)
+        return self._sources(looked.columns, base, unflushed.manifest, unflushed.memtables)
 
     def merged(self, base: BaseTable, after: int, through: int) -> tuple[Source, ...] | None:
         """The merged generations above `after` up to `through`, newest first; None where one is
@@ -256,7 +280,7 @@ class RegionReader:
             return self._columns
 
     def _new_tail(self, base: BaseTable) -> WalTail:
-        return WalTail(self._context, self._manifests, self.log_end, self.name, base)
+        return WalTail(self._context, self._looks, self.log_end, self.name, base)
 
     def _generation(
         self, columns: _Columns, base: BaseTable, flushed: FlushedGeneration

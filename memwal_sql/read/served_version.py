@@ -69,6 +69,11 @@ class ServedVersion:
         self._left: tuple[BaseTable, float] | None = None
         self._lock = Lock()
 
+    @property
+    def current(self) -> BaseTable:
+        """What `latest` returned last."""
+        return self._served.base
+
     def latest(self) -> BaseTable:
         """A version that shows the rows of the newest one."""
         left = self._left

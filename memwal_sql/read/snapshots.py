@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from threading import Lock
 from typing import Literal, TypeVar
@@ -30,7 +32,7 @@ from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
-from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.storage.objects.side_by_side import ask, beside, side_by_side
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.gc_watermarks import check_watermarks
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
@@ -47,6 +49,8 @@ CONSISTENCIES = ("eventual", "manifest", "strong")
 ATTEMPTS = 8
 # Readers move on from one version to the next, and back to the one that is served.
 _MOST_CHECKED = 4
+# At once: those of many regions together would take longer than is trusted.
+_LOOKS = 32
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -100,8 +104,23 @@ class SnapshotCollector:
         return self.not_below_watermarks(self.newest() if recorded else self.served())
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
-        """`over_base`, with the version to `begin` with."""
-        return self.over_base(self.begin(consistency), take)
+        """`over_base`, with the version to `begin` with.
+
+        On a remote store `take` is called with the version that is known while it is asked for a
+        newer one, and that again where there is one: of any other error of it nothing is known.
+        """
+        if self.pinned or not self._context.store.remote:
+            return self.over_base(self.begin(consistency), take)
+        recorded = consistency == "eventual"
+        known = self._tracker.current if recorded else self._served.current
+        taken: list[T] = []
+
+        def take_known() -> None:
+            with suppress(Exception):  # raised below where it is none of an older version
+                taken.append(take(known))
+
+        base = beside(True, partial(self.begin, consistency), take_known)
+        return taken[0] if taken and base is known else self.over_base(base, take)
 
     def over_base(self, base: BaseTable, take: Callable[[BaseTable], T]) -> T:
         """What `take` returns, called with a base version, and with newer ones where the regions
@@ -297,8 +316,8 @@ class SnapshotCollector:
             if any(self._regions[one.region_id] is not one for one in unknown):
                 raise StaleBaseError("the values of regions are known now that were not before")
 
-    def _listed(self, base: BaseTable) -> list[RegionReader]:
-        """Every region; the values of those that were known before as they were."""
+    def _listed(self, base: BaseTable) -> None:
+        """Look for new regions; the values of those that were known before stay as they were."""
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = [region_of(folder) for folder in folders if folder not in self._folders]
         new = [one for one in listed if one is not None and one not in self._regions]
@@ -308,7 +327,6 @@ class SnapshotCollector:
             for manifest in self.parallel(self._first_look, new):
                 if manifest is not None:
                     self._reader(manifest, base)
-        return self._in_order()
 
     def _in_order(self) -> list[RegionReader]:
         found = list(self._regions.values())  # at once, as other threads may add to it
@@ -359,25 +377,50 @@ class SnapshotCollector:
         return [one for one in regions if one not in twins or not is_emptied(one, base)]
 
     def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
-        regions = self._live(base, self._listed(base))
-        kept = prune(filters, regions, base.info.region_specs, base.info.schema)
+        specs, schema = base.info.region_specs, base.info.schema
+        found: dict[RegionReader, tuple[Source, ...]] = {}
 
-        def sources(region: RegionReader) -> RegionSources:
-            if strong:
-                found = region.strong_sources(base)
-            else:
-                found = region.sources(base, region.refresh(), ())
-            return RegionSources(
-                region.region_id, region.name, region.spec_id, region.values, found
-            )
+        def kept_of(regions: list[RegionReader]) -> tuple[RegionReader, ...]:
+            kept = prune(filters, regions, specs, schema)
+            new = [one for one in kept if one not in found]
+            found.update(zip(new, self.sources(base, new, strong=strong), strict=True))
+            return kept
 
-        collected = tuple(self.parallel(sources, kept))
-        self.check_values(base, zip(kept, [one.sources for one in collected], strict=True))
+        # No answer about a region depends on which others there are.
+        if self._context.store.remote and self._regions:
+            known = self._live(base, self._in_order())
+            beside(True, partial(self._listed, base), partial(kept_of, known))
+        else:
+            self._listed(base)
+        regions = self._live(base, self._in_order())
+        kept = kept_of(regions)
+        self.check_values(base, found.items())
+        collected = tuple(
+            RegionSources(one.region_id, one.name, one.spec_id, one.values, found[one])
+            for one in kept
+        )
         gaps = IndexGaps(self._context, base, kept)
         pruned = len(regions) - len(kept)
         if pruned:
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, len(regions))
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
+
+    def sources(
+        self, base: BaseTable, regions: Sequence[RegionReader], *, strong: bool
+    ) -> list[tuple[Source, ...]]:
+        """What a query reads of each region. All that has to be asked before it is known that
+        nothing is new is asked for side by side; where something is, the region goes on by
+        itself."""
+        looks = [region.look(base, strong=strong) for region in regions]
+        if not self._context.store.remote:
+            return [region.looked(base, one) for region, one in zip(regions, looks, strict=True)]
+        left = iter(looks)
+        while some := [one.look for one in islice(left, _LOOKS)]:
+            answers = iter(ask(True, [question for look in some for question in look.questions]))
+            for look in some:
+                look.answered(list(islice(answers, len(look.questions))))
+        pairs = zip(regions, looks, strict=True)
+        return self.parallel(lambda pair: pair[0].looked(base, pair[1]), pairs)
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._checkpoint is not None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 
 from exec_nodes.resident.store import STORE
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import TornEntryError
 from memwal_sql.read.log_end import LogEnd
+from memwal_sql.read.look import Look, Looks
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import Replay, memtables_of, read_ahead
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.storage.wal.torn import is_skipped
 
@@ -26,13 +28,13 @@ class WalTail:
     def __init__(
         self,
         context: TableContext,
-        manifests: RegionManifests,
+        looks: Looks,
         end: LogEnd,
         name: str,
         base: BaseTable,
     ) -> None:
-        self._manifests = manifests
-        self._wal = Wal(context.store, manifests.region_id, base.stored)
+        self._looks = looks
+        self._wal = Wal(context.store, looks.manifests.region_id, base.stored)
         self._end = end
         self._make = memtables_of(base.info, name)
         self._replay = Replay(self._wal, 1, self._make)
@@ -41,8 +43,23 @@ class WalTail:
         self._unsure = True
         self._lock = Lock()
 
-    def read(self, manifest: RegionManifest) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
-        """The MemTables above `manifest`, or above the newer one that was found meanwhile.
+    def look(self, manifest: RegionManifest) -> Look:
+        """A look at what `read` has to know, that nothing was asked for yet."""
+        with self._lock:
+            return self._look(manifest)
+
+    def _look(self, manifest: RegionManifest) -> Look:
+        self._rebase(manifest)
+        return Look(self._looks, manifest, (self._next, partial(self._goes_on, self._next)))
+
+    def _goes_on(self, position: int) -> bool:
+        return self._wal.exists(position) or self._end.is_passed(position)
+
+    def read(
+        self, look: Look, manifest: RegionManifest
+    ) -> tuple[RegionManifest, tuple[MemTableSource, ...]]:
+        """The MemTables above `manifest`, which is that of `look` unless a newer one is known by
+        now, or above the newer one that is found.
 
         A position that is not there ends the tail only if no newer manifest has flushed it
         (protocol rule 15): a flush and a collection could otherwise hide rows. Raises
@@ -54,17 +71,20 @@ class WalTail:
         with self._lock:
             while True:
                 self._rebase(manifest)
-                found = self._wal.exists(self._next) or self._end.is_passed(self._next)
-                # Asked before what was found is read, too: most of it may be flushed by now.
-                newer = self._manifests.newer(manifest) if found else None
-                if newer is None:
-                    whole = self._follow(found, manifest.wal_entry_position_last_seen)
-                    newer = self._manifests.newer(manifest)
+                if look.manifest is not manifest or look.position != self._next:
+                    look = self._look(manifest)
+                # Before what was found is read: most of it may be flushed by now.
+                newer = look.newer()
+                if newer is None and (look.log_goes_on or self._unsure):
+                    whole = self._follow(manifest.wal_entry_position_last_seen)
+                    newer = self._looks.manifests.newer(manifest)
                     if newer is None and not whole:
                         raise self._wal.missing(self._next)
                     if newer is None:
                         break
-                manifest = newer
+                elif newer is None and look.is_sure:
+                    break
+                manifest, look = newer or manifest, self._look(newer or manifest)
             memtables = (replayed.memtable for replayed in self._replay.memtables)
             return manifest, tuple(memtable.snapshot() for memtable in memtables)
 
@@ -88,11 +108,9 @@ class WalTail:
             self._unsure = not self._wal.remote
         self._based_on = (flushed, current)
 
-    def _follow(self, found: bool, complete: int) -> bool:
-        """Read what is there from the next position on, of which `found` says whether it, or one
-        above it, is there; False where what ended it is missing below other entries."""
-        if not found and not self._unsure:
-            return True
+    def _follow(self, complete: int) -> bool:
+        """Read what is there from the next position on; False where what ended it is missing below
+        other entries."""
         self._unsure = True  # until all is read: who asks again must not take a gap for the end
         whole = self._read_on(complete)
         self._unsure = not whole

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Scope
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.objects.side_by_side import seconds
 from memwal_sql.storage.records.table import TableRecord, check_current
 
 
@@ -25,6 +27,7 @@ class TableContext:
     storage_options: dict[str, str] | None = field(default=None, repr=False)
     first_version: str | None = None
     scope: Scope = field(default_factory=Scope, repr=False)
+    clock: Callable[[], float] = field(default=seconds, repr=False)
 
     @lazy_property
     def identity(self) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from exec_nodes.keys.scalar import one_key
 from memwal_sql.read.changes.feed import change_offsets, changes
 from memwal_sql.read.changes.offsets import Offsets
 from memwal_sql.read.lookup import distinct, get
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.scanning import ScannedTable
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable
@@ -35,14 +35,16 @@ class Table(ScannedTable, SearchedTable, SharedTable, ShownTable):
                 the key columns. A key given twice is answered once.
             columns: which columns; all of them by default.
         """
-        base = self._collector.begin("strong")
-        schema, primary_key = base.info.schema, base.info.primary_key
-        names = self._columns(columns, schema)
-        batch: KeyBatch | None = one_key(keys, schema, primary_key)
-        if batch is None:
-            batch = distinct(KeyBatch(as_key_table(keys, schema, primary_key)))
-        take = partial(get, self._collector, keys=batch, columns=names)
-        return self._collector.over_base(base, take)
+
+        def found(base: BaseTable) -> pa.Table:
+            schema, primary_key = base.info.schema, base.info.primary_key
+            names = self._columns(columns, schema)
+            batch: KeyBatch | None = one_key(keys, schema, primary_key)
+            if batch is None:
+                batch = distinct(KeyBatch(as_key_table(keys, schema, primary_key)))
+            return get(self._collector, base, batch, names)
+
+        return self._collector.query("strong", found)
 
     def changes(
         self,

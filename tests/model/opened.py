@@ -16,3 +16,15 @@ def opened_over(uri: str, wrap: Callable[[ObjectStore], Any], **options: Any) ->
     opened = create.open_store
     with patch.object(create, "open_store", lambda *a, **k: wrap(opened(*a, **k))):
         return mw.open_table(uri, **options)
+
+
+class Remote:
+    """A store that says that requests take long."""
+
+    remote = True
+
+    def __init__(self, inner: object) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)

@@ -3,18 +3,22 @@ since the read began (protocol rules 14 and 15)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import memwal_sql as mw
-from tests.maintain.life import collect, create, merge_all
-from tests.model.opened import opened_over
+from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
+from memwal_sql.storage.objects import side_by_side
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.region.manifest import RegionManifests
+from tests.maintain.life import collect, create, manifest, merge_all
+from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
 from tests.write.hooked_store import Call, HookedStore, passing
 
@@ -24,9 +28,12 @@ FIRST_NEW = 100
 
 
 class Life:
-    """A table of one region with a writer, and its rows after each write that returned."""
+    """A table of one region with a writer, and its rows after each write that returned. `now` is
+    the clock of readers, which goes on while a collector waits."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, remote: bool = False) -> None:
+        self.now = 0.0
+        self.remote = remote
         self.table = create(folder)
         self.writer = self.table.writer()
         self.states: list[State] = [{}]
@@ -49,14 +56,37 @@ class Life:
         self.write()
         self.write()
         self.writer.flush()
-        collect(self.table, after=1)
+        self.collect()
+
+    def come_far(self) -> None:
+        """Flush, and commit so many manifests that a collection leaves neither the newest one of
+        before nor the one after it."""
+        self.write()
+        self.writer.flush()
+        latest = manifest(self.table)
+        commits = RegionManifests(open_store(self.table.uri), latest.region_id)
+        for _ in range(KEPT_MANIFESTS):
+            latest = commits.commit(latest)
 
     def collect_what_is_merged(self) -> None:
         """What was in generations is in the base table alone."""
         self.write()
         self.writer.flush()
         merge_all(self.table)
-        collect(self.table, after=1)
+        self.collect()
+
+    def collect(self) -> None:
+        """What nobody needs."""
+        store = open_store(self.table.uri)
+        collect(
+            self.table,
+            after=1,
+            store=Remote(store) if self.remote else store,
+            sleep=self._wait,
+        )
+
+    def _wait(self, seconds: float) -> None:
+        self.now += seconds
 
 
 class Between:
@@ -88,15 +118,16 @@ def _scan(table: mw.Table) -> State:
 
 
 def _get(table: mw.Table) -> State:
-    found = table.get([*KEYS, *range(FIRST_NEW, FIRST_NEW + 200)])
+    found = table.get([*KEYS, *range(FIRST_NEW, FIRST_NEW + 1000)])
     return dict(zip(found["id"].to_pylist(), found["val"].to_pylist(), strict=True))
+
+
+CHANGES = [Life.flush_twice, Life.collect_the_wal, Life.collect_what_is_merged]
 
 
 @pytest.mark.parametrize("read", [_scan, _get])
 @pytest.mark.parametrize("reader_of", [nullcontext, as_another_process])
-@pytest.mark.parametrize(
-    "change", [Life.flush_twice, Life.collect_the_wal, Life.collect_what_is_merged]
-)
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_strong_read_is_of_one_state_since_it_began(
     tmp_path: Path,
     change: Callable[[Life], None],
@@ -106,14 +137,60 @@ def test_a_strong_read_is_of_one_state_since_it_began(
     """The writer is one of this process, whose MemTables are read, or of another, read by its WAL.
     Nothing but the reader asks the store that is watched."""
     life = Life(tmp_path)
-    table = opened_over(life.table.uri, HookedStore)
+    _read_while(change, life, opened_over(life.table.uri, HookedStore), reader_of, read)
+
+
+@pytest.mark.parametrize("turned", range(6))
+@pytest.mark.parametrize(
+    ("reader_of", "change"),
+    [
+        *product([nullcontext, as_another_process], CHANGES),
+        (as_another_process, Life.collect),
+    ],
+)
+def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
+    fast_folder: Path,
+    change: Callable[[Life], None],
+    reader_of: Callable[[], AbstractContextManager[None]],
+    turned: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Protocol rule 15: of "no manifest n + 1", "no entry at the next position" and "manifest n is
+    there" each may be true at another time. Here one is put after the other, in each order, and
+    what the table comes to meanwhile is collected."""
+
+    def in_turn(call: Callable[[Any], Any], items: Iterable[Any], threads: int) -> list[Any]:
+        asked = list(items)
+        places = list(permutations(range(len(asked)))) if len(asked) < 4 else [()]
+        order = places[turned % len(places)] or sorted(range(len(asked)), reverse=turned % 2 > 0)
+        found = {place: call(asked[place]) for place in order}
+        return [found[place] for place in range(len(asked))]
+
+    monkeypatch.setattr(side_by_side, "map_in_threads", in_turn)
+    life = Life(fast_folder, remote=True)
+    table = opened_over(life.table.uri, lambda store: HookedStore(Remote(store)))
+    object.__setattr__(table._context, "clock", lambda: life.now)
+    _read_while(change, life, table, reader_of, (_scan, _get)[turned % 2])
+
+
+def _read_while(
+    change: Callable[[Life], None],
+    life: Life,
+    table: mw.Table,
+    reader_of: Callable[[], AbstractContextManager[None]],
+    read: Callable[[mw.Table], State],
+) -> None:
+    """Read once for each request of a read, with the change before and after that request. Of what
+    was written before the read began nothing was read."""
     store = table._context.store
     for number, when in product(range(1, 100), ("before", "after")):
-        life.write()
-        begun = len(life.states) - 1
         change_once = Between(number, when, partial(change, life))
         with reader_of():
             assert read(table) == life.states[-1]
+            life.write()
+            if change is Life.collect:
+                life.come_far()
+            begun = len(life.states) - 1
             store.hook = change_once
             found = read(table)
             store.hook = passing

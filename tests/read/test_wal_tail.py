@@ -16,7 +16,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.table import writing
 from tests.model.merging import manifests
-from tests.model.opened import opened_over
+from tests.model.opened import Remote, opened_over
 from tests.model.writing import flush_rows, upsert_rows
 from tests.write.hooked_store import Call, HookedStore
 
@@ -141,7 +141,7 @@ def test_waiting_for_the_next_entry_costs_a_listing_in_30_seconds_or_a_probe(
             asked.append(operation)
         return call()
 
-    handle = opened_over(uri, lambda store: HookedStore(_Remote(store) if remote else store, hook))
+    handle = opened_over(uri, lambda store: HookedStore(Remote(store) if remote else store, hook))
     for _ in range(3):
         handle.count_rows()
     for passes in (False, True, False):
@@ -251,16 +251,4 @@ def _let_time_pass(table: mw.Table) -> None:
 
 
 def _opened(uri: str, remote: bool) -> mw.Table:
-    return opened_over(uri, lambda store: _Remote(store) if remote else store)
-
-
-class _Remote:
-    """A store that says that requests take long."""
-
-    remote = True
-
-    def __init__(self, inner: object) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
+    return opened_over(uri, lambda store: Remote(store) if remote else store)

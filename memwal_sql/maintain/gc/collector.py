@@ -47,6 +47,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
+from memwal_sql.storage.objects.side_by_side import WAVE_SECONDS
 from memwal_sql.storage.records.gc_watermarks import (
     Watermark,
     Watermarks,
@@ -68,6 +69,7 @@ R = TypeVar("R")
 
 DEFAULT_GRACE = timedelta(hours=1)
 _BATCH_FILES = 1000  # of one bulk request of S3
+_ASKED_FOR = (Kind.WAL_ENTRY, Kind.MANIFEST)
 # Their rows may be in the base table by now, which is then the last to have them.
 _WITH_ROWS = (Kind.GENERATION, Kind.ORPHAN, Kind.WAL_ENTRY)
 
@@ -100,10 +102,12 @@ def collect_garbage(
     versions_older_than: timedelta | None = None,
     report: Report = report_nothing,
     clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> pa.Table:
     """Delete what nobody needs; see `Table.collect_garbage`.
 
-    Returns what was deleted, or would be. `clock` gives seconds since 1970.
+    Returns what was deleted, or would be. `clock` gives seconds since 1970. On an object store it
+    waits for `WAVE_SECONDS` before it deletes what readers ask for side by side (`read/look`).
     """
     for name, age in (("older_than", older_than), ("versions_older_than", versions_older_than)):
         if age is not None and (not isinstance(age, timedelta) or age < timedelta(0)):
@@ -117,6 +121,8 @@ def collect_garbage(
         doomed = collector.clean_up(doomed)
     plan = collector.plan(versions, frozenset(one.number for one in doomed))
     if not dry_run:
+        if context.store.remote and any(one.kind in _ASKED_FOR for one in plan.garbage):
+            sleep(WAVE_SECONDS)
         plan = collector.carry_out(plan)
         _log.info(
             "collected %d files of %s", sum(len(one.files) for one in plan.garbage), context.uri

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from threading import Lock
 from typing import Generic, TypeVar
 
 from exec_nodes.base.tasks import map_in_threads
 
+WAVE_SECONDS = 10.0
+"""Requests side by side that took no longer are trusted together: on an object store a collector
+waits so long between reading what it goes by and deleting anything that readers ask for."""
 _MOST = 32
+# Clocks that go on while the machine sleeps.
+_CLOCKS = (getattr(time, name, None) for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC_RAW"))
+_CLOCK = next((one for one in _CLOCKS if one is not None), None)
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -23,12 +30,22 @@ def side_by_side(remote: bool, call: Callable[[T], R], items: Iterable[T]) -> li
     return map_in_threads(call, items, _MOST) if remote else [call(item) for item in items]
 
 
+def ask(remote: bool, questions: Sequence[Callable[[], R]]) -> list[R]:
+    """The answers, in the order of the questions; each of these is put as `side_by_side` calls."""
+    return map_in_threads(_put, questions, _MOST) if remote else [one() for one in questions]
+
+
 def beside(remote: bool, call: Callable[[], R], other: Callable[[], object]) -> R:
     """What `call` returns, with `other` called meanwhile, or afterwards where the store is not
     remote. Raises the first error of both."""
     found: list[R] = []
-    side_by_side(remote, lambda one: one(), (lambda: found.append(call()), other))
+    ask(remote, (lambda: found.append(call()), other))
     return found[0]
+
+
+def seconds() -> float:
+    """Since some moment, with those in which the machine slept where the system counts them."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 class SharedCall(Generic[R]):
@@ -56,3 +73,7 @@ class SharedCall(Generic[R]):
             with self._lock:
                 self._under_way = None
         return own.result()
+
+
+def _put(question: Callable[[], R]) -> R:
+    return question()

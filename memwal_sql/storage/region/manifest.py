@@ -235,7 +235,7 @@ class RegionManifests:
         start = hint.version if hint is not None else self._read_hint()
         if start is not None:
             version = start
-            while self._exists(version + 1):
+            while self.exists(version + 1):
                 version += 1
             # A hint file of 1 may be as old as the region, and version 1 was collected since.
             if self._continues(version) and (version > 1 or hint is not None):
@@ -247,7 +247,7 @@ class RegionManifests:
 
     def newer(self, than: RegionManifest) -> RegionManifest | None:
         """The newest version when it is newer than `than`, else None."""
-        if not self._exists(than.version + 1) and self._exists(than.version):
+        if not self.exists(than.version + 1) and self.exists(than.version):
             return None
         latest = self.latest(than)
         return latest if latest.version > than.version else None
@@ -329,7 +329,7 @@ class RegionManifests:
 
     def _still_there(self, version: int, written: str) -> bool:
         try:
-            return self._exists(version)
+            return self.exists(version)
         except StoreUnavailableError as error:
             raise _written_but(written, error) from error
 
@@ -339,12 +339,13 @@ class RegionManifests:
         with contextlib.suppress(MemWalError):
             self._store.delete([path, paths.version_hint_path(self._region_id)])
 
-    def _exists(self, version: int) -> bool:
+    def exists(self, version: int) -> bool:
+        """Whether a version is there: one request."""
         return self._store.exists(paths.manifest_path(self._region_id, version))
 
     def _continues(self, version: int) -> bool:
         """Whether this may be the latest version and not one in collected territory."""
-        return self._exists(version) and (version == 1 or self._exists(version - 1))
+        return self.exists(version) and (version == 1 or self.exists(version - 1))
 
     def _versions(self) -> list[int]:
         listed = self._store.list(paths.manifest_folder(self._region_id))

@@ -1,0 +1,68 @@
+"""How many requests a read of an object store takes, and that they are under way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+import memwal_sql as mw
+from tests.maintain.life import create, merge_all, rows
+from tests.model.opened import Remote, opened_over
+from tests.model.process import as_another_process
+from tests.write.hooked_store import Call, HookedStore, passing
+
+REGIONS = 3
+BASE = 2  # requests: is there a newer version, and is this one as it was
+LONGEST_SECONDS = 60
+
+Read = Callable[[mw.Table], Any]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> mw.Table:
+    """Each region with a generation and an entry above the base table."""
+    table = create(tmp_path, regions=REGIONS)
+    with table.writer() as writer:
+        for number in range(3):
+            writer.upsert(rows(0, 99, number))
+            writer.flush()
+            if not number:
+                merge_all(table)
+                table.snapshot_regions()
+        writer.upsert(rows(0, 99, 3))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("read", "requests"),
+    [
+        (lambda table: table.get(7), BASE + 3),
+        (lambda table: table.get(list(range(50))), BASE + 3 * REGIONS),
+        (lambda table: table.count_rows(), BASE + 1 + 3 * REGIONS),
+        (lambda table: table.count_rows("val > 2"), BASE + 1 + 3 * REGIONS),
+        (lambda table: table.count_rows("id = 7"), BASE + 1 + 3),
+        (lambda table: table.count_rows(consistency="manifest"), BASE + 1 + 2 * REGIONS),
+        (lambda table: table.count_rows(consistency="eventual"), BASE),
+    ],
+)
+def test_what_a_read_asks_again_is_under_way_at_once(
+    table: mw.Table, read: Read, requests: int
+) -> None:
+    """Where nothing is new, one wait is all: none of them is answered before all have come."""
+    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    all_of_them = Barrier(requests)
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        all_of_them.wait(LONGEST_SECONDS)
+        return call()
+
+    with as_another_process():
+        expected = [read(reader) for _ in range(3)][-1]
+        reader._context.store.hook = hook
+        for _ in range(2):
+            assert read(reader) == expected
+        reader._context.store.hook = passing
