@@ -18,7 +18,7 @@ from benchmarks.support.result import Reach, Result, at_most_ratio, beside, fast
 from benchmarks.support.texts import ANALYZER, documents, queries
 from benchmarks.support.timing import interleaved, seconds
 from benchmarks.support.workspace import Workspace
-from exec_nodes.vectors.blocklist import blocklist
+from exec_nodes.vectors.index_search import blocklist
 
 _K = 10
 _GENERATIONS = 3

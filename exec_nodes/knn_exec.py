@@ -16,8 +16,7 @@ from exec_nodes.liveness.masks import Masks
 from exec_nodes.node import Node, Statistics
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
-from exec_nodes.vectors.candidates import Candidates
-from exec_nodes.vectors.nearest import NearestQuery
+from exec_nodes.vectors.nearest import Candidates, NearestQuery
 from exec_nodes.vectors.resident import is_resident
 from exec_nodes.vectors.search import SourceSearch
 

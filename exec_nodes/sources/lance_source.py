@@ -30,8 +30,7 @@ from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
-from exec_nodes.lance.fragments import fragment_identity
-from exec_nodes.lance.row_ids import RowIds
+from exec_nodes.lance.fragments import RowIds, fragment_identity
 from exec_nodes.lance.scan import (
     every_value,
     fragment_groups,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyroaring
 
 from exec_nodes.arrow.filter_rows import live_rows
 from exec_nodes.base.columns import ROW_ADDRESS, RowAddresses
@@ -16,7 +19,6 @@ from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.vectors.blocklist import blocklist
 from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.resident import derived
 
@@ -28,6 +30,8 @@ _REFINE = {"PQ": 10, "RQ": 10, "SQ": 4}
 _MASKED_LATER = 0.3
 
 Queries = npt.NDArray[np.int32]
+
+_OFFSET_BITS = np.uint64(32)
 
 
 class IndexUse(Thresholds):
@@ -182,3 +186,21 @@ def _rows_up_to(dataset: Any, address: np.uint64) -> int:
             break
         before += part.metadata.num_rows
     return before + offset + 1
+
+
+def blocklist(row_ids: RowAddresses) -> bytes:
+    """The mask of these rows, in any order, as Lance takes it: u32 number of fragments, then for
+    each its u32 id, u32 length and a portable Roaring bitmap of the rows' offsets in it; all
+    little-endian."""
+    ordered = np.sort(row_ids)
+    fragments = (ordered >> _OFFSET_BITS).astype(np.uint32)
+    offsets = ordered.astype(np.uint32)  # the low half
+    cuts = [0, *(np.flatnonzero(fragments[1:] != fragments[:-1]) + 1).tolist(), len(ordered)]
+    runs = [(low, high) for low, high in pairwise(cuts) if low < high]
+    parts = [struct.pack("<I", len(runs))]
+    for low, high in runs:
+        rows = pyroaring.BitMap(offsets[low:high])
+        rows.run_optimize()
+        data = rows.serialize()
+        parts += [struct.pack("<II", fragments[low], len(data)), data]
+    return b"".join(parts)

@@ -15,10 +15,9 @@ from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
-from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.column import VectorColumn
 from exec_nodes.vectors.index_search import IndexSearch, few_rows
-from exec_nodes.vectors.nearest import NearestQuery, measured, nearest
+from exec_nodes.vectors.nearest import Candidates, NearestQuery, measured, nearest, nearest_of
 from exec_nodes.vectors.resident import VectorRun, live_flags, resident_vectors
 
 # By how much more candidates are asked for when too few met a filter that Lance can't take.

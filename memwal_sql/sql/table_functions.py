@@ -24,8 +24,13 @@ from datafusion import SessionContext, udtf
 
 from memwal_native import LeftoverRule, MountedTable, recall, remember
 from memwal_sql.errors import InvalidCallError, MemWalError
-from memwal_sql.search.options import DEFAULT_K
-from memwal_sql.search.request import Search, full_text_search, hybrid_search, vector_search
+from memwal_sql.search.request import (
+    DEFAULT_K,
+    Search,
+    full_text_search,
+    hybrid_search,
+    vector_search,
+)
 from memwal_sql.sql.provider import ReadTable
 from memwal_sql.sql.search_provider import SearchProvider
 

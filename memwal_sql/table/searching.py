@@ -9,8 +9,16 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from memwal_sql.read.planning import stream
-from memwal_sql.search.options import DEFAULT_K, HybridOptions, TextOptions, VectorOptions
-from memwal_sql.search.request import Search, full_text_search, hybrid_search, vector_search
+from memwal_sql.search.request import (
+    DEFAULT_K,
+    HybridOptions,
+    Search,
+    TextOptions,
+    VectorOptions,
+    full_text_search,
+    hybrid_search,
+    vector_search,
+)
 from memwal_sql.sql.filter_text import prefilters
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.handle import TableHandle

@@ -11,7 +11,7 @@ from memwal_sql.create import Opening
 from memwal_sql.index.create import IndexParameters
 from memwal_sql.index.text import TextParameters
 from memwal_sql.index.vector import VectorParameters
-from memwal_sql.search.options import FUSION_OPTIONS, HybridOptions, TextOptions, VectorOptions
+from memwal_sql.search.request import FUSION_OPTIONS, HybridOptions, TextOptions, VectorOptions
 from memwal_sql.storage.region.manifest import ManifestChanges, RegionManifest
 from memwal_sql.write.options import WriterArguments, WriterOptions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 from weakref import WeakSet
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import UnsupportedError
+from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.fragments import all_addresses, overlaid_fields
@@ -24,12 +25,15 @@ from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.corpus import LiveCounts, LiveText
 from exec_nodes.text.postings.lance_index import IndexSegment, open_index
 from exec_nodes.text.postings.memory_postings import GrowingText, TextView
+from exec_nodes.text.postings.protocol import Live
 from exec_nodes.text.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
-from exec_nodes.text.scoring.row_mapping import RowsOf
 
 _KIND, _TOKENIZED = "texts", "tokenized texts"
 # The index segments, the column, and what its index makes of a text.
 _Detail = tuple[frozenset[str] | None, str, Analyzer]
+
+_FRAGMENT_BITS = np.uint64(32)
+_NOWHERE = np.uint64(2**64 - 1)
 
 
 class _Texts(NamedTuple):
@@ -152,3 +156,74 @@ def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment])
 
 
 SOURCE_TEXTS = SourceTexts()
+
+
+class RowsOf:
+    """The rows of one version of a Lance table; what is asked of it is read once."""
+
+    def __init__(self, source: LanceSource) -> None:
+        self._source = source
+
+    def of_index(
+        self, row_ids: RowAddresses, fragments: Collection[int]
+    ) -> tuple[RowAddresses, Live]:
+        """The addresses of an index's row ids, and which of these rows are no more.
+
+        Only rows in the fragments that the index covers count: one with a stable row id may have
+        moved on with another text.
+        """
+        stable = self._source.dataset.has_stable_row_ids
+        addresses, gone = self.of_fragments(
+            self._by_stable_id(row_ids) if stable else row_ids, fragments
+        )
+        # Another entry may stand for the row where it is now.
+        return np.where(gone, _NOWHERE, addresses) if stable else addresses, gone
+
+    def of_fragments(
+        self, addresses: RowAddresses, fragments: Collection[int]
+    ) -> tuple[RowAddresses, Live]:
+        """The addresses, and which of these rows are no more, or not in `fragments`: another
+        document stands for a row of another fragment, with the value that it has now."""
+        outside = ~_within(addresses, fragments)
+        gone = outside | self._deleted(addresses)
+        return np.where(outside, _NOWHERE, addresses) if outside.any() else addresses, gone
+
+    def _deleted(self, addresses: RowAddresses) -> Live:
+        """By row: whether it is in a deletion vector."""
+        if not self._has_deletions:
+            return np.zeros(len(addresses), np.bool_)
+        live = self._live
+        places = live.searchsorted(addresses)
+        gone: Live = places == len(live)
+        gone[~gone] = live[places[~gone]] != addresses[~gone]
+        return gone
+
+    def _by_stable_id(self, row_ids: RowAddresses) -> RowAddresses:
+        ids = self._source.row_ids(self._live)
+        order = np.argsort(ids)
+        places = ids[order].searchsorted(row_ids)
+        found = places < len(ids)
+        found[found] = ids[order][places[found]] == row_ids[found]
+        addresses = np.full(len(row_ids), _NOWHERE)
+        addresses[found] = self._live[order][places[found]]
+        return addresses
+
+    @lazy_property
+    def _has_deletions(self) -> bool:
+        fragments = self._source.dataset.get_fragments()
+        return any(fragment.metadata.deletion_file is not None for fragment in fragments)
+
+    @lazy_property
+    def _live(self) -> RowAddresses:
+        return self._source.matching(())
+
+
+def _within(addresses: RowAddresses, fragments: Collection[int]) -> Live:
+    """By row: whether it is in one of the fragments."""
+    numbers = (addresses >> _FRAGMENT_BITS).astype(np.int64)
+    wanted = np.array(sorted(fragments), np.int64)
+    if not len(wanted):
+        return np.zeros(len(addresses), np.bool_)
+    places = np.minimum(wanted.searchsorted(numbers), len(wanted) - 1)
+    inside: Live = wanted[places] == numbers
+    return inside

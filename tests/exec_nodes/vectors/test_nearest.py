@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.vectors.candidates import Candidates, nearest_of
 from exec_nodes.vectors.metrics import Metric
-from exec_nodes.vectors.nearest import NO_BOUNDS, Bounds, nearest
+from exec_nodes.vectors.nearest import NO_BOUNDS, Bounds, Candidates, nearest, nearest_of
 from tests.exec_nodes.vectors.vectors import Matrix, column, measured
 
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
