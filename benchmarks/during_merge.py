@@ -26,7 +26,7 @@ def during_merge(work: Workspace) -> Iterator[Result]:
     uri = work.folder / "during-merge"
     table, base, _ = indexed_table(uri, work.sizes)
     arguments = str(uri), str(base), str(work.sizes.merge_rows)
-    with steps("benchmarks.children.merge_steps", *arguments) as child:
+    with steps("merge-steps", *arguments) as child:
         for name, read in _reads(table, base).items():
             quiet: Times = []
             busy: Times = []

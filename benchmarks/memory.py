@@ -28,8 +28,8 @@ def streaming_memory(work: Workspace) -> Iterator[Result]:
     live = live.set_column(1, "val", _replaced(live["val"], newest, rows(newest, 1)["val"]))
     live = live.set_column(2, "name", _replaced(live["name"], newest, rows(newest, 1)["name"]))
     plain = plain_table(work.folder / "memory-plain", live)
-    mine = run_child("benchmarks.children.stream", "ours", ours.uri)
-    other = run_child("benchmarks.children.stream", "plain", plain.uri)
+    mine = run_child("stream", "ours", ours.uri)
+    other = run_child("stream", "plain", plain.uri)
     if mine.words != other.words:
         raise WrongResultError(f"streaming: ours {mine.words}, plain {other.words}")
     yield Result(

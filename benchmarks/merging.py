@@ -50,7 +50,7 @@ def merging(work: Workspace) -> Iterator[Result]:
         for kind in _KINDS:
             copy = folder / "copy"
             shutil.copytree(folder / "table", copy, copy_function=_link)
-            answer = run_child("benchmarks.children.merge", kind, str(copy), str(newest))
+            answer = run_child("merge", kind, str(copy), str(newest))
             shutil.rmtree(copy)
             times[kind].append(float(answer.words[0]))
             peaks[kind].append(answer.peak_bytes / 1e6)

@@ -62,7 +62,7 @@ def _table(work: Workspace, name: str, count: int, regions: list[object]) -> mw.
 
 def _cold(folder: Path, consistency: str, count: int) -> float:
     forget(folder)
-    child = run_child("benchmarks.children.open", str(folder), consistency)
+    child = run_child("open", str(folder), consistency)
     taken, regions, generations = child.words
     if (int(regions), int(generations)) != (count, count):
         raise WrongResultError(f"opened {regions} regions with {generations} generations")

@@ -45,7 +45,7 @@ def first_scan(work: Workspace) -> Iterator[Result]:
     copy = work.folder / "ours-copy"
     shutil.copytree(work.ours.uri, copy)
     tables = (work.ours.uri, str(copy), work.plain.uri)
-    arguments = ("benchmarks.children.first_scan", *tables, *_COLUMNS)
+    arguments = ("first-scan", *tables, *_COLUMNS)
     pairs = []
     for _ in range(-(-work.sizes.rounds // _ROUNDS_PER_CHILD)):
         ours, plain, same = run_child(*arguments).words

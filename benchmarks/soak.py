@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 import memwal_sql as mw
-from benchmarks.children.soak import KEYS, SCHEMA, WIDTH, rows_of
+from benchmarks.children import KEYS, SCHEMA, WIDTH, rows_of
 from benchmarks.support.child import JOBS
 from benchmarks.support.data import WrongResultError
 
@@ -159,7 +159,7 @@ def _run(uri: Path, duration: float) -> tuple[Samples, list[str]]:
 def _children(uri: Path) -> Iterator[tuple[Child, Child, list[str]]]:
     """The writer and the job loop; their end, and what the loop has done."""
     options = [part for name, value in _TRIGGERS.items() for part in (f"--{name}", str(value))]
-    writer = [sys.executable, "-m", "benchmarks.children.soak", str(uri)]
+    writer = [sys.executable, "-m", "benchmarks.children", "soak", str(uri)]
     log: list[str] = []
     with (
         (uri.parent / "jobs.json").open("w+") as output,

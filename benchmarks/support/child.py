@@ -32,13 +32,13 @@ class ChildAnswer:
     peak_bytes: int
 
 
-def run_child(module: str, *arguments: str) -> ChildAnswer:
-    """Run `python -m module arguments`.
+def run_child(name: str, *arguments: str) -> ChildAnswer:
+    """Run the child of this name (`benchmarks.children`).
 
     The child prints a line when it has imported everything, waits for a line, works, and prints
     one line. Raises CalledProcessError if it fails; its error output is shown.
     """
-    with _started(module, arguments) as (child, tell, answers):
+    with _started(name, arguments) as (child, tell, answers):
         process = psutil.Process(child.pid)
         idle = peak = process.memory_info().rss
         tell.write("go\n")
@@ -75,20 +75,20 @@ class Steps:
 
 
 @contextmanager
-def steps(module: str, *arguments: str) -> Iterator[Steps]:
-    """`python -m module arguments`, which takes steps as lines of its input. Raises
-    CalledProcessError if it fails."""
-    with _started(module, arguments) as (_, tell, answers):
+def steps(name: str, *arguments: str) -> Iterator[Steps]:
+    """The child of this name (`benchmarks.children`), which takes steps as lines of its input.
+    Raises CalledProcessError if it fails."""
+    with _started(name, arguments) as (_, tell, answers):
         yield Steps(tell, answers)
         tell.close()
 
 
 @contextmanager
 def _started(
-    module: str, arguments: Sequence[str]
+    name: str, arguments: Sequence[str]
 ) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
     """A child that has printed its first line, its input and its output."""
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, "-m", "benchmarks.children", name, *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:

@@ -1,1 +1,0 @@
-"""Processes that benchmarks start and watch."""
