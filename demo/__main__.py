@@ -25,7 +25,7 @@ from demo.examples import load_examples
 from demo.flights import PRIMARY_KEY, SCHEMA, final_state, load_flights, load_ordinary_tables
 from demo.monitor import Monitor
 from demo.progress import Progress, replay
-from demo.report import ReplayDisplay, make_console, print_example, print_outcome, print_summary
+from demo.report import make_console, print_example, print_outcome, print_summary, show_replay
 from demo.searching import (
     QUESTION,
     Documents,
@@ -122,10 +122,8 @@ def _replay(
     progress = Progress()
     monitor = Monitor(uri, progress)
     start = time.perf_counter()
-    with ReplayDisplay(console, len(events)) as display:
-        for batch in replay(events, writer, progress):
-            monitor.collect()
-            display.advance(batch, monitor.observations)
+    batches = map(monitor.collecting, replay(events, writer, progress))
+    show_replay(console, len(events), batches, monitor.observations)
     seconds = time.perf_counter() - start
     monitor.wait()
     print_summary(console, context, len(events), seconds, monitor.observations)

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 import datafusion
 
 import memwal_sql as mw
-from demo.events import Kind
+from demo.events import EventBatch, Kind
 from demo.progress import SPAWN, Counts, Progress
 
 QUESTION = """
@@ -116,10 +116,11 @@ class Monitor:
         self.observations: list[Observation] = []
         self.failure: str | None = None
 
-    def collect(self) -> None:
-        """Take in what was observed so far, without waiting."""
+    def collecting(self, batch: EventBatch) -> EventBatch:
+        """The batch, once what was observed so far is taken in, without waiting."""
         while self._open and self._answers.poll():
             self._receive()
+        return batch
 
     def wait(self) -> None:
         """Take in the rest, up to the process's last answer after the replay's end."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import datafusion
 import pyarrow as pa
@@ -29,68 +29,29 @@ def make_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=LOG_WIDTH)
 
 
-class ReplayDisplay:
-    """The replay as it goes: a bar (in a terminal only), and a line when a month is over."""
-
-    def __init__(self, console: Console, events: int) -> None:
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("events"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("replaying", total=events)
-        self._month = ""
-        self._events = self._month_events = 0
-        self._start = self._month_start = self._last = time.perf_counter()
-
-    def __enter__(self) -> ReplayDisplay:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end_month(None)
-        self._bar.stop()
-
-    def advance(self, batch: EventBatch, observations: Sequence[Observation]) -> None:
-        """Say that a batch is durable, and what the second process has seen so far."""
-        month = f"{batch.day:%Y-%m}"
-        if month != self._month:
-            self._end_month(observations[-1] if observations else None)
-            self._month = month
-        self._last = time.perf_counter()
-        self._month_events += batch.events
-        self._events += batch.events
-        self._bar.update(
-            self._task, advance=batch.events, description=f"{batch.day}, {self.rate:,.0f}/s"
-        )
-
-    @property
-    def rate(self) -> float:
-        """Events a second since the beginning."""
-        return self._events / (time.perf_counter() - self._start)
-
-    def _end_month(self, seen: Observation | None) -> None:
-        if self._month_events:
-            rate = self._month_events / (self._last - self._month_start)
-            line = f"  {self._month}  {self._month_events:>7,} events  {rate:>8,.0f} events/s"
-            if seen is not None:
+def show_replay(
+    console: Console, events: int, batches: Iterable[EventBatch], seen: Sequence[Observation]
+) -> None:
+    """Go through the batches of a replay: a bar (in a terminal only), and a line when a month is
+    over; `seen` is what the second process has seen so far."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("events"), TimeElapsedColumn())
+    quiet = not console.is_terminal
+    description = TextColumn("{task.description}")
+    with Progress(description, *columns, console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task("replaying", total=events)
+        for month, days in groupby(batches, key=lambda batch: f"{batch.day:%Y-%m}"):
+            start, count = time.perf_counter(), 0
+            for batch in days:
+                count += batch.events
+                bar.update(task, advance=batch.events, description=f"{batch.day}")
+            rate = count / (time.perf_counter() - start)
+            line = f"  {month}  {count:>7,} events  {rate:>8,.0f} events/s"
+            if seen:
                 line += (
-                    f"   second process: {seen.flights:>7,} flights, {seen.delayed:>6,} delayed,"
-                    f" {seen.seconds * 1000:>4.0f} ms"
+                    f"   second process: {seen[-1].flights:>7,} flights, {seen[-1].delayed:>6,}"
+                    f" delayed, {seen[-1].seconds * 1000:>4.0f} ms"
                 )
-            self._console.print(line)
-        self._month_events, self._month_start = 0, self._last
+            console.print(line)
 
 
 def print_summary(
