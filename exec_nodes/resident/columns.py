@@ -27,7 +27,7 @@ from exec_nodes.lance.fragments import (
     live_addresses,
     whole_fragments,
 )
-from exec_nodes.lance.scan import batch_rows, conform
+from exec_nodes.lance.scan import batch_rows, conform, read_table
 from exec_nodes.resident.store import Key, ResidentStore
 
 Batches = Iterator[pa.RecordBatch]
@@ -281,3 +281,21 @@ def _places(stored: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int
     if (places == len(stored)).any() or (stored[places] != addresses).any():
         return None
     return places
+
+
+def decoded_columns(
+    source: Hashable, dataset: Any, schema: pa.Schema, store: ResidentStore
+) -> tuple[pa.Table, RowAddresses]:
+    """The columns of `schema` of all rows of a small table, in the order of a scan, and the row
+    addresses; each column is resident on its own, of `source`."""
+    wanted = [*schema.names, ROW_ADDRESS]
+    keys = {name: Key("column", (source,), name) for name in wanted}
+    found: dict[str, pa.Array] = dict(zip(wanted, store.get_all(list(keys.values())), strict=True))
+    missing = [name for name, column in found.items() if column is None]
+    if missing:
+        table = read_table(dataset, pa.schema([f for f in schema if f.name in missing]))
+        for name in missing:
+            found[name] = column = one_array(table[name])
+            store.put(keys[name], column, column.nbytes)
+    addresses = found.pop(ROW_ADDRESS).to_numpy()
+    return pa.Table.from_arrays(list(found.values()), schema=schema), addresses

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,12 +34,13 @@ from exec_nodes.lance.scan import (
     every_value,
     fragment_groups,
     read_table,
+    row_bytes,
     scan_dataset,
     take_rows,
 )
 from exec_nodes.lance.stored_generation import open_generation
-from exec_nodes.resident.columns import FragmentColumns
-from exec_nodes.resident.decoded_columns import DecodedColumns, is_small
+from exec_nodes.resident.admission import Admission
+from exec_nodes.resident.columns import FragmentColumns, decoded_columns
 from exec_nodes.resident.keys import KeyLookups
 from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.runs import ResidentRuns
@@ -422,22 +422,21 @@ class LanceSource:
         """Whether a scan of these columns is answered from memory."""
         if self.generation == BASE_GENERATION:
             return False
-        return self._is_small_whole or is_small(self.rows, self._schema_of(names))
+        return self._is_small_whole or self._fits(self._schema_of(names))
 
     @lazy_property
     def _is_small_whole(self) -> bool:
-        return is_small(self.rows, self._info.schema.append(TOMBSTONE_FIELD))
+        return self._fits(self._info.schema.append(TOMBSTONE_FIELD))
+
+    def _fits(self, schema: pa.Schema) -> bool:
+        return self.rows * row_bytes(schema) <= Admission.small
 
     def _schema_of(self, names: Sequence[str]) -> pa.Schema:
         schema = self._info.schema
         return pa.schema([TOMBSTONE_FIELD if n == TOMBSTONE else schema.field(n) for n in names])
 
     def _decoded(self, names: Sequence[str]) -> tuple[pa.Table, RowAddresses]:
-        return self._columns.of(self._schema_of(names))
-
-    @lazy_property
-    def _columns(self) -> DecodedColumns:
-        return DecodedColumns(self.identity, self._resident, partial(read_table, self.dataset))
+        return decoded_columns(self.identity, self.dataset, self._schema_of(names), self._resident)
 
     @property
     def _keys_key(self) -> Key:
