@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 from uuid import UUID
 
+from exec_nodes.base.tasks import map_concurrently
+from exec_nodes.base.thresholds import Thresholds
+from exec_nodes.resident.store import Key
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, StoreUnavailableError
-from memwal_sql.read.commits import Commits, VersionsRead
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.base.manifest import read_fragment_ids
+from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details_at
 from memwal_sql.storage.base.merge_token import MergeProgress, regions_in
 from planner.model import IndexGap
 
@@ -27,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 _KEPT_BYTES = 1024
 _FRAGMENT_BYTES = 64
+
+_BYTES = 300
+_MARK_BYTES = 150
 
 
 class IndexGaps(Mapping[str, IndexGap]):
@@ -153,3 +161,62 @@ def _within(progress: MergeProgress, most: MergeProgress) -> bool:
 
 def _fragments(dataset: Any) -> frozenset[int]:
     return frozenset(fragment.fragment_id for fragment in dataset.get_fragments())
+
+
+class VersionsRead(Thresholds):
+    """So many versions are read `together`: on an object store each takes a round trip. One query
+    reads `most`: where an index is thousands of versions behind, some queries read the fragments
+    that it lacks meanwhile."""
+
+    together = 32
+    most = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A version's merge progress, and whether it left the rows of the one before as they were (see
+    `FoundDetails.preserves_rows_of`)."""
+
+    progress: MergeProgress
+    leaves_rows: bool
+
+
+class Commits:
+    """The versions of one table. Safe to use from several threads."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+
+    def at(self, version: int, lowest: int) -> tuple[Commit, int]:
+        """What made a version, and how many versions were read for it: some before it are, too,
+        down to `lowest`, which counts as one that changed rows. Raises NotFoundError for a version
+        that Lance has cleaned up."""
+        known: Commit | None = self._context.scope.store.get(self._key(version))
+        if known is not None:
+            return known, 0
+        first = max(lowest, version - VersionsRead.together)
+        versions = range(first, version + 1)
+        found = dict(zip(versions, map_concurrently(self._read, versions), strict=True))
+        for one in versions[1:]:
+            self._keep(one, found[one], found[one].preserves_rows_of(found[one - 1]))
+        made = found[version]
+        if version == first:
+            return Commit(made.details.merged_generations, False), 1
+        leaves = made.preserves_rows_of(found[version - 1])
+        return Commit(made.details.merged_generations, leaves), len(versions)
+
+    def fragments(self, version: int) -> frozenset[int]:
+        """The numbers of a version's fragments."""
+        return read_fragment_ids(self._context.store, version)
+
+    def _read(self, version: int) -> FoundDetails:
+        found = read_details_at(self._context.store, version)
+        return FoundDetails(IndexDetails(), "", "") if found is None else found
+
+    def _keep(self, version: int, found: FoundDetails, leaves_rows: bool) -> None:
+        commit = Commit(found.details.merged_generations, leaves_rows)
+        size = _BYTES + _MARK_BYTES * len(commit.progress)
+        self._context.scope.store.put(self._key(version), commit, size)
+
+    def _key(self, version: int) -> Key:
+        return self._context.scope.key("commit", version)

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.read import commits
-from memwal_sql.read.commits import VersionsRead
-from memwal_sql.read.index_lag import IndexGaps
+from memwal_sql.read import index_lag
+from memwal_sql.read.index_lag import IndexGaps, VersionsRead
 from memwal_sql.read.region import Merged
 from memwal_sql.state.base_table import load_base
 from memwal_sql.state.context import TableContext
@@ -107,13 +106,13 @@ def test_versions_are_read_once_and_some_by_each_query(
     for _ in range(20):
         table.snapshot_regions()
     read: list[int] = []
-    original = commits.read_details_at
+    original = index_lag.read_details_at
 
     def counted(store: ObjectStore, version: int) -> Any:
         read.append(version)
         return original(store, version)
 
-    monkeypatch.setattr(commits, "read_details_at", counted)
+    monkeypatch.setattr(index_lag, "read_details_at", counted)
     reader = mw.open_table(table.uri)
     bridged = []
     while not (bridged and bridged[-1]):
@@ -143,7 +142,7 @@ def test_versions_that_the_store_could_not_give_are_asked_for_again(
     for name in ("read_details_at", "read_fragment_ids"):
         reader = mw.open_table(table.uri)
         with monkeypatch.context() as patch:
-            patch.setattr(commits, name, refused)
+            patch.setattr(index_lag, name, refused)
             assert "texts" not in reader.snapshot().gaps
             assert _found(reader) == [0, 1], "right, bridged or not"
         assert "texts" in reader.snapshot().gaps
@@ -161,9 +160,9 @@ def test_what_others_wrote_since_ends_the_looking_back(
         table.snapshot_regions()
     reader, last = mw.open_table(table.uri), lance.dataset(table.uri).version
     read: list[int] = []
-    original = commits.read_details_at
+    original = index_lag.read_details_at
     monkeypatch.setattr(
-        commits, "read_details_at", lambda store, v: read.append(v) or original(store, v)
+        index_lag, "read_details_at", lambda store, v: read.append(v) or original(store, v)
     )
     assert "texts" not in reader.snapshot().gaps
     assert min(read) > last - 8
