@@ -9,9 +9,9 @@ use pyo3::types::PyCapsule;
 
 use crate::arrow_bridge::schema_from_python;
 use crate::errors::python_error;
+use crate::ffi_table::lean_table;
 use crate::provider::PythonTable;
 use crate::runtime::runtime;
-use crate::sealed_table::sealed_table;
 
 /// What `SessionContext.register_table` takes: a Python provider with
 ///
@@ -55,6 +55,6 @@ impl MountedTable {
         let runtime = runtime().map_err(python_error)?.clone();
         let table =
             FFI_TableProvider::new_with_ffi_codec(Arc::new(table), true, Some(runtime), codec);
-        PyCapsule::new_with_value(py, sealed_table(table), c"datafusion_table_provider")
+        PyCapsule::new_with_value(py, lean_table(table), c"datafusion_table_provider")
     }
 }

@@ -15,10 +15,10 @@ use pyo3::prelude::*;
 
 use crate::errors::{guarded, with_python};
 use crate::exec::MountedExec;
+use crate::ffi_plan::lean_plan;
 use crate::insert::UpsertExec;
 use crate::null_columns::null_columns;
 use crate::predicate::Predicate;
-use crate::sealed::sealed;
 
 /// The table behind a `MountedTable`.
 pub struct PythonTable {
@@ -41,7 +41,7 @@ impl PythonTable {
                 let node = self.provider.bind(py).call_method1("scan", arguments)?;
                 MountedExec::mount(&node, &self.provider)
             })?;
-            sealed(plan)
+            lean_plan(plan)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What the distance of a coded vector to a query is at least and at most.
 
 use crate::vectors::codes::{Codes, Metric, is_tame, square_of};
-use crate::vectors::products::{FINER, GROUP, LANES, LARGEST, Parts};
+use crate::vectors::dot_products::{FINER, GROUP, LANES, LARGEST, Parts};
 
 /// More than what some operations on numbers of 32 bits, the distance as it is reported among them,
 /// are wrong by, as a share of what they add up.

@@ -6,7 +6,7 @@
 use pyo3::PyResult;
 
 use crate::buffers::invalid;
-use crate::vectors::products::{GROUP, LANES, Line, ZERO};
+use crate::vectors::dot_products::{GROUP, LANES, Line, ZERO};
 
 /// Shorter and longer vectors (by their squares) are not coded: numbers of 32 bits might under- or
 /// overflow. Whoever searches has to measure them.

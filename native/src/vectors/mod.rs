@@ -3,7 +3,7 @@
 mod bounds;
 mod codes;
 mod distances;
-mod products;
+mod dot_products;
 mod search;
 mod vector_codes;
 

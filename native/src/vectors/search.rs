@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::threads::{shared, threads_for};
 use crate::vectors::bounds::Bounds;
 use crate::vectors::codes::Codes;
-use crate::vectors::products::{LANES, fastest};
+use crate::vectors::dot_products::{LANES, fastest};
 
 /// Lines that are read for all queries before the next ones: they stay in the nearer caches.
 const TILE_LINES: usize = 1 << 10;

@@ -24,12 +24,12 @@ use crate::runtime::{no_session, runtime};
 
 /// `plan` as what a table provider's scan returns: DataFusion's export of a foreign plan hands
 /// out this very table of functions.
-pub fn sealed(plan: Arc<MountedExec>) -> Result<Arc<dyn ExecutionPlan>> {
-    Ok(Arc::new(ForeignExecutionPlan::try_from(seal(plan))?))
+pub fn lean_plan(plan: Arc<MountedExec>) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(Arc::new(ForeignExecutionPlan::try_from(make_lean(plan))?))
 }
 
 /// `plan`, a mounted one, for the host.
-pub fn seal(plan: Arc<dyn ExecutionPlan>) -> FFI_ExecutionPlan {
+pub fn make_lean(plan: Arc<dyn ExecutionPlan>) -> FFI_ExecutionPlan {
     // Every plan that is given a runtime looks through the whole tree for others without.
     let mut plan = FFI_ExecutionPlan::new(plan, None);
     plan.children = children;
@@ -47,11 +47,11 @@ fn inner(plan: &FFI_ExecutionPlan) -> &Arc<dyn ExecutionPlan> {
 }
 
 unsafe extern "C" fn clone(plan: &FFI_ExecutionPlan) -> FFI_ExecutionPlan {
-    seal(Arc::clone(inner(plan)))
+    make_lean(Arc::clone(inner(plan)))
 }
 
 unsafe extern "C" fn children(plan: &FFI_ExecutionPlan) -> FfiVec<FFI_ExecutionPlan> {
-    inner(plan).children().into_iter().map(|child| seal(Arc::clone(child))).collect()
+    inner(plan).children().into_iter().map(|child| make_lean(Arc::clone(child))).collect()
 }
 
 unsafe extern "C" fn with_new_children(

@@ -6,7 +6,7 @@
 //! hand over to the ones they replace when a filter can't be read without the host's functions.
 //!
 //! The fields in question, and the session, are private to `datafusion-ffi`. It is pinned to one
-//! version, whose layouts are repeated here; `memwal_sql/sql/register.py` refuses hosts of another
+//! version, whose layouts are repeated here; `memwal_sql/sql/version.py` refuses hosts of another
 //! minor version than was tried.
 
 use std::ffi::c_void;
@@ -105,7 +105,7 @@ struct Replaced {
 static REPLACED: OnceLock<Replaced> = OnceLock::new();
 
 /// `table`, which wraps a `PythonTable`, with the quick functions.
-pub fn sealed_table(mut table: FFI_TableProvider) -> FFI_TableProvider {
+pub fn lean_table(mut table: FFI_TableProvider) -> FFI_TableProvider {
     // SAFETY: the two types have the same layout, see above.
     let layout = unsafe { &mut *(&raw mut table).cast::<Layout>() };
     if let Some(theirs) = layout.offer {
@@ -119,12 +119,12 @@ pub fn sealed_table(mut table: FFI_TableProvider) -> FFI_TableProvider {
 
 #[expect(clippy::expect_used, reason = "a table has these functions only after they were set")]
 fn replaced() -> &'static Replaced {
-    REPLACED.get().expect("set by sealed_table")
+    REPLACED.get().expect("set by lean_table")
 }
 
 unsafe extern "C" fn clone(table: &FFI_TableProvider) -> FFI_TableProvider {
     // SAFETY: the function that `datafusion-ffi` made this table with.
-    sealed_table(unsafe { (replaced().clone)(table) })
+    lean_table(unsafe { (replaced().clone)(table) })
 }
 
 unsafe extern "C" fn offer(

@@ -4,7 +4,7 @@
 //!
 //! Of the host's nodes only names, children and expressions can be seen from here.
 //! `datafusion-ffi` would rebuild the whole plan and the whole configuration of the host on this
-//! side, and wrap what comes back without what `sealed` does. So the rule's table of functions gets
+//! side, and wrap what comes back without what `ffi_plan` does. So the rule's table of functions gets
 //! shorter ones, which walk through the host's: some microseconds a query.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use stabby::vec::Vec as FfiVec;
 
 use crate::errors::guarded;
 use crate::exec::MountedExec;
-use crate::sealed::seal;
+use crate::ffi_plan::make_lean;
 
 const NAME: &str = "memwal_leftovers";
 
@@ -125,7 +125,7 @@ unsafe extern "C" fn optimize_with_context(
 fn optimized(plan: &FFI_ExecutionPlan) -> FFI_Result<FFI_ExecutionPlan> {
     match guarded(|| substitute(plan, plan, None)) {
         Ok(None) => FFI_Result::Ok(plan.clone()),
-        Ok(Some(other)) => FFI_Result::Ok(seal(other)),
+        Ok(Some(other)) => FFI_Result::Ok(make_lean(other)),
         Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
     }
 }
