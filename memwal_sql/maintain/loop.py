@@ -25,6 +25,8 @@ MERGE = "merge"
 INDEX = "index"
 SNAPSHOT = "snapshot"
 COLLECT = "gc"
+# A day instead of 15 minutes.
+_MOST_DOUBLINGS = 7
 JOBS = (MERGE, INDEX, SNAPSHOT, COLLECT)
 
 _Generations = frozenset[tuple[str, int]]
@@ -113,6 +115,7 @@ def run_jobs(
     triggers: Triggers | None = None,
     *,
     interval: float = 5.0,
+    idle_interval: float = 600.0,
     rounds: int | None = None,
     progress: Report | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -122,33 +125,44 @@ def run_jobs(
 
     Args:
         interval: seconds between two rounds.
+        idle_interval: the most of these: as long as nothing is flushed and no job finds anything to
+            do, each pause is twice the one before, and so are the times after which such a job is
+            due again.
         rounds: how many; for ever by default. Leave the loop to stop it between two jobs.
         progress: gets the progress of each job while it runs.
 
     An error that another attempt can mend is part of the record, any other one is raised.
     """
-    if not is_number(interval) or not 0 <= interval <= TIMEOUT_MAX:
-        raise InvalidCallError(
-            f"interval={interval!r} must be a number of seconds, from 0 to 200 years"
-        )
+    for name, seconds in (("interval", interval), ("idle_interval", idle_interval)):
+        if not is_number(seconds) or not 0 <= seconds <= TIMEOUT_MAX:
+            raise InvalidCallError(
+                f"{name}={seconds!r} must be a number of seconds, from 0 to 200 years"
+            )
     if rounds is not None and not is_whole(rounds, least=0):
         raise InvalidCallError(f"rounds={rounds!r} must be a whole number, 0 or more")
     return _rounds(
         _Loop(table, triggers or Triggers(), progress or report_nothing, clock),
         interval,
+        idle_interval,
         rounds,
         sleep,
     )
 
 
 def _rounds(
-    loop: _Loop, interval: float, rounds: int | None, sleep: Callable[[float], None]
+    loop: _Loop,
+    interval: float,
+    longest: float,
+    rounds: int | None,
+    sleep: Callable[[float], None],
 ) -> Iterator[JobRun]:
-    done = 0
+    done, pause = 0, interval
     while rounds is None or done < rounds:
         if done:
-            sleep(interval)
+            sleep(pause)
+        loop.is_idle = True
         yield from loop.round()
+        pause = max(interval, min(2 * pause, longest)) if loop.is_idle else interval
         done += 1
 
 
@@ -167,7 +181,11 @@ def run_all_jobs(
 
 
 class _Loop:
-    """Remembers when what was done."""
+    """Remembers when what was done, and how often in vain.
+
+    Attributes:
+        is_idle: nothing was changed, found or left to be done since this was set.
+    """
 
     def __init__(
         self, table: Maintained, triggers: Triggers, progress: Report, clock: Callable[[], float]
@@ -179,12 +197,15 @@ class _Loop:
         self._waiting_since: dict[tuple[str, int], float] = {}
         self._recorded: _Generations = frozenset()
         self._last: dict[str, float] = {SNAPSHOT: clock()}
+        self._in_vain: dict[str, int] = {}
+        self.is_idle = True
 
     def round(self) -> Iterator[JobRun]:
         """Every job that is due, in order."""
         try:
             flushed = self._look()
         except RetryError as error:
+            self.is_idle = False
             yield JobRun(MERGE, str(error), 0.0, error)
             return
         if self._merge_is_due(flushed):
@@ -200,27 +221,31 @@ class _Loop:
         """Do a job now."""
         start = self._clock()
         try:
-            outcome = self._do(job)
+            found, outcome = self._do(job)
         except RetryError as error:
+            self.is_idle = False
             return JobRun(job, str(error), self._clock() - start, error)
         self._last[job] = self._clock()
+        self._in_vain[job] = 0 if found else self._in_vain.get(job, 0) + 1
+        self.is_idle &= not found
         return JobRun(job, outcome, self._clock() - start)
 
-    def _do(self, job: str) -> str:
+    def _do(self, job: str) -> tuple[bool, str]:
+        """Whether there was anything to do, and what was done."""
         if job == MERGE:
             merged = self._table.merge(self._progress)
             if merged:
                 self._last.pop(INDEX, None)
                 self._note_recorded()
-            return f"{merged} generations merged"
+            return merged > 0, f"{merged} generations merged"
         if job == INDEX:
             built = self._table.build_indexes(self._progress)
-            return f"indexes brought up to date: {', '.join(built) or 'none'}"
+            return bool(built), f"indexes brought up to date: {', '.join(built) or 'none'}"
         if job == SNAPSHOT:
             flushed = frozenset(self._waiting_since)
             version = self._table.snapshot_regions()
             self._recorded = flushed
-            return f"regions recorded in version {version}"
+            return True, f"regions recorded in version {version}"
         triggers = self._triggers
         versions = triggers.version_seconds
         collected = self._table.collect_garbage(
@@ -228,7 +253,7 @@ class _Loop:
             versions_older_than=None if math.isinf(versions) else timedelta(seconds=versions),
             progress=self._progress,
         )
-        return f"{collected.num_rows} things deleted"
+        return collected.num_rows > 0, f"{collected.num_rows} things deleted"
 
     def _note_recorded(self) -> None:
         """A merge records the regions as they are afterwards."""
@@ -244,6 +269,10 @@ class _Loop:
             for source in region.sources
         )
         now = self._clock()
+        if flushed or self._waiting_since:
+            self.is_idle = False
+        if flushed != self._waiting_since.keys():
+            self._in_vain.clear()
         self._waiting_since = {one: self._waiting_since.get(one, now) for one in flushed}
         return flushed
 
@@ -258,4 +287,5 @@ class _Loop:
 
     def _is_overdue(self, job: str, seconds: float) -> bool:
         last = self._last.get(job)
-        return last is None or self._clock() - last >= seconds
+        wait = seconds * 2 ** min(self._in_vain.get(job, 0), _MOST_DOUBLINGS)
+        return last is None or self._clock() - last >= wait

@@ -44,6 +44,8 @@ class FakeTable:
     failing: set[str] = field(default_factory=set)
     error: type[Exception] = RetryError
     now: float = 0.0
+    behind: list[str] = field(default_factory=lambda: ["a_idx"])
+    garbage: list[str] = field(default_factory=lambda: ["x", "y"])
 
     def clock(self) -> float:
         return self.now
@@ -69,7 +71,7 @@ class FakeTable:
 
     def build_indexes(self, progress: Any = None) -> list[str]:
         self._call("index")
-        return ["a_idx"]
+        return self.behind
 
     def snapshot_regions(self) -> int:
         self._call("snapshot")
@@ -80,7 +82,7 @@ class FakeTable:
     ) -> pa.Table:
         self._call("gc")
         self.ages = (older_than, versions_older_than)
-        return pa.table({"path": ["x", "y"]})
+        return pa.table({"path": self.garbage})
 
 
 class Loop:
@@ -89,12 +91,13 @@ class Loop:
     def __init__(self, table: FakeTable, triggers: Triggers) -> None:
         self.table = table
         self._waiting: list[Any] = []
+        self.pauses: list[float] = []
         self._jobs = run_jobs(
             table, triggers, clock=table.clock, sleep=self._sleep, interval=5.0, rounds=100
         )
 
     def _sleep(self, seconds: float) -> None:
-        assert seconds == 5.0
+        self.pauses.append(seconds)
         self._waiting.pop(0)()
 
     def run(self, *between: Any) -> list[list[str]]:
@@ -272,3 +275,32 @@ def test_the_loop_keeps_a_real_table_short(tmp_path: Path) -> None:
     assert done[0].outcome == "4 generations merged"
     assert table.overview().unmerged == 0
     assert table.scan().read_all().num_rows == 4
+
+
+def test_an_idle_table_is_looked_at_less_and_less() -> None:
+    """Until something is flushed: then all is as at first."""
+    table = FakeTable(behind=[], garbage=[])
+    loop = Loop(table, TRIGGERS)
+    looks: list[float] = []
+
+    def wait() -> None:
+        table.now += loop.pauses[-1]
+        looks.append(table.now)
+
+    def flush() -> None:
+        wait()
+        table.flushed = {0: {1}}
+
+    def merge() -> None:
+        table.now += 60.0
+
+    jobs = loop.run(*[wait] * 50, flush, merge, wait)
+    day = [number for number, now in enumerate(looks[:50]) if now >= 3600]
+    assert loop.pauses[:8] == [10, 20, 40, 80, 160, 320, 600, 600]
+    assert max(loop.pauses) == 600 and day[0] < 12
+    # In the first hour a few, then fewer and fewer.
+    done = [job for one in jobs[:50] for job in one]
+    assert 3 <= done.count("index") <= 7 and 3 <= done.count("gc") <= 6
+    assert "merge" not in done and "snapshot" not in done
+    assert jobs[52][:1] == ["merge"]
+    assert loop.pauses[-2:] == [5.0, 5.0]

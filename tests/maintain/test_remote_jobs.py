@@ -85,12 +85,14 @@ def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests) -> Non
     write_generations(table, GENERATIONS)
     table.merge()
     table.build_indexes()
-    table.collect_garbage(older_than=timedelta(0))
-    version = table.snapshot_regions()
+    for _ in range(2):  # what is recorded changes with what is collected
+        version = table.snapshot_regions()
+        table.collect_garbage(older_than=timedelta(0))
     seen.take()
     assert table.merge() == 0
     assert table.build_indexes() == []
     assert table.snapshot_regions() == version
+    table.collect_garbage()
     assert writes(seen.take()) == []
     assert rows_of(table) == expected()
 
