@@ -65,6 +65,10 @@ class ConflictError(RetryError):
         self.keys = keys
 
 
+class ContentionError(RetryError):
+    """Other committers came first at every attempt: who tries again begins all of them anew."""
+
+
 class KeysExistError(InvalidCallError):
     """Rows to insert have keys that are there; nothing of the call was written.
 

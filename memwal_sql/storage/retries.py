@@ -15,7 +15,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from tenacity.wait import wait_random_exponential
 
 from exec_nodes.base.thresholds import Thresholds
-from memwal_sql.errors import ConflictError, RetryError
+from memwal_sql.errors import ConflictError, ContentionError
 
 _log = logging.getLogger(__name__)
 
@@ -70,11 +70,11 @@ def over_conflicts(
 ) -> T:
     """What `call` returns; it is called again, to look anew, where another committer came first.
 
-    Raises RetryError, which begins with `name`, when others keep coming in between.
+    Raises ContentionError, which begins with `name`, when others keep coming in between.
     """
     try:
         return with_retries(call, name, on=on, sleep=sleep)
     except on as error:
-        raise RetryError(
+        raise ContentionError(
             f"{name}: other commits came in between {ATTEMPTS} times; try again"
         ) from error

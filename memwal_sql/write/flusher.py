@@ -20,6 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.errors import (
+    ContentionError,
     MemWalError,
     NotFoundError,
     ReopenError,
@@ -139,20 +140,23 @@ class RegionFlusher:
         """Make a call that may fail for a while as often as the options say."""
 
         def flush() -> T:
-            if self._stopped:
-                raise WriterFailedError(
-                    f"region {self._lease.region_id}: flushing stopped after an earlier failure"
-                )
+            self._check_goes_on()
             return call()
 
         return with_retries(
             flush,
             f"a flush of region {self._lease.region_id}",
             on=Exception,
-            unless=(ReopenError, RepairError),
+            unless=(ReopenError, RepairError, ContentionError),
             attempts=self._attempts,
             sleep=self._sleep,
         )
+
+    def _check_goes_on(self) -> None:
+        if self._stopped:
+            raise WriterFailedError(
+                f"region {self._lease.region_id}: flushing stopped after an earlier failure"
+            )
 
     def _next_written(self) -> tuple[_Flush, FlushedGeneration] | None:
         with self._lock:
@@ -169,6 +173,7 @@ class RegionFlusher:
                 (written,),
                 last_position=flush.last_position,
                 published=flush.published,
+                check=self._check_goes_on,
             )
         )
         with self._lock:
@@ -193,6 +198,7 @@ def commit_flush(
     *,
     last_position: int = 0,
     published: Mapping[str, int] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> RegionManifest:
     """Make generations, which follow each other, part of the region in one manifest commit
     (protocol rule 7).
@@ -211,6 +217,7 @@ def commit_flush(
     first, last = flushed[0], flushed[-1]
 
     def flush(latest: RegionManifest) -> ManifestChanges:
+        check()
         if any(one.path == first.path for one in latest.flushed_generations):
             return {}  # an earlier call of ours landed after all
         if latest.writer_epoch != lease.epoch:

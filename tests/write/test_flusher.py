@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_sql.errors import (
+    CorruptFileError,
     FencedError,
     OutcomeUnknownError,
     StoreUnavailableError,
@@ -20,6 +21,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage import paths
 from memwal_sql.storage.region.manifest import FlushedGeneration
+from memwal_sql.storage.retries import ATTEMPTS
 from tests.model.faults import Kind
 from tests.model.waiting import reached
 from tests.write.harness import ManualExecutor, Region, Rows, delete, seen, upsert
@@ -318,3 +320,40 @@ def test_random_histories_of_writes_flushes_and_reopenings_match_a_dict() -> Non
         writer.flush_wal()
         executor.run_all()
         assert region.rows() == held
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_flush_that_others_keep_overtaking_ends_after_one_round_of_attempts(
+    stopped: bool, no_pauses: None
+) -> None:
+    """Retries over conflicts are not multiplied by those of the flush, and they see its end."""
+    region, executor = Region(), ManualExecutor()
+    puts = 0
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        nonlocal puts
+        if operation == "put_if_absent" and "/manifest/" in path and executor.waiting == flushing:
+            puts += 1
+            latest = region.manifest
+            region.manifests().commit(latest, wal_entry_position_last_seen=latest.version)
+            if stopped:
+                executor.run()  # a later generation, which can't be written
+        return call()
+
+    def write(of: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
+        if generation == 2:
+            raise CorruptFileError("no")
+        return region.write_generation(of, generation, rows)
+
+    flushing: Any = None
+    writer = region.open(HookedStore(region.store, hook), executor=executor, write=write)
+    for key in (1, 2):
+        writer.append(upsert({key: "x"}))
+        writer.seal()
+    first = executor.waiting.popleft()
+    flushing = executor.waiting.copy()
+    first()
+    with pytest.raises(WriterFailedError):
+        writer.wait_flushed()
+    assert puts == (1 if stopped else ATTEMPTS)
+    assert region.rows() == {1: "x", 2: "x"}
