@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Unpack, cast
@@ -20,6 +20,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.open_writers import OpenTable, live_table_writer
+from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import ATTEMPTS, with_retries
@@ -134,10 +135,14 @@ class WrittenTable(TableHandle):
             region_of=partial(self._region_of, base.etag),
             rows=cast(LiveRows, self),  # what is above this part of the handle reads
             indexes=self._index_recipes,
+            known_indexes=self._known_index_recipes,
             region=region,
             options=options,
             of_insert=of_insert,
         )
+
+    def _known_index_recipes(self) -> Sequence[IndexRecipe]:
+        return self._tracker.current.indexes.recipes()
 
     def _region_of(
         self, etag: str, spec_id: int, values: Mapping[str, RegionValue]

@@ -11,8 +11,10 @@ the writer that it would fence may have the rows in memory, and flush them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from memwal_sql.errors import (
@@ -22,7 +24,7 @@ from memwal_sql.errors import (
     TornEntryError,
 )
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
-from memwal_sql.storage.objects.side_by_side import beside
+from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.region.manifest import (
     ManifestChanges,
     RegionManifest,
@@ -83,8 +85,11 @@ def claim(
         log = _read_log(manifests, wal, own, make)
         _check_epoch(log.manifest, epoch)
     fence = _put_fence(wal, own.region_id, epoch, log.end)
-    # Without this check two claimers whose fences both landed would both think they had won.
-    manifest = beside(manifests.remote, lambda: manifests.newer(own) or own, check)
+    # Without this look two claimers whose fences both landed would both think they had won.
+    newer, _, above = _side_by_side(
+        wal.remote, lambda: manifests.newer(own), check, lambda: wal.read(fence + 1)
+    )
+    manifest: RegionManifest = newer or own
     _check_epoch(manifest, epoch)
     replayed = log.replayed
     if log.torn:  # they may have been under way
@@ -94,11 +99,43 @@ def claim(
         replayed.read(log.end, fence)
     if torn := replayed.torn(manifest.wal_entry_position_last_seen):
         fence = _put_fence(wal, own.region_id, epoch, fence + 1, torn)
-    _check_nothing_above(wal, fence, epoch)
-    lease = RegionClaim(own.region_id, epoch, manifest)
-    rows = sum(one.memtable.rows for one in replayed.memtables)
-    _log.info("claimed region %s: epoch %d, %d rows replayed", own.region_id, epoch, rows)
-    return Claim(lease, tuple(replayed.memtables), fence + 1)
+        above = wal.read(fence + 1)
+    # The first free position is the end of the log, unless an entry was lost there.
+    if above is not None and not above.is_fence and above.writer_epoch < epoch:
+        raise CorruptFileError(
+            f"{wal.path(fence)} was missing, but {wal.path(fence + 1)} was written after it by "
+            f"epoch {above.writer_epoch}"
+        )
+    return _claimed(manifest, replayed.memtables, fence)
+
+
+def claim_new(
+    manifests: RegionManifests, wal: Wal, check: Callable[[], None], wanted: RegionManifest
+) -> Claim | RegionManifest:
+    """Create a region whose writer is its creator, by the epoch of its first manifest.
+
+    Where there is anything else of the region, its newest manifest, for a `claim`. Raises as that.
+    """
+    first = manifests.put_first(replace(wanted, writer_epoch=1))
+    if first is None:
+        return manifests.latest()
+    fence = 0
+    with suppress(FencedError):  # the manifests tell by whom
+        fence = _put_fence(wal, first.region_id, first.writer_epoch, 1)
+    # After the fence, as in a claim: who has committed a higher epoch by now is found.
+    versions, _, taken = _side_by_side(wal.remote, manifests.versions, check, wal.positions)
+    if versions == [1] and taken == [fence]:
+        return _claimed(first, (), fence)
+    newest = manifests.newest_of(first, versions)
+    _check_epoch(newest, first.writer_epoch)
+    return newest
+
+
+def _claimed(manifest: RegionManifest, memtables: Sequence[ReplayedMemTable], fence: int) -> Claim:
+    region, epoch = manifest.region_id, manifest.writer_epoch
+    rows = sum(one.memtable.rows for one in memtables)
+    _log.info("claimed region %s: epoch %d, %d rows replayed", region, epoch, rows)
+    return Claim(RegionClaim(region, epoch, manifest), tuple(memtables), fence + 1)
 
 
 def fenced(region_id: UUID, epoch: int, by: int) -> FencedError:
@@ -159,6 +196,10 @@ def _commit_epoch(
     return manifests.change(latest, next_epoch)
 
 
+def _side_by_side(remote: bool, *looks: Callable[[], Any]) -> list[Any]:
+    return side_by_side(remote, lambda look: look(), looks)
+
+
 def _check_epoch(manifest: RegionManifest, epoch: int) -> None:
     if manifest.writer_epoch != epoch:
         raise fenced(manifest.region_id, epoch, manifest.writer_epoch)
@@ -194,13 +235,3 @@ def _put_fence(
         if found is not None and found.writer_epoch > epoch:
             raise fenced(region_id, epoch, found.writer_epoch)
         position += 1
-
-
-def _check_nothing_above(wal: Wal, fence: int, epoch: int) -> None:
-    """The first free position is the end of the log, unless an entry was lost there."""
-    found = wal.read(fence + 1)
-    if found is not None and not found.is_fence and found.writer_epoch < epoch:
-        raise CorruptFileError(
-            f"{wal.path(fence)} was missing, but {wal.path(fence + 1)} was written after it by "
-            f"epoch {found.writer_epoch}"
-        )

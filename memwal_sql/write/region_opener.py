@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,13 +20,13 @@ from memwal_sql.errors import (
     UnknownFormatError,
 )
 from memwal_sql.state.context import TableContext
-from memwal_sql.state.replay import memtables_of
+from memwal_sql.state.replay import MakeMemTable, memtables_of
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import claim
+from memwal_sql.write.claim import Claim, claim, claim_new
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.generation_writer import FindIndexes, GenerationWriter
 from memwal_sql.write.options import WriterOptions
@@ -46,9 +47,9 @@ class RegionOpener:
 
     `base` is the Lance dataset of the base table, whose field ids stored rows carry. `find` looks
     a region up by spec id and values among those that exist; `indexes` are asked for at every
-    flush, as somebody may have made some meanwhile; `executor` runs flushes; `lost` is called when
-    one of them finds that the table is another one now, or when this package has become too old to
-    write it.
+    flush, as somebody may have made some meanwhile, `known_indexes`, those of the last time, for
+    every MemTable; `executor` runs flushes; `lost` is called when one of them finds that the table
+    is another one now, or when this package has become too old to write it.
     """
 
     context: TableContext
@@ -57,6 +58,7 @@ class RegionOpener:
     spec: RegionSpec | None
     find: FindRegion
     indexes: FindIndexes
+    known_indexes: FindIndexes
     options: WriterOptions
     budget: MemoryBudget
     executor: Executor
@@ -68,10 +70,9 @@ class RegionOpener:
     def open(self, spec: RegionSpec, values: RegionValues) -> RegionWriter:
         """Claim the region with these values, creating it when there is none."""
         found = self.find(spec.spec_id, values)
-        if found is not None:  # it may be what was recorded of it, and lack what a commit needs
-            return self._claim(found.region_id, values)
-        created = create_region(self.context, spec, values)
-        return self._claim(created.region_id, values, created)
+        if found is None:
+            return self._claim(_new_region(self.context, spec, values), values)
+        return self._claim(found, values)
 
     def open_manual(self, name: str) -> RegionWriter:
         """Claim the region of this name or UUID, creating it when there is none."""
@@ -81,21 +82,21 @@ class RegionOpener:
             if not name:
                 raise InvalidCallError("region='' is no name: give a name or a UUID") from None
             wanted = region_id(self.context.incarnation, MANUAL_SPEC_ID, {"name": name})
-        manifest = RegionManifest(region_id=wanted, region_spec_id=MANUAL_SPEC_ID)
-        manifests = RegionManifests(self.context.store, wanted)
-        found = _find_or_create(manifests, manifest)
-        return self._claim(wanted, None, found)
+        manifest = RegionManifest(region_id=wanted, version=0, region_spec_id=MANUAL_SPEC_ID)
+        with suppress(NotFoundError):
+            found = RegionManifests(self.context.store, wanted).latest()
+            manifest = _checked(found, manifest)
+        return self._claim(manifest, None)
 
-    def _claim(
-        self, region: UUID, values: RegionValues | None, known: RegionManifest | None = None
-    ) -> RegionWriter:
+    def _claim(self, known: RegionManifest, values: RegionValues | None) -> RegionWriter:
+        """Claim a region by a manifest that was read, or recorded, or is to be its first one."""
         types = None if self.spec is None else value_types(self.spec)
+        region, info = known.region_id, self.info
         manifests = RegionManifests(self.context.store, region, types)
-        info = self.info
         stored = entry_schema(info.schema, self.base.lance_schema)
         wal = Wal(self.context.store, region, stored)
         make = memtables_of(info, region_name(region, values), self._texts)
-        won = claim(manifests, wal, make, self._check, values, known)
+        won = self._won(manifests, wal, make, known, values)
         return RegionWriter(
             lease=won.lease,
             replayed=won.memtables,
@@ -118,6 +119,24 @@ class RegionOpener:
             clock=self.clock,
         )
 
+    def _won(
+        self,
+        manifests: RegionManifests,
+        wal: Wal,
+        make: MakeMemTable,
+        known: RegionManifest,
+        values: RegionValues | None,
+    ) -> Claim:
+        newest: RegionManifest | None = known
+        if not known.version:
+            found = claim_new(manifests, wal, self._check, known)
+            if isinstance(found, Claim):
+                return found
+            newest = _checked(found, known)
+        elif not known.message:  # what was recorded of it lacks what a commit needs
+            newest = None
+        return claim(manifests, wal, make, self._check, values, newest)
+
     def _failed(self, writer: RegionWriter, error: MemWalError) -> None:
         if isinstance(error, TableReplacedError):
             self.lost(error)  # first: the writer wakes who waits for the flush
@@ -132,25 +151,24 @@ class RegionOpener:
 
     def _texts(self) -> list[tuple[str, Analyzer]]:
         """The columns with a maintained full-text index."""
-        infos = (recipe.info for recipe in self.indexes())
+        infos = (recipe.info for recipe in self.known_indexes())
         return [(info.column, Analyzer.of(info.parameters)) for info in infos if info.is_text]
 
 
 def create_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
     """The manifest of the region with these values, which nobody has found in a listing: it is
     created unless somebody else does so now (protocol rule 11)."""
-    region = new_region_id(context.incarnation, spec, values)
-    wanted = RegionManifest(region_id=region, region_spec_id=spec.spec_id, region_values=values)
-    manifests = RegionManifests(context.store, region, value_types(spec))
+    wanted = _new_region(context, spec, values)
+    manifests = RegionManifests(context.store, wanted.region_id, value_types(spec))
     return _checked(manifests.create(wanted), wanted)
 
 
-def _find_or_create(manifests: RegionManifests, wanted: RegionManifest) -> RegionManifest:
-    try:
-        found = manifests.latest()
-    except NotFoundError:
-        found = manifests.create(wanted)
-    return _checked(found, wanted)
+def _new_region(context: TableContext, spec: RegionSpec, values: RegionValues) -> RegionManifest:
+    """What is to be the first manifest of a region."""
+    region = new_region_id(context.incarnation, spec, values)
+    return RegionManifest(
+        region_id=region, version=0, region_spec_id=spec.spec_id, region_values=values
+    )
 
 
 def _checked(found: RegionManifest, wanted: RegionManifest) -> RegionManifest:

@@ -56,6 +56,7 @@ class TableWriter:
         region_of: FindRegion,
         rows: LiveRows,
         indexes: FindIndexes = tuple,
+        known_indexes: FindIndexes = tuple,
         region: str | None = None,
         options: WriterOptions | None = None,
         of_insert: bool = False,
@@ -69,6 +70,7 @@ class TableWriter:
                 one; asked before a region is created.
             rows: the table, which statements read that depend on the rows that are there.
             indexes: how to build the base table's maintained indexes; asked at every flush.
+            known_indexes: the same without a request, as it was last; asked for every MemTable.
             region: the name or UUID of the one region to write, for manual regions.
             of_insert: INSERT statements opened it, and not the program: they may close it.
         """
@@ -104,6 +106,7 @@ class TableWriter:
             find=region_of,
             # An index that is made just now is left to the next generation.
             indexes=SharedCall(indexes),
+            known_indexes=known_indexes,
             options=options,
             budget=self._budget,
             executor=self._flushes,

@@ -19,7 +19,7 @@ from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.claim import Claim, claim
+from memwal_sql.write.claim import Claim, claim, claim_new
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writer import RegionWriter
@@ -77,12 +77,13 @@ class InlineExecutor(Executor):
 class Region:
     """A region of a table in memory; its generations are kept as Arrow tables."""
 
-    def __init__(self, store: ObjectStore | None = None) -> None:
+    def __init__(self, store: ObjectStore | None = None, *, created: bool = True) -> None:
         self.id = uuid4()
         self.store = store or MemoryStore("memory://test")
         self.generations: dict[str, pa.Table] = {}
         self._generation_count = 0
-        self.create()
+        if created:
+            self.create()
 
     def create(self, store: ObjectStore | None = None) -> RegionManifest:
         return self.manifests(store).create(RegionManifest(self.id))
@@ -97,13 +98,21 @@ class Region:
     def wal(self, store: ObjectStore | None = None) -> Wal:
         return Wal(store or self.store, self.id)
 
-    def claim(self, store: ObjectStore | None = None) -> Claim:
-        return claim(self.manifests(store), self.wal(store), make_memtable, lambda: None)
+    def claim(self, store: ObjectStore | None = None, *, new: bool = False) -> Claim:
+        """Claim the region; `new` by who has found none in a listing."""
+        manifests, wal, known = self.manifests(store), self.wal(store), None
+        if new:
+            found = claim_new(manifests, wal, lambda: None, RegionManifest(self.id, version=0))
+            if isinstance(found, Claim):
+                return found
+            known = found
+        return claim(manifests, wal, make_memtable, lambda: None, None, known)
 
     def open(
         self,
         store: ObjectStore | None = None,
         *,
+        new: bool = False,
         executor: Executor | None = None,
         budget: MemoryBudget | None = None,
         write: Callable[[UUID, int, pa.Table], FlushedGeneration] | None = None,
@@ -111,7 +120,7 @@ class Region:
         wake: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> RegionWriter:
-        won = self.claim(store)
+        won = self.claim(store, new=new)
         chosen = WriterOptions(**options)
         return RegionWriter(
             lease=won.lease,

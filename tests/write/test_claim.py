@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_sql.errors import CorruptFileError, FencedError, RegionSealedError
+from memwal_sql.storage.paths import manifest_path
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.storage.wal.log import encode_entry, encode_fence
 from tests.model.faults import Kind
@@ -355,6 +356,80 @@ def test_a_claim_settles_doubtful_answers_by_nonces(
     assert region.rows() == {1: "a", 2: "b"}
 
 
+def test_a_creation_interrupted_anywhere_leaves_a_region_to_be_claimed() -> None:
+    for new in (False, True):
+        for when in ("before", "after"):
+            nth = 0
+            while True:
+                nth += 1
+                region = Region(created=False)
+                try:
+                    region.claim(HookedStore(region.store, crash_at(nth, when)), new=True)
+                except Crash:
+                    writer = region.open(new=new or (nth == 1 and when == "before"))
+                    writer.append(upsert({1: "a"}))
+                    assert seen(region.open()) == region.rows() == {1: "a"}
+                else:
+                    break
+            assert nth == 5  # its first manifest, a fence, two listings
+
+
+@pytest.mark.parametrize("answer", DOUBTFUL)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_creation_settles_doubtful_answers_by_nonces(
+    answer: Kind, nth: int, no_pauses: None
+) -> None:
+    region = Region(created=False)
+    store = HookedStore(region.store)
+    store.fault_next_put(answer, nth)
+    writer = region.open(store, new=True)
+    writer.append(upsert({2: "b"}))
+    assert writer.epoch == region.manifest.writer_epoch == region.manifest.version == 1
+    assert region.rows() == {2: "b"}
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_creator_that_others_overtake_anywhere_loses_no_row(collected: bool) -> None:
+    """Protocol rules 4, 8 and 11: others create or claim the region, write and flush, and version 1
+    may have been collected when the creator comes to it."""
+    nth = 1
+    while _overtaken(nth, collected):
+        nth += 1
+    assert nth == 6
+
+
+def _overtaken(nth: int, collected: bool) -> bool:
+    """Whether others came before the `nth` operation of a creator, which had so many."""
+    region, acknowledged, count = Region(created=False), dict[int, str | None](), 0
+
+    def write(writer: Any, rows: Rows) -> None:
+        writer.append(upsert(rows))
+        acknowledged.update(rows)
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        nonlocal count
+        count += 1
+        if count == nth:
+            other = region.open(new=True)
+            write(other, {1: "a"})
+            other.seal()
+            write(other, {2: "b"})
+            if collected:
+                write(region.open(), {3: "c"})
+                region.store.delete([manifest_path(region.id, version) for version in (1, 2)])
+        return call()
+
+    with suppress(FencedError):
+        write(region.open(HookedStore(region.store, hook), new=True), {9: "z"})
+    assert region.rows() == acknowledged, nth
+    with suppress(FencedError):
+        write(region.open(new=True), {10: "y"})
+    region.open()
+    assert region.rows() == acknowledged, nth
+    assert not collected or count < nth or 1 not in region.manifests().versions()
+    return count >= nth
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("claimants", [2, 3, 8])
 def test_of_racing_claimants_one_writes_and_no_acknowledged_row_is_lost(claimants: int) -> None:
@@ -364,15 +439,14 @@ def test_of_racing_claimants_one_writes_and_no_acknowledged_row_is_lost(claimant
 
 
 def _race(claimants: int, seed: int) -> None:
-    region = Region()
+    region = Region(created=False)
     store = HookedStore(region.store, _jitter(seed))
     acknowledged: Rows = {}
 
     def run(me: int) -> None:
-        region.create(store)
         for attempt in range(3):
             with suppress(FencedError):
-                writer = region.open(store)
+                writer = region.open(store, new=not attempt)
                 for step in range(3):
                     key = me * 100 + attempt * 10 + step
                     writer.append(upsert({key: "x"}))

@@ -27,6 +27,7 @@ from tests.model.waiting import reached
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("old", pa.int64()), ("body", pa.string())])
 REGIONS = 4
+CLAIM = 10  # of the first write, for each region
 MOST = 12  # requests of a flush for each region
 
 
@@ -82,8 +83,10 @@ def test_requests_of_a_flush(scratch: Path) -> None:
         table = mw.open_table(uri, storage_options=options)
         with table.writer() as writer:
             for last in (400, 800):  # the second one finds a hint, and generations
-                writer.upsert(rows(last - 400, last))
                 seen.take()
+                writer.upsert(rows(last - 400, last))
+                requests = seen.take()
+                assert len(requests) <= (CLAIM * REGIONS if last == 400 else REGIONS), requests
                 writer.flush()
                 requests = seen.take()
                 assert len(requests) <= MOST * REGIONS + 1, requests

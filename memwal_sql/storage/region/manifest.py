@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypedDict, Unpack
@@ -254,23 +254,38 @@ class RegionManifests:
 
     def create(self, manifest: RegionManifest) -> RegionManifest:
         """Create the region, or return the latest manifest of whoever created it before."""
+        first = self.put_first(manifest)
+        if first is None:
+            return self.latest()
+        try:
+            versions = self.versions()
+        except StoreUnavailableError as error:
+            path = paths.manifest_path(self._region_id, 1)
+            raise _written_but(path, error) from error
+        newest = self.newest_of(first, versions)
+        if newest is first:
+            # Not before: nothing stands below version 1 to tell that it is in collected territory.
+            self._write_hint(1)
+        return newest
+
+    def put_first(self, manifest: RegionManifest) -> RegionManifest | None:
+        """Put version 1; None where somebody else has. Whether it counts is asked of `newest_of`,
+        with the `versions` that are there afterwards."""
         first = replace(manifest, version=1, nonce=_new_nonce())
         path = paths.manifest_path(self._region_id, 1)
         data = encode_manifest(first, self._value_types)
         if settle_put(self._store, path, data) is not None:
-            return self.latest()
-        try:
-            versions = self._versions()
-        except StoreUnavailableError as error:
-            raise _written_but(path, error) from error
-        if versions[-1] > 1:
-            # Others were as quick, or version 1 was free because it had been collected.
-            if 2 not in versions:
-                self._withdraw(path)
-            return self._latest_listed()
-        # Not before: nothing stands below version 1 to tell that it is in collected territory.
-        self._write_hint(1)
+            return None
         return replace(first, message=data)
+
+    def newest_of(self, first: RegionManifest, versions: Sequence[int]) -> RegionManifest:
+        """Our version 1, or the newest one where there are others: they were as quick, or its
+        number was free because it had been collected."""
+        if versions[-1] == 1:
+            return first
+        if 2 not in versions:
+            self._withdraw(paths.manifest_path(self._region_id, 1))
+        return self._latest_listed()
 
     def commit(self, old: RegionManifest, **changes: Unpack[ManifestChanges]) -> RegionManifest:
         """Create the version after `old`, which differs from it by `changes`.
@@ -347,13 +362,14 @@ class RegionManifests:
         """Whether this may be the latest version and not one in collected territory."""
         return self.exists(version) and (version == 1 or self.exists(version - 1))
 
-    def _versions(self) -> list[int]:
+    def versions(self) -> list[int]:
+        """All versions that are there, ascending: one listing."""
         listed = self._store.list(paths.manifest_folder(self._region_id))
         numbers = (paths.numbered(meta.path, _SUFFIX) for meta in listed)
         return sorted(number for number in numbers if number is not None)
 
     def _latest_listed(self) -> RegionManifest:
-        versions = self._versions()
+        versions = self.versions()
         if not versions:
             raise NotFoundError(f"region {self._region_id} has no manifest")
         return self.read(versions[-1])
