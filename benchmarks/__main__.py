@@ -19,6 +19,7 @@ from benchmarks.merging import merging
 from benchmarks.mixed import mixed, replaced_scan
 from benchmarks.opening import opening
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
+from benchmarks.statements import statements
 from benchmarks.support.machine import machine_facts
 from benchmarks.support.report import print_report, write_json
 from benchmarks.support.result import Result
@@ -41,6 +42,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "sql-lookup": sql_lookup,
     "durable-upserts": durable_upserts,
     "sustained-upserts": sustained_upserts,
+    "statements": statements,
     "mixed": mixed,
     "replaced-scan": replaced_scan,
     "generations-scan": generations_scan,
