@@ -21,8 +21,7 @@ from benchmarks.opening import opening
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
 from benchmarks.statements import statements
 from benchmarks.support.machine import machine_facts
-from benchmarks.support.report import print_report, write_json
-from benchmarks.support.result import Result
+from benchmarks.support.result import Result, print_report, write_json
 from benchmarks.support.sizes import FULL, SMALL
 from benchmarks.support.workspace import Workspace
 from benchmarks.vector_search import vector_search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import memwal_native
-from exec_nodes.keys.keys import KeyColumn, one_array
+from exec_nodes.keys.keys import KeyColumn, key_column, one_array
 
 Codes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
@@ -111,3 +112,13 @@ def _integers(array: pa.Array) -> Integers | None:
         return None
     values = array.to_numpy().astype(np.int64, copy=False)
     return values
+
+
+def first_duplicate(keys: pa.Table) -> dict[str, Any] | None:
+    """The first key of `keys` (its columns are the key columns) that occurs again, or None."""
+    if keys.num_rows < 2:
+        return None
+    codes = KeyCodes(one_array(key_column(keys.columns))).codes
+    seen = np.bincount(codes)
+    again = np.flatnonzero(seen[codes] > 1)
+    return keys.slice(int(again[0]), 1).to_pylist()[0] if len(again) else None

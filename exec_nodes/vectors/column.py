@@ -1,16 +1,30 @@
-"""One source's vectors of one column in memory."""
+"""One source's vectors of one column in memory, and distances as Lance defines them.
+
+`l2` is the squared Euclidean distance, `cosine` is 1 - cos, `dot` is 1 - dot product, `hamming`
+counts different bits. The smaller, the nearer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from threading import Lock
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.vectors.metrics import Matrix, Metric
 from memwal_native import VectorCodes
+from memwal_native import distances as native_distances
+
+Metric = Literal["l2", "cosine", "dot", "hamming"]
+# Of float vectors; uint8 vectors are compared by hamming.
+FLOAT_METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
+
+# (rows, dimension): float16, float32, float64 or uint8.
+Matrix = npt.NDArray[Any]
+Vector = npt.NDArray[Any]
+Distances = npt.NDArray[np.float32]
 
 Addresses = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
@@ -18,6 +32,28 @@ Flags = npt.NDArray[np.bool_]
 
 # Of a coded row, beside a byte an element: what it is scaled by, its square and its error.
 _ROW_BYTES = 12
+
+
+def distances(metric: Metric, vectors: Matrix, query: Vector) -> Distances:
+    """The distance of every row of `vectors` to `query`, NaN where there is none.
+
+    Computed in float64 and rounded once, so that equal vectors have equal distances whatever
+    source, type or order of summation they come from.
+    """
+    if metric == "hamming":
+        return different_bits(vectors, query).astype(np.float32)
+    if vectors.dtype == np.float16:
+        vectors = vectors.astype(np.float32)
+    found = native_distances(metric, np.ascontiguousarray(vectors), query.astype(np.float64))
+    return np.frombuffer(found, np.float32)
+
+
+def different_bits(vectors: Matrix, query: Vector) -> npt.NDArray[np.int64]:
+    """How many bits of every row of `vectors` (uint8) differ from `query`."""
+    if vectors.shape[1] % 8 == 0 and vectors.flags.c_contiguous:
+        vectors, query = vectors.view(np.uint64), np.ascontiguousarray(query).view(np.uint64)
+    bits: npt.NDArray[np.int64] = np.bitwise_count(vectors ^ query).sum(axis=1, dtype=np.int64)
+    return bits
 
 
 def code_bytes(dimension: int) -> int:

@@ -15,12 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.vectors.column import Addresses, Flags, Positions, VectorColumn
-from exec_nodes.vectors.metrics import (
+from exec_nodes.vectors.column import (
+    Addresses,
     Distances,
+    Flags,
     Matrix,
     Metric,
+    Positions,
     Vector,
+    VectorColumn,
     different_bits,
     distances,
 )

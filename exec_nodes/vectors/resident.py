@@ -23,8 +23,7 @@ from exec_nodes.resident.store import STORE, Key
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
-from exec_nodes.vectors.column import Flags, VectorColumn, code_bytes
-from exec_nodes.vectors.metrics import Metric
+from exec_nodes.vectors.column import Flags, Metric, VectorColumn, code_bytes
 from memwal_native import VectorCodes
 
 _ENTRY_BYTES = 200

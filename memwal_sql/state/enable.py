@@ -10,7 +10,7 @@ from uuid import UUID
 import lance
 import pyarrow as pa
 
-from exec_nodes.keys.duplicates import first_duplicate
+from exec_nodes.keys.codes import first_duplicate
 from exec_nodes.lance.errors import (
     BASE_NAME,
     damaged,

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
 
-from exec_nodes.base.columns import DISTANCE
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exec_nodes.base.columns import DISTANCE, QUERY_INDEX_FIELD
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
@@ -16,11 +24,169 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.union_exec import UnionExec
+from exec_nodes.vectors.column import FLOAT_METRICS, Matrix, Metric
+from exec_nodes.vectors.nearest import Bounds, NearestQuery
 from planner.model import Snapshot
+from planner.predicates.condition import Condition
 from planner.search.sources import bridged, searched
-from planner.search.vector_query import VectorQuery, nearest_query, output_schema
 
-__all__ = ["VectorQuery", "plan_vector_search"]
+_ELEMENTS = {
+    pa.float16(): np.float16,
+    pa.float32(): np.float32,
+    pa.float64(): np.float64,
+    pa.uint8(): np.uint8,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class VectorQuery:
+    """The `k` live rows nearest to each query vector.
+
+    Attributes:
+        column: the vector column: fixed size lists of float16, float32, float64 or uint8.
+        vectors: (queries, dimension). Of several queries each has its own `k` rows, and
+            `query_index` (int32) says whose a row is.
+        k: how many rows; all rows if there are fewer.
+        columns: what to return of the table, before `_distance` (float32).
+        filters: conjunctive; only rows that match all of them count.
+        metric: `l2` (squared), `cosine` (1 - cos), `dot` (1 - dot product) or, of uint8,
+            `hamming` (different bits). None: that of the column's index; without one `l2`, of
+            uint8 `hamming`. An index with another metric is not used.
+        nprobes: partitions of an IVF index to probe; more where not all rows are live and match.
+        refine_factor: candidates of an index for each row, which are then measured exactly.
+        ef: candidates that an HNSW graph keeps while it is searched.
+        exact: measure all rows, whatever index there is.
+        lower_bound: only rows at this distance or farther; measures all rows.
+        upper_bound: only rows nearer than this.
+    """
+
+    column: str
+    vectors: npt.NDArray[Any]
+    k: int
+    columns: tuple[str, ...]
+    filters: tuple[Condition, ...] = ()
+    metric: str | None = None
+    nprobes: int | None = None
+    refine_factor: int | None = None
+    ef: int | None = None
+    exact: bool = False
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+
+
+def nearest_query(query: VectorQuery, schema: pa.Schema, index_metric: str | None) -> NearestQuery:
+    """The query in the column's element type; `index_metric` is that of its index, if any.
+
+    Raises InvalidCallError naming the value and the remedy.
+    """
+    kind = _vector_type(query.column, schema)
+    metric = _metric(query, kind.value_type, index_metric)
+    vectors = _vectors(query, kind)
+    if metric == "cosine" and not vectors.any(axis=1).all():
+        raise InvalidCallError(
+            "the query is a zero vector, which has no cosine distance to anything: "
+            "ask with another vector, or with metric='l2'"
+        )
+    for name in ("k", "nprobes", "refine_factor", "ef"):
+        _check_count(name, getattr(query, name), optional=name != "k")
+    return NearestQuery(
+        query.column,
+        vectors,
+        query.k,
+        metric,
+        Bounds(_bound("lower_bound", query), _bound("upper_bound", query)),
+        query.nprobes,
+        query.refine_factor,
+        query.ef,
+    )
+
+
+def output_schema(query: VectorQuery, schema: pa.Schema) -> pa.Schema:
+    """The columns to return. Raises InvalidCallError for unknown or repeated ones."""
+    unknown = [name for name in query.columns if name not in schema.names]
+    if unknown:
+        raise InvalidCallError(f"unknown columns {unknown}; the table has {schema.names}")
+    if len(set(query.columns)) != len(query.columns):
+        raise InvalidCallError(f"columns={list(query.columns)} names a column twice")
+    clash = QUERY_INDEX_FIELD.name
+    if clash in query.columns and len(query.vectors) > 1:
+        raise InvalidCallError(
+            f"a search for several vectors adds the column {clash!r}, which the table has too: "
+            "leave it out of columns, or ask one vector at a time"
+        )
+    return pa.schema([schema.field(name) for name in query.columns])
+
+
+def _vector_type(column: str, schema: pa.Schema) -> pa.FixedSizeListType:
+    if column not in schema.names:
+        raise InvalidCallError(f"unknown column {column!r}; the table has {schema.names}")
+    kind = schema.field(column).type
+    if not pa.types.is_fixed_size_list(kind) or kind.value_type not in _ELEMENTS:
+        raise InvalidCallError(
+            f"column {column!r} of type {kind} holds no vectors: a vector column has fixed size "
+            "lists of float16, float32, float64 or uint8"
+        )
+    return kind
+
+
+def _metric(query: VectorQuery, element: pa.DataType, index_metric: str | None) -> Metric:
+    allowed: tuple[Metric, ...] = ("hamming",) if element == pa.uint8() else FLOAT_METRICS
+    asked = query.metric if query.metric is not None else index_metric or allowed[0]
+    for metric in allowed:
+        if str(asked).lower() == metric:
+            return metric
+    raise InvalidCallError(
+        f"metric={asked!r} does not measure vectors of {element} as in column {query.column!r}: "
+        f"use one of {list(allowed)}"
+    )
+
+
+def _vectors(query: VectorQuery, kind: pa.FixedSizeListType) -> Matrix:
+    """The query vectors in the column's element type."""
+    given, dimension = np.atleast_2d(query.vectors), kind.list_size
+    if given.dtype.kind not in "fiu" or not given.size or given.ndim > 2:
+        raise InvalidCallError(
+            f"a query of shape {np.shape(query.vectors)} and type {given.dtype} is no vector: "
+            f"column {query.column!r} needs {dimension} numbers"
+        )
+    if given.shape[1] != dimension:
+        raise InvalidCallError(
+            f"the query has {given.shape[1]} dimensions, but column {query.column!r} has "
+            f"{dimension}: ask with a vector of the same model"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        vectors = np.ascontiguousarray(given, _ELEMENTS[kind.value_type])
+    exact = kind.value_type == pa.uint8()
+    right = vectors == given if exact else np.isfinite(vectors)
+    if not right.all():
+        row, at = np.argwhere(~right)[0].tolist()
+        raise InvalidCallError(
+            f"element {at} of the query is {given[row, at]}, but column {query.column!r} has "
+            f"{kind.value_type}: every element must be {'0 to 255' if exact else 'finite in it'}"
+        )
+    return vectors
+
+
+def _check_count(name: str, value: object, *, optional: bool) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidCallError(f"{name}={value!r} must be a whole number, 1 or more")
+
+
+def _bound(name: str, query: VectorQuery) -> float | None:
+    value = getattr(query, name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or isnan(value):
+        raise InvalidCallError(f"{name}={value!r} must be a distance, or None for no bound")
+    low, high = query.lower_bound, query.upper_bound
+    if low is not None and high is not None and not low < high:
+        raise InvalidCallError(
+            f"lower_bound={low!r} and upper_bound={high!r} leave no distance between them: "
+            "lower_bound <= distance < upper_bound"
+        )
+    return float(value)
 
 
 def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:

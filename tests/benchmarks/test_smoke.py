@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks import soak
 from benchmarks.__main__ import BENCHMARKS, run
 from benchmarks.peers import __main__ as peers
-from benchmarks.support.report import print_report, write_json
+from benchmarks.support.result import print_report, write_json
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -18,8 +18,7 @@ import pyarrow as pa
 from exec_nodes.arrow.arrays import Mask
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.project import ByFieldId, numbered
-from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
-from exec_nodes.keys.duplicates import first_duplicate
+from exec_nodes.keys.codes import KeyCodes, code_set, concat, first_duplicate, superseded
 from exec_nodes.keys.keys import KeyBatch, key_column
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.stored_generation import open_generation

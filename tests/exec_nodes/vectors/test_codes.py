@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exec_nodes.vectors.metrics import Metric
+from exec_nodes.vectors.column import Metric
 from memwal_native import VectorCodes
 from tests.exec_nodes.vectors.vectors import Matrix, measured
 

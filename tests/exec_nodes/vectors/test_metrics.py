@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exec_nodes.vectors.metrics import Metric, distances
+from exec_nodes.vectors.column import Metric, distances
 from tests.exec_nodes.vectors.vectors import Matrix, arrow
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec_nodes.vectors.metrics import Metric
+from exec_nodes.vectors.column import Metric
 from exec_nodes.vectors.nearest import NO_BOUNDS, Bounds, Candidates, nearest, nearest_of
 from tests.exec_nodes.vectors.vectors import Matrix, column, measured
 

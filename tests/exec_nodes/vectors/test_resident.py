@@ -16,8 +16,7 @@ from exec_nodes.base.columns import Filter, RowAddresses
 from exec_nodes.base.tasks import background_by
 from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
-from exec_nodes.vectors.column import code_bytes
-from exec_nodes.vectors.metrics import Metric
+from exec_nodes.vectors.column import Metric, code_bytes
 from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.resident import VectorReader, is_resident
 from exec_nodes.vectors.search import SourceSearch

@@ -21,8 +21,8 @@ from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors import index_search
 from exec_nodes.vectors import resident as held
+from exec_nodes.vectors.column import Metric
 from exec_nodes.vectors.index_search import IndexUse, blocklist, few_rows
-from exec_nodes.vectors.metrics import Metric
 from exec_nodes.vectors.nearest import Bounds, NearestQuery
 from exec_nodes.vectors.search import SourceSearch
 from planner.model import TableInfo
