@@ -84,6 +84,15 @@ def _merged(table: mw.Table, key: int) -> None:
     merge_rows(table, {"id": [key], "body": [f"text {key}"]})
 
 
+def _make_versions(table: mw.Table, count: int) -> None:
+    """Versions that change no row: each records a generation more."""
+    with table.writer() as writer:
+        for _ in range(count):
+            writer.upsert({"id": [1], "body": ["text 1"]})
+            writer.flush()
+            table.snapshot_regions()
+
+
 def _found(table: mw.Table) -> list[int]:
     found: list[int] = table.full_text_search("body", "text", 100)["id"].to_pylist()
     return sorted(found)
@@ -91,8 +100,7 @@ def _found(table: mw.Table) -> list[int]:
 
 def test_a_gap_is_bridged_however_many_versions_an_index_is_behind(tmp_path: Path) -> None:
     table = _table(tmp_path)
-    for _ in range(40):
-        table.snapshot_regions()
+    _make_versions(table, 40)
     assert "texts" in table.snapshot().gaps
     assert "texts" in mw.open_table(table.uri).snapshot().gaps
     assert _found(table) == [0, 1]
@@ -103,8 +111,7 @@ def test_versions_are_read_once_and_some_by_each_query(
 ) -> None:
     within(VersionsRead.set(together=3, most=6))
     table = _table(tmp_path)
-    for _ in range(20):
-        table.snapshot_regions()
+    _make_versions(table, 20)
     read: list[int] = []
     original = index_lag.read_details_at
 
@@ -153,11 +160,9 @@ def test_what_others_wrote_since_ends_the_looking_back(
 ) -> None:
     within(VersionsRead.set(together=2))
     table = _table(tmp_path)
-    for _ in range(6):
-        table.snapshot_regions()
+    _make_versions(table, 6)
     lance.dataset(table.uri).delete("id = 0")
-    for _ in range(4):
-        table.snapshot_regions()
+    _make_versions(table, 4)
     reader, last = mw.open_table(table.uri), lance.dataset(table.uri).version
     read: list[int] = []
     original = index_lag.read_details_at
