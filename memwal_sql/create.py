@@ -7,7 +7,8 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypedDict
+from tempfile import TemporaryDirectory
+from typing import Any, TypedDict
 from uuid import uuid4
 
 import lance
@@ -34,6 +35,7 @@ from memwal_sql.state.open_writers import stop_writers_before
 from memwal_sql.state.schema import check_schema, logical_schema, with_primary_key
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.base.scratch import put_base
 from memwal_sql.storage.base.versions import read_base_version, version_numbers
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
@@ -41,8 +43,11 @@ from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.objects.side_by_side import beside
+from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 from memwal_sql.storage.records.table import INCARNATION_KEY, read_record, write_record
 from memwal_sql.table import Table
+from planner.regions.spec import RegionSpec
 from planner.regions.text import Regions
 
 _log = logging.getLogger(__name__)
@@ -79,37 +84,73 @@ def create_table(
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
-    check_put_if_absent(store)
-    if find_lance(uri, options) is not None:
-        raise InvalidCallError(
-            f"{uri} is a table already: open_table or enable it; memwal load takes it without "
-            "--primary-key"
-        )
+    _check_free(store, uri, options)
     incarnation = uuid4()
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
-    check_no_regions(store, uri)
-    try:
-        dataset = lance.write_dataset(
-            marked.empty_table(),
-            lance_uri(uri),
-            schema=marked,
-            mode="create",
-            storage_options=options,
-        )
-    except OSError as error:
-        if "already exists" in str(error):
-            raise InvalidCallError(
-                f"{uri} was created by somebody else just now: open it"
-            ) from None
-        raise store_error(f"{uri} could not be created", str(error), str(error)) from error
-    write_record(store, incarnation)
-    stop_writers_before((uri, str(incarnation)))
-    index_primary_key(dataset, keys)
-    commit_details(dataset, details_for(dataset, spec))
+    # Lance would put one thing after the other; what needs a commit log is left to its own puts.
+    if store.remote and not isinstance(store, TwoPhaseStore):
+        with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
+            place = f"{scratch}/table"
+            versions = _set_up(_written(marked, uri, place), keys, spec)
+            there = put_base(store, place, lambda: write_record(store, incarnation))
+        if not there:
+            raise _made_by_others(uri)
+        if there < versions:  # somebody has written to the table since it came to be
+            _set_up(open_lance(uri, options), keys, spec)
+        stop_writers_before((uri, str(incarnation)))
+    else:
+        dataset = _written(marked, uri, lance_uri(uri), options)
+        write_record(store, incarnation)
+        stop_writers_before((uri, str(incarnation)))
+        _set_up(dataset, keys, spec)
     store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("created %s: primary key %s", uri, list(keys))
     return open_table(uri, storage_options=options)
+
+
+def _check_free(store: ObjectStore, uri: str, options: dict[str, str] | None) -> None:
+    """Raise InvalidCallError where there is a table, or what is left of one."""
+
+    def no_table() -> None:
+        if find_lance(uri, options) is not None:
+            raise InvalidCallError(
+                f"{uri} is a table already: open_table or enable it; memwal load takes it without "
+                "--primary-key"
+            )
+
+    def no_regions() -> None:
+        check_no_regions(store, uri)
+
+    beside(
+        store.remote,
+        lambda: check_put_if_absent(store),
+        lambda: beside(store.remote, no_table, no_regions),
+    )
+
+
+def _written(
+    schema: pa.Schema, uri: str, place: str, options: dict[str, str] | None = None
+) -> lance.LanceDataset:
+    """A new table without rows at `place`, which is to be that at `uri`."""
+    try:
+        return lance.write_dataset(
+            schema.empty_table(), place, schema=schema, mode="create", storage_options=options
+        )
+    except OSError as error:
+        if "already exists" in str(error):
+            raise _made_by_others(uri) from None
+        raise store_error(f"{uri} could not be created", str(error), str(error)) from error
+
+
+def _made_by_others(uri: str) -> InvalidCallError:
+    return InvalidCallError(f"{uri} was created by somebody else just now: open it")
+
+
+def _set_up(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> int:
+    """Give a table its indexes; its version afterwards."""
+    index_primary_key(dataset, keys)
+    return int(commit_details(dataset, details_for(dataset, spec)).version)
 
 
 def enable(
@@ -138,8 +179,7 @@ def enable(
     mark_table(dataset, keys, incarnation)
     write_record(store, incarnation)
     stop_writers_before((uri, str(incarnation)))
-    index_primary_key(dataset, keys)
-    commit_details(dataset, details_for(dataset, spec))
+    _set_up(dataset, keys, spec)
     store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("enabled %s: primary key %s", uri, list(keys))
     return open_table(uri, storage_options=options)

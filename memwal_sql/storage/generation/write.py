@@ -7,10 +7,9 @@ the region's manifest does, so a crash leaves an orphan and nothing else.
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory, gettempdir
@@ -27,11 +26,10 @@ from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.field_ids import generation_schema
 from memwal_sql.storage.base.indexes import IndexRecipe
+from memwal_sql.storage.base.scratch import put_table
 from memwal_sql.storage.generation.pk_index import write_pk_index
 from memwal_sql.storage.objects.memory import lance_uri
-from memwal_sql.storage.objects.protocol import Content, ObjectStore
-from memwal_sql.storage.objects.side_by_side import side_by_side
-from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
+from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.region.manifest import FlushedGeneration
 from memwal_sql.storage.wal.entry import TOMBSTONE
 
@@ -40,9 +38,6 @@ _MOST_ROWS = 2**31 - 1
 _MOST_BYTES = 2**62
 
 _log = logging.getLogger(__name__)
-
-# The newest version's transaction is within its manifest too.
-_NOT_NEEDED = "_transactions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,39 +174,3 @@ def build_indexes(dataset: Any, recipes: Iterable[IndexRecipe], name: str) -> No
         except (ValueError, TypeError, RuntimeError) as error:
             why = redacted(str(error))
             _log.warning("%s goes without the index %s: %s", name, info.name, why)
-
-
-def put_table(store: ObjectStore, folder: str, scratch: str, others: Mapping[str, bytes]) -> None:
-    """Put the newest version of Lance's table in the local folder `scratch`, and `others` by name,
-    into a folder whose random name is nobody else's.
-
-    Lance writes a table file by file, and lists and reads again what it wrote: for a remote store
-    it does so on the local disk, as nobody knows of a generation before the manifest names it.
-    Raises what the store's `put` raises: then some are there, and maybe more come late; a
-    generation is written again under another name.
-    """
-    contents: dict[str, Content] = {path: _mapped(f"{scratch}/{path}") for path in _needed(scratch)}
-    contents |= others
-
-    def put(path: str) -> None:
-        store.put(f"{folder}/{path}", contents[path])
-
-    side_by_side(store.remote, put, contents)
-
-
-def _needed(scratch: str) -> Iterator[str]:
-    """Paths within the folder of the files that the newest version needs."""
-    versions: dict[int, str] = {}
-    for parent, folders, names in os.walk(scratch):
-        folder = os.path.relpath(parent, scratch)
-        if folder == BASE_VERSIONS_FOLDER:
-            versions = {n: name for name in names if (n := base_version_of(name)) is not None}
-            continue
-        folders[:] = (name for name in folders if name != _NOT_NEEDED)
-        yield from (f"{folder}/{name}" for name in names)
-    yield f"{BASE_VERSIONS_FOLDER}/{versions[max(versions)]}"
-
-
-def _mapped(path: str) -> memoryview:
-    with open(path, "rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

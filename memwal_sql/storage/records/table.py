@@ -195,7 +195,8 @@ def write_record(store: ObjectStore, incarnation: UUID) -> None:
     records = Records(store, "table")
     latest = records.latest()
     version = 1 if latest is None else latest.version + 1
-    if records.put(version, table_content(store, incarnation)) is not None:
+    # None is ever deleted: a number that is free is the next one.
+    if records.create(version, table_content(store, incarnation)) is not None:
         raise InvalidCallError(
             f"{store.uri} is being enabled by somebody else; open the table instead"
         )
