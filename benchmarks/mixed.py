@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
@@ -39,40 +39,39 @@ def mixed(work: Workspace) -> Iterator[Result]:
         answers["aggregate"] = context.sql(_AGGREGATE).to_arrow_table()
 
     def plain_aggregate() -> None:
-        values = plain.to_table(columns=["val"])["val"]
-        answers["plain"] = len(values), pc.mean(values)
+        pc.mean(plain.to_table(columns=["val"])["val"])
 
     times: dict[str, list[float]] = {}
 
     def timed(name: str, call: Callable[[], object]) -> None:
         times.setdefault(name, []).append(seconds(call))
 
+    def in_turns(works: Mapping[str, Callable[[], object]]) -> None:
+        """What comes first finds no code of Lance in the processor's caches."""
+        name = next(iter(works))
+        even = len(times.get(name, ())) % 2 == 0
+        for name, call in works.items() if even else reversed(works.items()):
+            timed(name, call)
+
     def looked_up(name: str) -> None:
         key = feed.key()
-        works = {
-            name: lambda: answers.update(row=table.get([key])),
-            f"plain {name}": lambda: plain.to_table(filter=f"id = {key}"),
-        }
-        # In turns: the first one after something else finds no code of Lance in the caches.
-        first_ours = len(times.get(name, ())) % 2 == 0
-        for one, call in works.items() if first_ours else reversed(works.items()):
-            timed(one, call)
+        ours = {name: lambda: answers.update(row=table.get([key]))}
+        in_turns(ours | {f"plain {name}": lambda: plain.to_table(filter=f"id = {key}")})
         feed.check_row(key, answers["row"]["val"].to_pylist(), "ours")
 
     parts = []
     with table.writer() as writer:
         for number, part in enumerate(feed.upserts(), 1):
             parts.append(part)
-            timed("upsert", lambda part=part: writer.upsert(part))
+            writer.upsert(part)
             if number % EVERY:
                 looked_up("lookup")
                 continue
             gc.collect()
-            timed("aggregate", aggregate)
+            in_turns({"aggregate": aggregate, "plain": plain_aggregate})
             count, mean = answers["aggregate"]
             feed.check_aggregate(count[0].as_py(), mean[0].as_py(), "ours")
-            for name, call in {"again": aggregate, "plain": plain_aggregate}.items():
-                timed(name, call)
+            timed("again", aggregate)
             for _ in range(LOOKUPS):
                 looked_up("in a row")
         check_same(table.to_arrow(), merged([feed.base, *parts]), "mixed work")
