@@ -1,4 +1,4 @@
-"""DuckDB: `INSERT OR REPLACE` into a table with a primary key."""
+"""DuckDB: `MERGE` into a table with a primary key, several times as fast as `INSERT OR REPLACE`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class DuckDb:
     """A database file, with its log."""
 
     packages = ("duckdb",)
-    setting = "INSERT OR REPLACE, a transaction each, the default: the log is synced"
+    setting = "MERGE, a transaction each, the default: the log is synced"
 
     def __init__(self, folder: Path, base: pa.Table) -> None:
         self._connection = duckdb.connect(folder / "events.db")
@@ -25,7 +25,10 @@ class DuckDb:
 
     def upsert(self, rows: pa.Table) -> None:
         self._connection.register("upserted", rows)
-        self._connection.execute("INSERT OR REPLACE INTO events SELECT * FROM upserted")
+        self._connection.execute(
+            "MERGE INTO events USING upserted USING (id) "
+            "WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
+        )
         self._connection.unregister("upserted")
 
     def aggregate(self) -> tuple[int, float]:

@@ -13,7 +13,7 @@ from lancedb.index import BTree
 class LanceDb:
     """A table of the open source version. Rows that the index does not have yet are searched."""
 
-    packages = ("lancedb",)
+    packages = ("lancedb", "pylance")
     setting = "merge_insert, a commit each; nothing is synced, and there is no such setting"
 
     def __init__(self, folder: Path, base: pa.Table) -> None:
@@ -25,7 +25,7 @@ class LanceDb:
         merge.when_not_matched_insert_all().execute(rows)
 
     def aggregate(self) -> tuple[int, float]:
-        """See `Peer.aggregate`; it has no aggregates of its own."""
+        """See `Peer.aggregate`; it has no aggregates of its own, and pylance scans it."""
         values = self._table.to_lance().to_table(columns=["val"])["val"]
         return len(values), pc.mean(values).as_py()
 
