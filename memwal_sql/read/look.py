@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 
 from memwal_sql.storage.objects.side_by_side import WAVE_SECONDS, ask
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 
+# Those of many regions together would take longer than they are trusted.
+_MOST_LOOKS = 32
 Question = Callable[[], bool]
 
 
@@ -93,3 +96,12 @@ class Look:
         if newer is not None or self.is_sure:
             return newer or self.manifest
         return Look(self._looks, self.manifest).latest()
+
+
+def ask_all(looks: Iterable[Look]) -> None:
+    """Ask the questions of all looks side by side."""
+    left = iter(looks)
+    while some := list(islice(left, _MOST_LOOKS)):
+        answers = iter(ask(True, [question for look in some for question in look.questions]))
+        for look in some:
+            look.answered(list(islice(answers, len(look.questions))))

@@ -6,7 +6,7 @@ its bloom filter, and the base table last.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -33,8 +33,9 @@ def get(
         return get_in(collector.snapshot(base, "eventual"), keys, columns)
     output = _output(base.info.schema, columns)
     if len(keys) == 1:
-        sources = _sources(collector, base, _regions_of(collector, base, keys.values[0]))
-        return find_one(keys, chain(*sources, (base.source,)), output)
+        row = _BaseRow(keys, base.source, output.names)
+        regions = _regions_of(collector, base, keys.values[0])
+        return find_one(keys, chain(*_sources(collector, base, regions, row.read), (row,)), output)
     routes = list(_routes(collector, base, keys))
     sources = _sources(collector, base, [region for region, _ in routes])
     places = (where for _, where in routes)
@@ -70,11 +71,33 @@ def _routes(
         yield region, np.arange(len(keys))
 
 
+class _BaseRow:
+    """The row of the base table with the only key, which can be read before it is asked for."""
+
+    def __init__(self, key: KeyBatch, source: Source, columns: Sequence[str]) -> None:
+        self._key = key
+        self._source = source
+        self._columns = columns
+        self._read: list[tuple[pa.Table, bool] | None] = []
+
+    def read(self, newer: Iterable[Source]) -> None:
+        """Read it unless one of these, which may not be all, can have a newer one."""
+        if not any(one.might_contain(self._key)[0] for one in newer):
+            self._read.append(self._source.last(self._key, self._columns))
+
+    def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
+        """See `Source.last`."""
+        return self._read[0] if self._read else self._source.last(key, columns)
+
+
 def _sources(
-    collector: SnapshotCollector, base: BaseTable, regions: Sequence[RegionReader]
+    collector: SnapshotCollector,
+    base: BaseTable,
+    regions: Sequence[RegionReader],
+    meanwhile: Callable[[list[Source]], None] | None = None,
 ) -> list[tuple[Source, ...]]:
-    """The sources of each region, newest first."""
-    found = collector.sources(base, regions, strong=True)
+    """The sources of each region, newest first; `meanwhile` as `SnapshotCollector.sources`."""
+    found = collector.sources(base, regions, meanwhile, strong=True)
     if None in [region.values for region in regions]:
         collector.check_values(base, zip(regions, found, strict=True))
     return found
@@ -182,7 +205,7 @@ def search(keys: KeyBatch, places: Places, sources: Sequence[Source], found: Fou
     return places
 
 
-def find_one(key: KeyBatch, sources: Iterable[Source], schema: pa.Schema) -> pa.Table:
+def find_one(key: KeyBatch, sources: Iterable[Source | _BaseRow], schema: pa.Schema) -> pa.Table:
     """The live row of the only key, or no row; `sources` are asked newest first."""
     for source in sources:
         found = source.last(key, schema.names)

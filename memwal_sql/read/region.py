@@ -85,6 +85,13 @@ class RegionLook:
     memtables: tuple[MemTableSource, ...] | None = None
     epoch: int | None = None
 
+    @property
+    def known(self) -> tuple[Source, ...]:
+        """The sources that the last look found, and these MemTables: without any request."""
+        unmerged = self.columns.unmerged
+        memtables = self.columns.tail.memtables if self.memtables is None else self.memtables
+        return (*memtables, *(() if unmerged is None else unmerged[2]))
+
 
 class RegionReader:
     """Follows one region: cheap to ask again, as everything that can't change is kept."""

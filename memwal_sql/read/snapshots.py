@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from threading import Lock
 from typing import Literal, TypeVar
@@ -23,23 +22,29 @@ from memwal_sql.errors import (
 )
 from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
+from memwal_sql.read.look import ask_all
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import RecordedView, recorded_regions
-from memwal_sql.read.region import RegionReader, StaleBaseError, gap_error, values_in_order
+from memwal_sql.read.region import (
+    RegionReader,
+    StaleBaseError,
+    gap_error,
+    values_in_order,
+)
 from memwal_sql.read.served_version import ServedVersion
 from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
 from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
-from memwal_sql.storage.objects.side_by_side import ask, beside, side_by_side
+from memwal_sql.storage.objects.side_by_side import beside, side_by_side
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.gc_watermarks import check_watermarks
 from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.ids import lancedb_id
-from planner.regions.pruning import prune
+from planner.regions.pruning import pinned_values, prune
 from planner.regions.values import RegionValue
 
 _log = logging.getLogger(__name__)
@@ -49,8 +54,6 @@ CONSISTENCIES = ("eventual", "manifest", "strong")
 ATTEMPTS = 8
 # Readers move on from one version to the next, and back to the one that is served.
 _MOST_CHECKED = 4
-# At once: those of many regions together would take longer than is trusted.
-_LOOKS = 32
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -387,12 +390,15 @@ class SnapshotCollector:
             return kept
 
         # No answer about a region depends on which others there are.
-        if self._context.store.remote and self._regions:
-            known = self._live(base, self._in_order())
-            beside(True, partial(self._listed, base), partial(kept_of, known))
-        else:
-            self._listed(base)
-        regions = self._live(base, self._in_order())
+        regions, pruned = self._named(base, filters), len(self._regions)
+        if regions is None:
+            if self._context.store.remote and self._regions:
+                known = self._live(base, self._in_order())
+                beside(True, partial(self._listed, base), partial(kept_of, known))
+            else:
+                self._listed(base)
+            regions = self._live(base, self._in_order())
+            pruned = len(regions)
         kept = kept_of(regions)
         self.check_values(base, found.items())
         collected = tuple(
@@ -400,25 +406,48 @@ class SnapshotCollector:
             for one in kept
         )
         gaps = IndexGaps(self._context, base, kept)
-        pruned = len(regions) - len(kept)
+        pruned -= len(kept)
         if pruned:
-            _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, len(regions))
+            _log.debug("%s: %d regions pruned", self._context.uri, pruned)
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
 
+    def _named(self, base: BaseTable, filters: Sequence[Predicate]) -> list[RegionReader] | None:
+        """The regions of the values that `filters` leave, where all of them are known, and no other
+        region can have their rows; None where that takes a look for new ones."""
+        if not filters or self._without_values or not base.info.region_specs:
+            return None
+        found = []
+        for spec in base.info.region_specs:
+            values = pinned_values(tuple(filters), spec, base.info.schema)
+            if values is None or spec.is_manual:
+                return None
+            for one in values:
+                region = self._by_values.get((spec.spec_id, one))
+                if region is None or region.may_have_twin or (spec.spec_id, one) in self._twins:
+                    return None
+                found.append(region)
+        return sorted(found, key=attrgetter("order"))
+
     def sources(
-        self, base: BaseTable, regions: Sequence[RegionReader], *, strong: bool
+        self,
+        base: BaseTable,
+        regions: Sequence[RegionReader],
+        meanwhile: Callable[[list[Source]], None] | None = None,
+        *,
+        strong: bool,
     ) -> list[tuple[Source, ...]]:
         """What a query reads of each region. All that has to be asked before it is known that
         nothing is new is asked for side by side; where something is, the region goes on by
-        itself."""
+        itself. On a remote store `meanwhile` is called with the sources that are known already."""
         looks = [region.look(base, strong=strong) for region in regions]
         if not self._context.store.remote:
             return [region.looked(base, one) for region, one in zip(regions, looks, strict=True)]
-        left = iter(looks)
-        while some := [one.look for one in islice(left, _LOOKS)]:
-            answers = iter(ask(True, [question for look in some for question in look.questions]))
-            for look in some:
-                look.answered(list(islice(answers, len(look.questions))))
+        ask = partial(ask_all, [one.look for one in looks])
+        if meanwhile is None:
+            ask()
+        else:
+            known = [source for one in looks for source in one.known]
+            beside(True, ask, partial(meanwhile, known))
         pairs = zip(regions, looks, strict=True)
         return self.parallel(lambda pair: pair[0].looked(base, pair[1]), pairs)
 

@@ -85,8 +85,12 @@ class WalTail:
                 elif newer is None and look.is_sure:
                     break
                 manifest, look = newer or manifest, self._look(newer or manifest)
-            memtables = (replayed.memtable for replayed in self._replay.memtables)
-            return manifest, tuple(memtable.snapshot() for memtable in memtables)
+            return manifest, self.memtables
+
+    @property
+    def memtables(self) -> tuple[MemTableSource, ...]:
+        """The rows that were read last."""
+        return tuple([one.memtable.snapshot() for one in self._replay.memtables])
 
     def _rebase(self, manifest: RegionManifest) -> None:
         """Let go of what `manifest` has flushed; start anew where it cuts through a MemTable."""

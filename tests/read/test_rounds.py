@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.base.columns import BASE_GENERATION
+from exec_nodes.sources.lance_source import LanceSource
 from tests.maintain.life import create, merge_all, rows
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
@@ -44,7 +47,7 @@ def table(tmp_path: Path) -> mw.Table:
         (lambda table: table.get(list(range(50))), BASE + 3 * REGIONS),
         (lambda table: table.count_rows(), BASE + 1 + 3 * REGIONS),
         (lambda table: table.count_rows("val > 2"), BASE + 1 + 3 * REGIONS),
-        (lambda table: table.count_rows("id = 7"), BASE + 1 + 3),
+        (lambda table: table.count_rows("id = 7"), BASE + 3),
         (lambda table: table.count_rows(consistency="manifest"), BASE + 1 + 2 * REGIONS),
         (lambda table: table.count_rows(consistency="eventual"), BASE),
     ],
@@ -65,4 +68,38 @@ def test_what_a_read_asks_again_is_under_way_at_once(
         reader._context.store.hook = hook
         for _ in range(2):
             assert read(reader) == expected
+        reader._context.store.hook = passing
+
+
+@pytest.mark.parametrize(("key", "in_base"), [(150, True), (7, False)])
+def test_a_row_of_the_base_table_is_read_meanwhile(
+    table: mw.Table, key: int, in_base: bool
+) -> None:
+    """Where no source that is known can have a newer one: else the read would be for nothing."""
+    with table.writer() as writer:
+        writer.upsert(rows(150, 150, 5))
+        writer.flush()
+    merge_all(table)
+    with table.writer() as writer:
+        writer.upsert(rows(0, 99, 6))
+    reader = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    together = Barrier(BASE + 3 + in_base)
+    last = LanceSource.last
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        together.wait(LONGEST_SECONDS)
+        return call()
+
+    def read(source: LanceSource, *arguments: Any) -> Any:
+        if source.generation == BASE_GENERATION:
+            assert in_base
+            together.wait(LONGEST_SECONDS)
+        return last(source, *arguments)
+
+    with as_another_process():
+        expected = [reader.get(key) for _ in range(3)][-1]
+        assert expected["val"].to_pylist() == [5 if in_base else 6]
+        reader._context.store.hook = hook
+        with patch.object(LanceSource, "last", read):
+            assert reader.get(key) == expected
         reader._context.store.hook = passing
