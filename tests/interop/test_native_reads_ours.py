@@ -112,23 +112,20 @@ def written_for_natives(request: pytest.FixtureRequest, tmp_path: Path) -> Writt
     return _written(request, tmp_path)
 
 
-def test_native_scan_gives_our_rows_over_several_generations(written: Written) -> None:
+def test_native_reads_our_rows_of_several_generations_and_after_a_merge(written: Written) -> None:
     for _ in range(3):
         written.write()
         written.flush()
     found = as_dict(written.kind, native_scan(written.uri), "native scan")
     assert found == written.oracle.rows
-    written.close()
-
-
-def test_native_point_lookup_gives_our_newest_row_or_none(written: Written) -> None:
-    for _ in range(3):
-        written.write()
-        written.flush()
     for n in range(KEYS + 2):
         found = rows_of(written.kind, native_lookup(written.uri, written.key(n)))
         row = written.oracle.rows.get(n)
         assert found == ([] if row is None else [(n, row)])
+    for region_id in manifests(written.uri):
+        merge_one(written.uri, region_id, written.kind.names)
+    found = as_dict(written.kind, native_scan(written.uri), "native scan")
+    assert found == written.oracle.rows
     written.close()
 
 
@@ -152,17 +149,6 @@ def test_native_takes_over_our_unflushed_tail(written_for_natives: Written) -> N
     # Native close() flushed what it took over: now everything is in generations.
     assert as_dict(written.kind, native_scan(written.uri), "native scan") == expected
     assert as_dict(written.kind, written.table.scan().read_all(), "our scan") == expected
-
-
-def test_native_scan_after_a_merge_gives_our_rows(written: Written) -> None:
-    for _ in range(3):
-        written.write()
-        written.flush()
-    for region_id in manifests(written.uri):
-        merge_one(written.uri, region_id, written.kind.names)
-    found = as_dict(written.kind, native_scan(written.uri), "native scan")
-    assert found == written.oracle.rows
-    written.close()
 
 
 def test_a_native_writer_goes_on_where_ours_stopped(written_for_natives: Written) -> None:

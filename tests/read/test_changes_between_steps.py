@@ -68,12 +68,22 @@ class Life:
         for _ in range(KEPT_MANIFESTS):
             latest = commits.commit(latest)
 
-    def collect_what_is_merged(self) -> None:
-        """What was in generations is in the base table alone."""
+    def merge(self) -> None:
+        """A list of generations from before is wrong over the base from after."""
         self.write()
         self.writer.flush()
         merge_all(self.table)
+
+    def collect_what_is_merged(self) -> None:
+        """What was in generations is in the base table alone."""
+        self.merge()
         self.collect()
+
+    def flush_after_collecting(self) -> None:
+        """What is listed begins with a gap, over the base from before."""
+        self.collect_what_is_merged()
+        self.write()
+        self.writer.flush()
 
     def collect(self) -> None:
         """What nobody needs."""
@@ -125,19 +135,37 @@ def _get(table: mw.Table) -> State:
 CHANGES = [Life.flush_twice, Life.collect_the_wal, Life.collect_what_is_merged]
 
 
-@pytest.mark.parametrize("read", [_scan, _get])
-@pytest.mark.parametrize("reader_of", [nullcontext, as_another_process])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("reader_of", "read", "warm"),
+    [
+        *product([nullcontext, as_another_process], [_scan, _get], [True]),
+        (as_another_process, _scan, False),
+    ],
+)
+@pytest.mark.parametrize("change", [*CHANGES, Life.merge, Life.flush_after_collecting])
 def test_a_strong_read_is_of_one_state_since_it_began(
-    tmp_path: Path,
+    fast_folder: Path,
     change: Callable[[Life], None],
     reader_of: Callable[[], AbstractContextManager[None]],
     read: Callable[[mw.Table], State],
+    warm: bool,
 ) -> None:
     """The writer is one of this process, whose MemTables are read, or of another, read by its WAL.
     Nothing but the reader asks the store that is watched."""
-    life = Life(tmp_path)
-    _read_while(change, life, opened_over(life.table.uri, HookedStore), reader_of, read)
+    life = Life(fast_folder)
+    table = opened_over(life.table.uri, HookedStore)
+
+    def cold() -> mw.Table:
+        """Of a base, a generation and an entry nothing is known."""
+        life.merge()
+        life.write()
+        life.writer.flush()
+        return opened_over(life.table.uri, HookedStore)
+
+    if warm:
+        _read_while(change, life, _read_before(table, life, read), reader_of, read)
+    else:
+        _read_while(change, life, cold, reader_of, read, moments=("before",))
 
 
 @pytest.mark.parametrize("turned", range(6))
@@ -170,27 +198,39 @@ def test_whatever_the_order_of_answers_that_were_asked_for_side_by_side(
     life = Life(fast_folder, remote=True)
     table = opened_over(life.table.uri, lambda store: HookedStore(Remote(store)))
     object.__setattr__(table._context, "clock", lambda: life.now)
-    _read_while(change, life, table, reader_of, (_scan, _get)[turned % 2])
+    read = (_scan, _get)[turned % 2]
+    _read_while(change, life, _read_before(table, life, read), reader_of, read)
+
+
+def _read_before(
+    table: mw.Table, life: Life, read: Callable[[mw.Table], State]
+) -> Callable[[], mw.Table]:
+    def read_it() -> mw.Table:
+        assert read(table) == life.states[-1]
+        return table
+
+    return read_it
 
 
 def _read_while(
     change: Callable[[Life], None],
     life: Life,
-    table: mw.Table,
+    opened: Callable[[], mw.Table],
     reader_of: Callable[[], AbstractContextManager[None]],
     read: Callable[[mw.Table], State],
+    moments: tuple[str, ...] = ("before", "after"),
 ) -> None:
     """Read once for each request of a read, with the change before and after that request. Of what
     was written before the read began nothing was read."""
-    store = table._context.store
-    for number, when in product(range(1, 100), ("before", "after")):
+    for number, when in product(range(1, 100), moments):
         change_once = Between(number, when, partial(change, life))
         with reader_of():
-            assert read(table) == life.states[-1]
+            table = opened()
             life.write()
             if change is Life.collect:
                 life.come_far()
             begun = len(life.states) - 1
+            store = table._context.store
             store.hook = change_once
             found = read(table)
             store.hook = passing
