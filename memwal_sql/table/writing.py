@@ -132,7 +132,8 @@ class WrittenTable(TableHandle):
             context=self._context,
             info=base.info,
             base=BaseFormat.of(base.dataset),
-            region_of=partial(self._region_of, base.etag),
+            look=partial(self._look, base.etag),
+            region_of=self._region_of,
             rows=cast(LiveRows, self),  # what is above this part of the handle reads
             indexes=self._index_recipes,
             known_indexes=self._known_index_recipes,
@@ -144,10 +145,10 @@ class WrittenTable(TableHandle):
     def _known_index_recipes(self) -> Sequence[IndexRecipe]:
         return self._tracker.current.indexes.recipes()
 
-    def _region_of(
-        self, etag: str, spec_id: int, values: Mapping[str, RegionValue]
-    ) -> RegionManifest | None:
+    def _look(self, etag: str) -> None:
         # The base may have been restored to a version too old since the writer was opened.
         if (latest := self._tracker.latest()).etag != etag:
             self._collector.check_watermarks(latest)
-        return self._collector.manifest_of(latest, spec_id, values)
+
+    def _region_of(self, spec_id: int, values: Mapping[str, RegionValue]) -> RegionManifest | None:
+        return self._collector.manifest_of(self._tracker.current, spec_id, values)

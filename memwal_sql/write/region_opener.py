@@ -45,17 +45,19 @@ FindRegion = Callable[[int, RegionValues], RegionManifest | None]
 class RegionOpener:
     """Opens writers of a table's regions; what they share is given here.
 
-    `base` is the Lance dataset of the base table, whose field ids stored rows carry. `find` looks
-    a region up by spec id and values among those that exist; `indexes` are asked for at every
-    flush, as somebody may have made some meanwhile, `known_indexes`, those of the last time, for
-    every MemTable; `executor` runs flushes; `lost` is called when one of them finds that the table
-    is another one now, or when this package has become too old to write it.
+    `base` is the Lance dataset of the base table, whose field ids stored rows carry. `look` raises
+    where no region may be claimed now; who opens some at once calls it before. `find` looks a
+    region up by spec id and values among those that exist; `indexes` are asked for at every flush,
+    as somebody may have made some meanwhile, `known_indexes`, those of the last time, for every
+    MemTable; `executor` runs flushes; `lost` is called when one of them finds that the table is
+    another one now, or when this package has become too old to write it.
     """
 
     context: TableContext
     info: TableInfo
     base: Any
     spec: RegionSpec | None
+    look: Callable[[], None]
     find: FindRegion
     indexes: FindIndexes
     known_indexes: FindIndexes

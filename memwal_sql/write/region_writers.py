@@ -103,6 +103,8 @@ class RegionWriters:
         with self._open_lock:
             self._check_open()
             missing = {key: claim for key, claim in wanted.items() if key not in self._writers}
+            if missing:
+                self._opener.look()
             opening = {key: self._submit(claim) for key, claim in missing.items()}
             errors = []
             for key, future in opening.items():

@@ -54,6 +54,7 @@ class TableWriter:
         info: TableInfo,
         base: Any,
         region_of: FindRegion,
+        look: Callable[[], None] = lambda: None,
         rows: LiveRows,
         indexes: FindIndexes = tuple,
         known_indexes: FindIndexes = tuple,
@@ -66,6 +67,7 @@ class TableWriter:
         """
         Args:
             base: the base table's format, or its Lance dataset, whose field ids stored rows carry.
+            look: raises where no region may be claimed now; asked before some are.
             region_of: the manifest of the region with this spec id and these values, if there is
                 one; asked before a region is created.
             rows: the table, which statements read that depend on the rows that are there.
@@ -103,6 +105,7 @@ class TableWriter:
             info=info,
             base=base,
             spec=self._spec,
+            look=look,
             find=region_of,
             # An index that is made just now is left to the next generation.
             indexes=SharedCall(indexes),

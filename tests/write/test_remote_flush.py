@@ -27,7 +27,7 @@ from tests.model.waiting import reached
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("old", pa.int64()), ("body", pa.string())])
 REGIONS = 4
-CLAIM = 10  # of the first write, for each region
+CLAIM = 9  # of the first write, for each region
 MOST = 12  # requests of a flush for each region
 
 
