@@ -232,25 +232,51 @@ class RegionManifests:
 
         Raises `NotFoundError` when the region has no manifest.
         """
-        start = hint.version if hint is not None else self._read_hint()
+        return self._latest_from(hint.version if hint is not None else self._read_hint(), hint)
+
+    def newer(self, than: RegionManifest) -> RegionManifest | None:
+        """The newest version when it is newer than `than`, else None."""
+        start = than.version + self.exists(than.version + 1)
+        if start == than.version and self.exists(start):
+            return None
+        latest = self._latest_from(start, than)
+        return latest if latest.version > than.version else None
+
+    def _latest_from(self, start: int | None, hint: RegionManifest | None) -> RegionManifest:
+        """The newest version; `start` has been there, unless it is None."""
         if start is not None:
             version = start
             while self.exists(version + 1):
                 version += 1
+            found = self._in_use(version, hint)
             # A hint file of 1 may be as old as the region, and version 1 was collected since.
-            if self._continues(version) and (version > 1 or hint is not None):
-                if hint is not None and hint.version == version:
-                    return hint
-                with contextlib.suppress(NotFoundError):
-                    return self.read(version)
+            if found is not None and (version > 1 or hint is not None):
+                return found
         return self._latest_listed()
 
-    def newer(self, than: RegionManifest) -> RegionManifest | None:
-        """The newest version when it is newer than `than`, else None."""
-        if not self.exists(than.version + 1) and self.exists(than.version):
+    def _in_use(self, version: int, known: RegionManifest | None) -> RegionManifest | None:
+        """A version that has been there, unless it is gone or was put into collected territory, as
+        it was where the one before it is gone; it is not read if it is `known`."""
+
+        def read() -> RegionManifest | MemWalError | None:
+            if known is not None and known.version == version:
+                return known if self.exists(version) else None
+            try:
+                return self.read(version)
+            except MemWalError as error:
+                return error
+
+        found: list[RegionManifest | MemWalError | None] = []
+        there = beside(
+            self.remote,
+            lambda: version == 1 or self.exists(version - 1),
+            lambda: found.append(read()),
+        )
+        if not there or isinstance(found[0], NotFoundError):
             return None
-        latest = self.latest(than)
-        return latest if latest.version > than.version else None
+        if isinstance(found[0], MemWalError):
+            raise found[0]
+        return found[0]
 
     def create(self, manifest: RegionManifest) -> RegionManifest:
         """Create the region, or return the latest manifest of whoever created it before."""
@@ -357,10 +383,6 @@ class RegionManifests:
     def exists(self, version: int) -> bool:
         """Whether a version is there: one request."""
         return self._store.exists(paths.manifest_path(self._region_id, version))
-
-    def _continues(self, version: int) -> bool:
-        """Whether this may be the latest version and not one in collected territory."""
-        return self.exists(version) and (version == 1 or self.exists(version - 1))
 
     def versions(self) -> list[int]:
         """All versions that are there, ascending: one listing."""
