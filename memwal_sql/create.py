@@ -7,6 +7,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
 from uuid import uuid4
@@ -227,7 +228,14 @@ def open_table(
     if sum(value is not None for value in given.values()) > 1:
         raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
     store = open_store(uri, options)
-    record = read_record(store)
+    datasets: list[Any] = []
+    if timestamp is None and checkpoint is None:
+        opened = partial(open_lance, uri, options, version)
+        record = beside(
+            store.remote, partial(read_record, store), lambda: datasets.append(opened())
+        )
+    else:
+        record = read_record(store)
     first_version = None if record else read_etag(store, 1)
     context = TableContext(uri, store, record, options, first_version=first_version)
     live: Checkpoint | None = None
@@ -236,7 +244,7 @@ def open_table(
     elif checkpoint is not None:
         live = live_checkpoint(context, checkpoint)
         version = live.version
-    dataset = open_lance(uri, options, version)
+    dataset = datasets[0] if datasets else open_lance(uri, options, version)
     try:
         table = Table(context, dataset, pinned=version is not None, checkpoint=live)
     except TableReplacedError as error:

@@ -147,9 +147,9 @@ class BaseTracker:
         self._checked = clock()
         self._session = BaseSession(dataset.session())
         self._lock = Lock()
-        self._path = _naming(context, dataset.version)
-        self._stamps: dict[int, Hashable | None] = {}
-        self._is_as_it_was(dataset.version)
+        # Before what it stands for is looked at.
+        self._path, stamp = _named(context, dataset.version)
+        self._stamps: dict[int, Hashable | None] = {dataset.version: stamp}
         self._current = load_base(context, dataset)
 
     @property
@@ -169,9 +169,9 @@ class BaseTracker:
         Raises ReopenError when another table is there now.
         """
         current = self._current
-        if self._may_have_newer(current.version) or not self._is_the_same(current):
-            return self.reload()
-        return current
+        probes = partial(self._may_have_newer, current.version), partial(self._is_the_same, current)
+        newer, same = ask(self._context.store.remote, probes)
+        return self.reload() if newer or not same else current
 
     def reload(self) -> BaseTable:
         """Ask Lance for the latest version, whatever the probes say.
@@ -185,14 +185,13 @@ class BaseTracker:
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
             # Before what it stands for is looked at, and forgotten where that raises.
-            stamp = self._context.store.stamp(self._path(dataset.version))
+            self._path, stamp = _named(self._context, dataset.version)
             if dataset.version == before.version and not self._is_the_same(before):
                 # Lance's session holds files of the old table under the names of the new one's.
                 dataset = open_latest(self._context)
                 self._session = BaseSession(dataset.session())
             elif dataset.version == before.version:
                 self._checked = self._clock()
-                self._path = _naming(self._context, before.version)  # perhaps it was not found
                 self._stamps = {before.version: stamp}
                 return before
             self._current = load_base(self._context, dataset, before.info)
@@ -235,8 +234,10 @@ class BaseTracker:
         return read_etag(self._context.store, base.version) == base.etag
 
 
-def _naming(context: TableContext, version: int) -> Callable[[int], str]:
-    """How the table names its versions: old tables have another scheme until they are migrated."""
-    if context.store.exists(base_manifest_path(version)):
-        return base_manifest_path
-    return base_manifest_path_v1
+def _named(context: TableContext, version: int) -> tuple[Callable[[int], str], Hashable | None]:
+    """How the table names its versions, as old ones have another scheme until they are migrated,
+    and the stamp of this version."""
+    stamp = context.store.stamp(base_manifest_path(version))
+    if stamp is not None:
+        return base_manifest_path, stamp
+    return base_manifest_path_v1, context.store.stamp(base_manifest_path_v1(version))
