@@ -7,6 +7,7 @@ its bloom filter, and the base table last.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -19,6 +20,7 @@ from exec_nodes.sources.source import Source
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
+from memwal_sql.storage.objects.side_by_side import beside
 from planner.model import Snapshot
 
 Places = npt.NDArray[np.int64]
@@ -34,8 +36,17 @@ def get(
     output = _output(base.info.schema, columns)
     if len(keys) == 1:
         row = _BaseRow(keys, base.source, output.names)
-        regions = _regions_of(collector, base, keys.values[0])
-        return find_one(keys, chain(*_sources(collector, base, regions, row.read), (row,)), output)
+        sources: list[tuple[Source, ...]] = []
+
+        def read(meanwhile: Callable[[list[Source]], None] | None) -> None:
+            regions = _regions_of(collector, base, keys.values[0])
+            sources.extend(_sources(collector, base, regions, meanwhile))
+
+        if collector.takes_a_while:
+            beside(True, partial(read, None), partial(row.read, ()))
+        else:
+            read(row.read)
+        return find_one(keys, chain(*sources, (row,)), output)
     routes = list(_routes(collector, base, keys))
     sources = _sources(collector, base, [region for region, _ in routes])
     places = (where for _, where in routes)

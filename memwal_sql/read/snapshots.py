@@ -239,6 +239,11 @@ class SnapshotCollector:
                 self._checked.popitem(last=False)
         return base
 
+    @property
+    def takes_a_while(self) -> bool:
+        """Whether regions are far away, and none is known yet."""
+        return self._context.store.remote and not self._regions
+
     def region_of(
         self, base: BaseTable, spec_id: int, values: tuple[RegionValue, ...]
     ) -> RegionReader | None:
@@ -325,9 +330,12 @@ class SnapshotCollector:
         listed = [region_of(folder) for folder in folders if folder not in self._folders]
         new = [one for one in listed if one is not None and one not in self._regions]
         if new:
-            if not self.pinned:
-                self._tracker.verified()  # they may be those of a table that was made anew
-            for manifest in self.parallel(self._first_look, new):
+            # They may be those of a table that was made anew: then this raises.
+            found: list[RegionManifest | None] = []
+            check = (lambda: None) if self.pinned else self._tracker.verified
+            look = partial(self.parallel, self._first_look, new)
+            beside(self._context.store.remote, check, lambda: found.extend(look()))
+            for manifest in found:
                 if manifest is not None:
                     self._reader(manifest, base)
 

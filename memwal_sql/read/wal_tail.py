@@ -77,7 +77,9 @@ class WalTail:
                 newer = look.newer()
                 if newer is None and (look.log_goes_on or self._unsure):
                     whole = self._follow(manifest.wal_entry_position_last_seen)
-                    newer = self._looks.manifests.newer(manifest)
+                    # What is not there may be flushed by now.
+                    latest = Look(self._looks, manifest).latest()
+                    newer = None if latest is manifest else latest
                     if newer is None and not whole:
                         raise self._wal.missing(self._next)
                     if newer is None:

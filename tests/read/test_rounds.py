@@ -8,6 +8,7 @@ from threading import Barrier
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
@@ -16,6 +17,7 @@ from exec_nodes.sources.lance_source import LanceSource
 from tests.maintain.life import create, merge_all, rows
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process
+from tests.model.s3 import Requests, s3_server
 from tests.write.hooked_store import Call, HookedStore, passing
 
 REGIONS = 3
@@ -103,3 +105,28 @@ def test_a_row_of_the_base_table_is_read_meanwhile(
         with patch.object(LanceSource, "last", read):
             assert reader.get(key) == expected
         reader._context.store.hook = passing
+
+
+def test_requests_of_a_process_that_begins() -> None:
+    """Of each region: a hint, whether there is a newer manifest, it, and the one before it. Of that
+    of the key: three questions, its log by a listing and an entry, two questions, a bloom filter.
+    Lance reads a small base table in eight."""
+    seen = Requests()
+    with s3_server("tables", around=seen.around) as options:
+        schema = pa.schema([pa.field("id", pa.int64(), False), ("val", pa.int64())])
+        uri, regions = "s3://tables/t", [mw.bucket("id", REGIONS)]
+        made = mw.create_table(uri, schema, "id", regions=regions, storage_options=options)
+        with made.writer() as writer:
+            writer.upsert(rows(0, 99, 1))
+            writer.flush()
+            made.merge()
+            writer.upsert(rows(0, 99, 2))
+            writer.flush()
+            writer.upsert(rows(100, 199, 3))
+        with as_another_process():
+            seen.take()
+            table = mw.open_table(uri, storage_options=options)
+            assert len(seen.take()) <= 6
+            assert table.get(7)["val"].to_pylist() == [2]
+            asked = seen.take()
+            assert len(asked) <= 2 + 1 + 3 + 4 * REGIONS + 8 + 8, asked
