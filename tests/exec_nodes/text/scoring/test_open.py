@@ -118,36 +118,30 @@ def test_index_files_that_do_not_keep_what_is_needed_are_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("file", "metadata", "columns"),
     [
-        ("format_version", "9"),
-        ("posting_block_size", "512"),
-        ("posting_tail_codec", "zstd_v7"),
-        ("token_set_format", "arrow"),
-        ("params", "no json"),
-        ("params", '{"lance_tokenizer": "music"}'),
-        ("partitions", '["a", "b"]'),
-        ("partitions", None),
+        ("metadata", {"format_version": "9"}, None),
+        ("metadata", {"posting_block_size": "512"}, None),
+        ("metadata", {"posting_tail_codec": "zstd_v7"}, None),
+        ("metadata", {"token_set_format": "arrow"}, None),
+        ("metadata", {"params": "no json"}, None),
+        ("metadata", {"params": '{"lance_tokenizer": "music"}'}, None),
+        ("metadata", {"partitions": '["a", "b"]'}, None),
+        ("metadata", {"partitions": None}, None),
+        ("part_0_docs", {}, ["_rowid", "_words"]),
     ],
 )
 def test_an_index_of_an_unknown_format_is_not_read_but_its_texts(
-    name: str, value: str | None, tmp_path: Path, tokenized_fragments: list[int]
-) -> None:
-    texts = some_texts(Random(4), range(250))
-    dataset = base_table(tmp_path / "t", texts, {}, **SMALL_FILES).dataset
-    (file,) = (tmp_path / "t").glob("_indices/*/metadata.lance")
-    rewrite(file, {name: value})
-    check(dataset, texts)
-    assert tokenized_fragments
-
-
-def test_an_index_file_of_unknown_columns_is_not_read_but_its_texts(
-    tmp_path: Path, tokenized_fragments: list[int]
+    file: str,
+    metadata: dict[str, str | None],
+    columns: list[str] | None,
+    tmp_path: Path,
+    tokenized_fragments: list[int],
 ) -> None:
     texts = some_texts(Random(4), range(250))
     dataset = base_table(tmp_path / "t", texts, {}).dataset
-    (file,) = (tmp_path / "t").glob("_indices/*/part_0_docs.lance")
-    rewrite(file, {}, lambda rows: rows.rename_columns(["_rowid", "_words"]))
+    (found,) = (tmp_path / "t").glob(f"_indices/*/{file}.lance")
+    rewrite(found, metadata, lambda rows: rows.rename_columns(columns or rows.column_names))
     check(dataset, texts)
     assert tokenized_fragments
 
