@@ -71,7 +71,7 @@ def test_equal_vectors_are_equally_far_wherever_they_are() -> None:
             assert set(distances(metric, matrix, query)[[0, -1]].tolist()) == {float(alone)}
 
 
-FILE = Path(__file__).parents[3] / "native" / "src" / "vectors" / "products.rs"
+FILE = Path(__file__).parents[3] / "native" / "src" / "vectors" / "dot_products.rs"
 
 
 def test_products_are_the_same_on_every_processor(tmp_path: Path) -> None:
