@@ -30,7 +30,7 @@ class FilterStaleExec(UnaryNode):
     look for the key itself, so the answer is exact, whatever the sources masked beforehand (see
     `masks`): that saves the asking, and candidates.
 
-    The child yields narrow rows (see `search_rows`), a partition each source, the best first, and
+    The child yields narrow rows (see `base.columns`), a partition each source, the best first, and
     more when it is asked on. Of a partition no more is asked for than `limit` live rows of each of
     the `queries`; None takes all. Counts bloom_hits and bloom_skips (pairs of candidate and newer
     source), stale_rows, and refills, the batches asked for because too few rows were live.

@@ -20,7 +20,7 @@ class FuseExec(Node):
     """Reciprocal rank fusion: of each row the sum of `weight / (constant + rank)` over the inputs
     that have it, ranks counted from 1 (Cormack, Clarke and Buettcher, SIGIR 2009).
 
-    The inputs yield narrow rows (see `search_rows`), each one partition, the best first. Yields
+    The inputs yield narrow rows (see `base.columns`), each one partition, the best first. Yields
     `_rowaddr`, `_source`, the ranking columns of all inputs, null where an input has not the row,
     and `_relevance_score` (float32), in no particular order.
     """

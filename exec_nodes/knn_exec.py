@@ -26,7 +26,7 @@ _SPARE = 4
 
 @dataclass(frozen=True)
 class KNNExec(Node):
-    """Yields narrow rows (see `search_rows`) of the rows of one source that are nearest to each
+    """Yields narrow rows (see `base.columns`) of the rows of one source that are nearest to each
     query, match all filters and are not masked: by query, then the nearest first, with exact
     distances (Specification 2, "Vector Search Queries").
 

@@ -14,7 +14,7 @@ from exec_nodes.unary_node import UnaryNode
 
 @dataclass(frozen=True)
 class SortExec(UnaryNode):
-    """Sorts narrow rows (see `search_rows`) by `column`, those of each query for themselves.
+    """Sorts narrow rows (see `base.columns`) by `column`, those of each query for themselves.
 
     Equal values are ordered by source and then by row address, so that a search gives the same
     rows every time. Yields one batch.

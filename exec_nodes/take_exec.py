@@ -16,7 +16,7 @@ from exec_nodes.unary_node import UnaryNode
 
 @dataclass(frozen=True)
 class TakeExec(UnaryNode):
-    """Replaces `_rowaddr` and `_source` of narrow rows (see `search_rows`) by the columns of
+    """Replaces `_rowaddr` and `_source` of narrow rows (see `base.columns`) by the columns of
     `output`, and keeps their order. `sources` are those of the plan, by ordinal.
 
     Yields `output`'s columns, then the child's other ones; `_query` is called `query_index`.
