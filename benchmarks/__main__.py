@@ -25,7 +25,7 @@ from benchmarks.support.result import Result, print_report, write_json
 from benchmarks.support.sizes import FULL, SMALL
 from benchmarks.support.workspace import Workspace
 from benchmarks.vector_search import vector_search
-from benchmarks.writes import durable_upserts, sustained_upserts
+from benchmarks.writes import durable_upserts, sustained_upserts, upserts_beside_work
 
 _WIDTH = 150  # of the report in a file or a pipe
 Run = Callable[[Iterable[str], Path, bool, Console], list[Result]]
@@ -40,6 +40,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "get-many": get_many,
     "sql-lookup": sql_lookup,
     "durable-upserts": durable_upserts,
+    "upserts-beside-work": upserts_beside_work,
     "sustained-upserts": sustained_upserts,
     "statements": statements,
     "mixed": mixed,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _REGIONS = 4
 _ROW_BYTES = 100
 _WARM_UP = 3
 _SETTLE_SECONDS = 10
+_FLUSHED_UPSERTS = 10
 
 
 def durable_upserts(work: Workspace) -> Iterator[Result]:
@@ -70,6 +72,41 @@ def durable_upserts(work: Workspace) -> Iterator[Result]:
     yield at_most_ratio(name, times["ours"], times["raw"], "write + fsync", 2)
     yield beside(name, times["ours"], times["native"], "native, never synced")
     yield beside(name, times["ours"], times["synced"], "native, then fsync")
+
+
+def upserts_beside_work(work: Workspace) -> Iterator[Result]:
+    """Durable upserts while every few of them are flushed and another thread queries."""
+    sizes = work.sizes
+    size = sizes.append_rows
+    stream = rows(np.arange((sizes.appends + _WARM_UP) * size, dtype=np.int64), 1)
+    table = enabled_table(work.folder / "busy", stream.slice(0, 0))
+    raw = work.folder / "raw-busy"
+    raw.mkdir()
+    stopped = Event()
+
+    def query() -> None:
+        while not stopped.is_set():
+            table.get([1])
+            table.count_rows()
+
+    with table.writer(memtable_rows=_FLUSHED_UPSERTS * size) as writer:
+        writer.upsert(rows(np.array([-1], dtype=np.int64), 0))
+        data = _entry_bytes(Path(table.uri), rows(np.arange(size), 2), writer)
+        parts, numbers = iter(batches(stream, size)), count()
+        works = {
+            "ours": lambda: writer.upsert(next(parts)),
+            "raw": lambda: write_and_sync(raw / f"{next(numbers)}.arrow", data),
+        }
+        with ThreadPoolExecutor(1) as pool:
+            querying = pool.submit(query)
+            try:
+                times = interleaved(works, sizes.appends, _WARM_UP)
+            finally:
+                stopped.set()
+            querying.result()
+        check_same(table.scan(filter="id >= 0").read_all(), stream, "busy")
+    name = f"durable upserts of {size:,} rows beside flushes and queries, local disk"
+    yield at_most_ratio(name, times["ours"], times["raw"], "write + fsync", 2)
 
 
 def sustained_upserts(work: Workspace) -> Iterator[Result]:
