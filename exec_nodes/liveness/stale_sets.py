@@ -20,15 +20,13 @@ from exec_nodes.base.lazy import lazy_property
 from exec_nodes.base.tasks import in_background, map_concurrently
 from exec_nodes.keys.codes import KeyCodes, code_set, concat, superseded
 from exec_nodes.liveness.base_join import BaseMatch, Piece, Superseded, keys_of
-from exec_nodes.resident.store import STORE, Key, ResidentStore
+from exec_nodes.resident.store import ENTRY_BYTES, STORE, Key, ResidentStore
 from exec_nodes.sources.source import Source, SourceKeys, is_same_table
 
 Cover = tuple[tuple[Hashable, int], ...]
 
 _EQUAL = -1
 _KIND = "stale rows"
-# What a cached set costs beside its addresses.
-_ENTRY_BYTES = 500
 
 
 def cover_of(sources: Sequence[Source]) -> Cover:
@@ -43,7 +41,7 @@ class _RegionSets:
 
     @property
     def nbytes(self) -> int:
-        return sum(int(s.nbytes) + _ENTRY_BYTES for s in self.sets)
+        return sum(int(s.nbytes) + ENTRY_BYTES for s in self.sets)
 
 
 class StaleSets:
@@ -94,7 +92,7 @@ class StaleSets:
         return self._store.compute(
             _base_key(base, newer),
             lambda: self._base_union(base, newer),
-            lambda found: int(found.nbytes) + _ENTRY_BYTES,
+            lambda found: int(found.nbytes),
         )
 
     def find_base(self, base: Source, newer: Sequence[Source]) -> None:
@@ -128,7 +126,7 @@ class StaleSets:
             pair = _Pair(source.rows, partial(_superseded_by, found, place))
             self._store.put(_pair_key(base, source), pair, found.nbytes // len(newer))
         union = found.union()
-        self._store.put(_base_key(base, newer), union, union.nbytes + _ENTRY_BYTES)
+        self._store.put(_base_key(base, newer), union, union.nbytes)
 
     def _find_base(self, key: Key, base: Source, newer: Sequence[Source]) -> None:
         try:
@@ -152,7 +150,7 @@ class StaleSets:
             for place, (index, source, _) in enumerate(missing):
                 pairs[index] = _union([pairs[index], found.of(place)])
                 pair = _Pair(source.rows, pairs[index].view)
-                self._store.put(_pair_key(base, source), pair, pairs[index].nbytes + _ENTRY_BYTES)
+                self._store.put(_pair_key(base, source), pair, pairs[index].nbytes)
         return pairs[0] if len(pairs) == 1 else _union(pairs)
 
 

@@ -31,7 +31,6 @@ from exec_nodes.lance.scan import batch_rows, conform, read_table
 from exec_nodes.resident.store import Key, ResidentStore
 
 Batches = Iterator[pa.RecordBatch]
-_ENTRY_BYTES = 200
 _SAMPLE = 8
 _OFFSET = (1 << FRAGMENT_BITS) - 1
 
@@ -245,13 +244,13 @@ class FragmentColumns:
         self, fragment: Any, field: pa.Field, values: pa.Array, addresses: RowAddresses
     ) -> None:
         (key,), deletions = self._keys(fragment, [field])
-        columns, room = [_Column(values, addresses, deletions)], self.largest - _ENTRY_BYTES
+        columns, room = [_Column(values, addresses, deletions)], self.largest
         for before in self._store.get(key) or ():
             if before.deletions != deletions and values.nbytes + before.values.nbytes <= room:
                 columns.append(before)  # both are read while queries move on
                 break
         nbytes = sum(one.values.nbytes for one in columns)
-        self._store.put(key, columns, nbytes + _ENTRY_BYTES)
+        self._store.put(key, columns, nbytes)
 
     def _keep_addresses(self, fragment: Any, found: RowAddresses) -> None:
         self._store.put(self._addresses_key(fragment), found, found.nbytes)

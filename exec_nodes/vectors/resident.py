@@ -26,7 +26,6 @@ from exec_nodes.sources.source import Source
 from exec_nodes.vectors.column import Flags, Metric, VectorColumn, code_bytes
 from memwal_native import VectorCodes
 
-_ENTRY_BYTES = 200
 # Of an element: float16 is widened.
 _LEAST_BYTES = 4
 T = TypeVar("T")
@@ -141,7 +140,7 @@ def derived(
     if kept is not None and kept[0] is mask:
         return kept[1]
     made = make()
-    STORE.put(key, (mask, made), mask.nbytes + size(made) + _ENTRY_BYTES)
+    STORE.put(key, (mask, made), mask.nbytes + size(made))
     return made
 
 

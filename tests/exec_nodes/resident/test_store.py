@@ -6,6 +6,7 @@ import pytest
 
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.resident.store import (
+    ENTRY_BYTES,
     STORE,
     Key,
     ResidentStore,
@@ -21,26 +22,26 @@ def key(owner: object, kind: str = "keys", detail: object = None) -> Key:
 
 
 def test_the_least_recently_used_artefact_goes_first() -> None:
-    store = ResidentStore(max_bytes=100)
+    store = ResidentStore(max_bytes=4 * (ENTRY_BYTES + 25))
     for name in "abcd":
         store.put(key(name), name.upper(), 25)
     assert store.get(key("a")) == "A"
     store.put(key("e"), "E", 25)
     assert store.get(key("b")) is None
     assert store.get(key("a")) == "A"
-    assert store.nbytes == 100
+    assert store.nbytes == store.max_bytes
     store.put(key("a"), "AA", 5)
-    assert store.nbytes == 80
+    assert store.nbytes == store.max_bytes - 20
 
 
 def test_the_kind_that_takes_most_makes_room() -> None:
-    store = ResidentStore(max_bytes=100)
+    store = ResidentStore(max_bytes=5 * (ENTRY_BYTES + 20))
     for name in "ab":
         store.put(key(name), name, 20)
     for name in "cdefghij":
         store.put(key(name, "column"), name, 20)
         assert store.get(key("a")) == "a" and store.get(key("b")) == "b"
-    assert store.nbytes == 100
+    assert store.nbytes == store.max_bytes
 
 
 def test_what_is_too_large_is_handed_out_but_not_kept() -> None:
@@ -51,11 +52,12 @@ def test_what_is_too_large_is_handed_out_but_not_kept() -> None:
 
 
 def test_a_smaller_budget_holds_at_once() -> None:
-    store = ResidentStore(max_bytes=100)
+    store = ResidentStore(max_bytes=4 * (ENTRY_BYTES + 25))
     for name in "abcd":
         store.put(key(name), name, 25)
-    store.max_bytes = 50
-    assert store.nbytes == 50 and [one.owners for one in store.all_keys()] == [("c",), ("d",)]
+    store.max_bytes //= 2
+    assert store.nbytes == store.max_bytes
+    assert [one.owners for one in store.all_keys()] == [("c",), ("d",)]
     store.max_bytes = 0
     assert not store.all_keys()
 
@@ -87,7 +89,7 @@ def test_what_was_made_of_a_source_is_evicted_with_it_and_with_what_it_is_a_part
         store.put(key(identity), "keys", 10)
         store.put(Key("stale rows", (identity, "newer")), "rows", 10)
     store.evict(gone)
-    assert store.nbytes == 20
+    assert store.nbytes == 2 * (ENTRY_BYTES + 10)
     assert {one.owners[0] for one in store.all_keys()} == {kept}
     store.evict("newer")
     assert store.all_keys() == [key(kept)]
@@ -129,7 +131,7 @@ def test_a_kind_tells_how_much_it_takes_and_how_often_that_was_of_use() -> None:
     store.compute(key("a"), lambda: "A", lambda _: 7)
     store.compute(key("a"), lambda: "A", lambda _: 7)
     use = store.kinds()["keys"]
-    assert (use.entries, use.bytes, use.hits, use.misses) == (1, 7, 1, 2)
+    assert (use.entries, use.bytes, use.hits, use.misses) == (1, ENTRY_BYTES + 7, 1, 2)
     store.evict("a")
     assert (store.kinds()["keys"].entries, store.kinds()["keys"].bytes) == (0, 0)
 
@@ -189,7 +191,7 @@ def test_nothing_is_kept_without_a_budget() -> None:
     store = ResidentStore(0)
     store.put(key("a"), "flags", 0)
     assert not store.all_keys()
-    store.max_bytes = 100
+    store.max_bytes = ENTRY_BYTES
     store.put(key("a"), "flags", 0)
     assert store.all_keys()
     store.max_bytes = 0

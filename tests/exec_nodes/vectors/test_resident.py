@@ -14,7 +14,7 @@ import pytest
 
 from exec_nodes.base.columns import Filter, RowAddresses
 from exec_nodes.base.tasks import background_by
-from exec_nodes.resident.store import ResidentStore
+from exec_nodes.resident.store import ENTRY_BYTES, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.column import Metric, code_bytes
 from exec_nodes.vectors.nearest import NearestQuery
@@ -101,7 +101,7 @@ def test_the_codes_of_each_metric_are_counted(tmp_path: Path, vectors: ResidentS
         asked = NearestQuery("v", query()[np.newaxis], 5, metric)
         SourceSearch(source, asked, (), None).nearest(5, NONE)
         row = 4 * DIMENSION + 8 + number * code_bytes(DIMENSION)
-        assert vectors.kinds()["vectors"].bytes == 100 * row
+        assert vectors.kinds()["vectors"].bytes == ENTRY_BYTES + 100 * row
 
 
 @pytest.mark.parametrize(("metric", "kind"), [("hamming", np.uint8), ("l2", np.float32)])
