@@ -140,22 +140,13 @@ class RegionWriter:
 
     def open_cut(self) -> Cut:
         """A cut of the region: who reads from now on sees every write up to it, and `recent` has
-        the keys of those after it until `close_cut`."""
+        the keys of those after it."""
         with self._lock:
             self._check_usable()
             cut = self.recent.open(self._pending.last_ticket)
-        try:
-            if self._options.durable:
-                self._land(cut.ticket, [])
-        except BaseException:
-            self.close_cut(cut)
-            raise
+        if self._options.durable:
+            self._land(cut.ticket, [])
         return cut
-
-    def close_cut(self, cut: Cut) -> None:
-        """Nobody writes over it any more."""
-        with self._lock:
-            self.recent.close(cut)
 
     def flush_wal(self) -> None:
         """Return when every write made so far is in the WAL."""

@@ -63,13 +63,14 @@ class RegionWriters:
         if len(calls) == 1 or not self._opener.options.durable:
             # One region, or nothing to wait for.
             return {writer.region_id: call() for writer, call in calls.items()}
-        appends = [(writer, self._submit(call)) for writer, call in calls.items()]
+        appends = [(writer, self._submit_or_call(call)) for writer, call in calls.items()]
         positions: dict[UUID, int] = {}
         errors: list[BaseException] = []
         try:
             wait(future for _, future in appends)
         except BaseException:
-            # None may land after a later call's: those that have not begun never do.
+            # No append may land after a later call's: those that have not begun never do. What is
+            # enqueued has its place, and lands with what comes next.
             wait([future for _, future in appends if not future.cancel()])
             raise
         for writer, future in appends:
@@ -111,10 +112,23 @@ class RegionWriters:
                 if (error := future.exception()) is not None:
                     errors.append(error)
                 else:
-                    self._writers[key] = future.result()
-                    self._take_over(self._writers[key])
+                    writer = future.result()
+                    self._take_over(writer)  # before it takes rows: readers find these with it
+                    self._writers[key] = writer
             if errors:
                 raise errors[0]
+
+    def _submit_or_call(self, call: Callable[[], R]) -> Future[R]:
+        """A call that is made in any case: what is enqueued has to be landed, and told."""
+        try:
+            return self._pool.submit(call)
+        except RuntimeError:  # another thread closes the writer
+            called: Future[R] = Future()
+            try:
+                called.set_result(call())
+            except Exception as error:
+                called.set_exception(error)
+            return called
 
     def _submit(self, call: Callable[[], R]) -> Future[R]:
         try:

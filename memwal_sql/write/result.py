@@ -12,16 +12,16 @@ class WriteResult:
     """What became of a call.
 
     Attributes:
-        rows: rows written, tombstones for deletes.
+        rows: rows written, tombstones for deletes; of calls that read rows first, one a key.
         reached: `"durable"`: in the WAL, every reader sees it. `"visible"`: readers of this process
             see it, a crash may lose it. `"buffered"`: taken, to be indexed and written later.
         positions: by region, the WAL position of its last entry; empty for buffered writes.
         skipped: rows left as they were, as the condition was not true for them.
-        missing: keys to delete under a condition that had no row.
+        not_found: keys to delete under a condition that had no row.
     """
 
     rows: int
     reached: str
     positions: Mapping[UUID, int] = field(default_factory=dict)
     skipped: int = 0
-    missing: int = 0
+    not_found: int = 0

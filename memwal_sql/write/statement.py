@@ -10,26 +10,29 @@ are not looked at again.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence, Set
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import Lock, RLock
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError
+from memwal_sql.errors import ConflictError, MemWalError
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
-from memwal_sql.write.conditional.resolve import Compute, Resolved
+from memwal_sql.write.conditional.resolve import Compute, Resolved, key_names
 from memwal_sql.write.region_writer import RegionWriter
 
 Route = Callable[[pa.RecordBatch], list[tuple[RegionWriter, pa.RecordBatch]]]
+Cuts = dict[RegionWriter, Cut]
 Enqueued = list[tuple[RegionWriter, list[PendingWrite]]]
 
 # A key is lost to somebody else's write each time, so that somebody gets on.
 _ATTEMPTS = 100
 _SHOWN_KEYS = 10
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,28 @@ class _Part:
     writer: RegionWriter
     cut: Cut
     rows: pa.RecordBatch
+    primary_key: list[str]
+
+    @property
+    def keys(self) -> list[Hashable]:
+        """The key values of its rows."""
+        return key_values(self.rows.select(self.primary_key).columns)
+
+    def only(self, keys: Set[Hashable], *, among: bool) -> pa.RecordBatch:
+        """The rows whose key is among these, or is not."""
+        chosen = ((key in keys) == among for key in self.keys)
+        return self.rows.filter(pa.array(np.fromiter(chosen, np.bool_, self.rows.num_rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a statement has enqueued: to be landed; and how many rows, rows skipped and keys without
+    a row there were."""
+
+    enqueued: Enqueued
+    rows: int
+    skipped: int
+    not_found: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,96 +84,96 @@ class Statements:
     make_room: Callable[[int], None]
     retrying: Lock
 
-    def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> tuple[Enqueued, Resolved]:
+    def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Outcome:
         """Enqueue what `compute` makes of distinct `keys`, rows in the MemTables' schema of which
-        only the key counts; what was enqueued, and all that was computed, with its rows.
+        only the key counts.
 
         Raises ConflictError with the keys that somebody else wrote each time.
         """
-        with ExitStack() as closing:
-            cuts = self._cuts([writer for writer, _ in self.route(keys)], closing)
-            return self._write(compute(keys), compute, cuts, closing)
+        cuts = {writer: writer.open_cut() for writer, _ in self.route(keys)}
+        return self._write(compute(keys), compute, cuts)
 
-    def over_rows(
-        self, select: Callable[[], Resolved], compute: Compute
-    ) -> tuple[Enqueued, Resolved]:
+    def over_rows(self, select: Callable[[], Resolved], compute: Compute) -> Outcome:
         """As `over_keys`, of the rows that `select` finds: `compute` is asked for those of them
         that were written meanwhile. A region that was not claimed when its rows were read is
         claimed, and all are read again."""
         while True:
-            with ExitStack() as closing:
-                cuts = self._cuts(self.claimed(), closing)
-                found = select()
-                if all(writer in cuts for writer, _ in self.route(found.rows)):
-                    return self._write(found, compute, cuts, closing)
+            cuts = {}
+            for writer in self.claimed():
+                with suppress(MemWalError):  # fenced: told below if a row found is its
+                    cuts[writer] = writer.open_cut()
+            found = select()
+            new = [writer for writer, _ in self.route(found.rows) if writer not in cuts]
+            for writer in new:
+                writer.check_usable()
+            if not new:
+                return self._write(found, compute, cuts)
 
-    def _write(
-        self,
-        found: Resolved,
-        compute: Compute,
-        cuts: dict[RegionWriter, Cut],
-        closing: ExitStack,
-    ) -> tuple[Enqueued, Resolved]:
-        parts: list[_Part] = []
-        skipped = missing = 0
-        lost: Set[Hashable] = frozenset()
-        for attempt in range(_ATTEMPTS):
-            skipped, missing = skipped + found.skipped, missing + found.missing
-            parts += [_Part(w, cuts[w], rows) for w, rows in self.route(found.rows)]
-            self.make_room(sum(part.rows.nbytes for part in parts))
-            enqueued, lost = self._enqueue(parts)
-            if not lost:
-                batches = [part.rows for part in parts] or [found.rows]
-                rows = pa.concat_batches(batches)
-                return enqueued, Resolved(rows, skipped, missing)
-            if attempt == 0:
-                closing.enter_context(self.retrying)
-            left = [self._only(part.rows, lost, True) for part in parts]
-            parts = [replace(p, rows=self._only(p.rows, lost, False)) for p in parts]
-            cuts = self._cuts([part.writer for part in parts], closing)
-            found = compute(pa.concat_batches(left))
-        raise conflict(lost)
+    def _write(self, found: Resolved, compute: Compute, cuts: Cuts) -> Outcome:
+        parts = self._parts(found, cuts)
+        skipped, not_found = list(found.skipped), found.not_found
+        enqueued, lost = self._enqueue(parts)
+        if lost:
+            with self.retrying:
+                for _ in range(_ATTEMPTS):
+                    left = pa.concat_batches([part.only(lost, among=True) for part in parts])
+                    parts = [replace(part, rows=part.only(lost, among=False)) for part in parts]
+                    skipped = [key for key in skipped if key not in lost]
+                    cuts = {part.writer: part.writer.open_cut() for part in parts}
+                    found = compute(left)
+                    parts += self._parts(found, cuts)
+                    skipped, not_found = skipped + list(found.skipped), not_found + found.not_found
+                    enqueued, lost = self._enqueue(parts)
+                    if not lost:
+                        break
+                else:
+                    raise _conflict(left.select(list(self.primary_key)))
+        rows = sum(part.rows.num_rows for part in parts)
+        return Outcome(enqueued, rows, len(skipped), not_found)
 
-    def _cuts(self, writers: Sequence[RegionWriter], closing: ExitStack) -> dict[RegionWriter, Cut]:
-        cuts = {}
-        for writer in writers:
-            if writer not in cuts:
-                cuts[writer] = writer.open_cut()
-                closing.callback(writer.close_cut, cuts[writer])
-        return cuts
+    def _parts(self, found: Resolved, cuts: Cuts) -> list[_Part]:
+        key = list(self.primary_key)
+        return [_Part(writer, cuts[writer], rows, key) for writer, rows in self.route(found.rows)]
 
     def _enqueue(self, parts: Sequence[_Part]) -> tuple[Enqueued, set[Hashable]]:
         """Enqueue all rows, or none and the keys that were written after their cut."""
-        rows: dict[RegionWriter, list[pa.RecordBatch]] = {}
-        with ExitStack() as locks:
-            for writer in sorted({p.writer for p in parts}, key=lambda one: one.region_id.bytes):
-                locks.enter_context(writer.order)
-                writer.check_usable()
+        self.make_room(sum(part.rows.nbytes for part in parts))
+        keys = [frozenset(part.keys) for part in parts]
+        writers = sorted({part.writer for part in parts}, key=lambda one: one.region_id.bytes)
+
+        def enqueue() -> tuple[Enqueued, set[Hashable]]:
             lost: set[Hashable] = set()
-            for part in parts:
-                keys = frozenset(self._keys(part.rows))
-                lost |= part.writer.recent.written(part.cut, keys)
+            rows: dict[RegionWriter, list[pa.RecordBatch]] = {}
+            for writer in writers:
+                writer.check_usable()
+            for part, of_part in zip(parts, keys, strict=True):
+                lost |= part.writer.recent.written(part.cut, of_part)
                 if part.rows.num_rows:
                     rows.setdefault(part.writer, []).append(part.rows)
             if lost:
                 return [], lost
             return [(w, w.enqueue(pa.concat_batches(batches))) for w, batches in rows.items()], lost
 
-    def _keys(self, rows: pa.RecordBatch) -> list[Hashable]:
-        return key_values(rows.select(list(self.primary_key)).columns)
-
-    def _only(self, rows: pa.RecordBatch, keys: Set[Hashable], among: bool) -> pa.RecordBatch:
-        """The rows whose key is among these, or is not."""
-        chosen = ((key in keys) == among for key in self._keys(rows))
-        return rows.filter(pa.array(np.fromiter(chosen, np.bool_, rows.num_rows)))
+        return _holding([writer.order for writer in writers], enqueue)
 
 
-def conflict(keys: Set[Hashable]) -> ConflictError:
+def _holding(locks: Sequence[Any], call: Callable[[], T]) -> T:
+    """What `call` returns while the locks are held, taken in their order. By `with` alone, as an
+    interrupt may come between any two other lines; eight at once, as calls nest only so deep."""
+    if not locks:
+        return call()
+    first = [*locks[:8], *(RLock() for _ in range(8 - len(locks[:8])))]
+    a, b, c, d, e, f, g, h = first
+    with a, b, c, d, e, f, g, h:
+        return _holding(locks[8:], call)
+
+
+def _conflict(keys: pa.RecordBatch) -> ConflictError:
     """The error for keys that others wrote each time."""
-    shown = ", ".join(repr(key) for key in list(keys)[:_SHOWN_KEYS])
-    more = f" and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else ""
+    shown = ", ".join(map(repr, key_names(keys.slice(0, _SHOWN_KEYS))))
+    more = f" and {keys.num_rows - _SHOWN_KEYS} more" if keys.num_rows > _SHOWN_KEYS else ""
     return ConflictError(
         f"others wrote the keys {shown}{more} {_ATTEMPTS} times between this statement's reading "
         "and its writing: nothing of it was written, make it again",
-        frozenset(keys),
+        frozenset(key_names(keys)),
     )

@@ -16,7 +16,13 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, MemWalError, ReopenError, RepairError
+from memwal_sql.errors import (
+    InvalidCallError,
+    MemWalError,
+    ReopenError,
+    RepairError,
+    UnsupportedError,
+)
 from memwal_sql.state import open_writers as live
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.side_by_side import SharedCall
@@ -32,7 +38,7 @@ from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
 from memwal_sql.write.result import WriteResult
 from memwal_sql.write.router import active_spec
-from memwal_sql.write.statement import Enqueued, Statements
+from memwal_sql.write.statement import Outcome, Statements
 from memwal_sql.write.ticker import Background
 from planner.model import TableInfo
 
@@ -312,21 +318,32 @@ class TableWriter:
             error.add_note(f"closing the writer failed too: {closing}")
 
     def _over_keys(self, keys: pa.RecordBatch, compute: Compute) -> WriteResult:
+        self._check_routes()
         if keys.num_rows == 0:
             return WriteResult(0, self._reached)
-        return self._landed(*self._statements.over_keys(keys, compute))
+        return self._landed(self._statements.over_keys(keys, compute))
+
+    def _check_routes(self) -> None:
+        if not self.routes:
+            raise UnsupportedError(
+                "the regions of this table are given by hand, and a key read may be in another one "
+                "than this writer's: write rows that have all columns, or upsert them with "
+                'missing="null"'
+            )
 
     def _over_rows(self, select: Callable[[], Resolved], compute: Compute) -> WriteResult:
-        return self._landed(*self._statements.over_rows(select, compute))
+        self._check_routes()
+        return self._landed(self._statements.over_rows(select, compute))
 
-    def _landed(self, enqueued: Enqueued, resolved: Resolved) -> WriteResult:
-        positions = self._writers.together({w: partial(w.land, writes) for w, writes in enqueued})
+    def _landed(self, outcome: Outcome) -> WriteResult:
+        landing = {writer: partial(writer.land, writes) for writer, writes in outcome.enqueued}
+        positions = self._writers.together(landing)
         return WriteResult(
-            resolved.rows.num_rows,
+            outcome.rows,
             self._reached,
             positions if self._options.durable else {},
-            resolved.skipped,
-            resolved.missing,
+            outcome.skipped,
+            outcome.not_found,
         )
 
     def _write(self, batch: pa.RecordBatch) -> WriteResult:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import datafusion
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.keys.keys import one_array
 from memwal_sql.errors import InvalidCallError
 
-WHEN = "when"
+_PLACE = "the place of the row"
 
 
 class Expressions:
-    """A condition and the new values of columns, evaluated by DataFusion for a batch at once.
+    """A condition, and the new values of columns where it is true, evaluated by DataFusion.
 
     Names mean DataFusion's: of `pairs`, `t.n` is the column `n` of the row that is there and `s.n`
     the one given; of rows as they are, `n` is the column.
@@ -24,9 +26,11 @@ class Expressions:
 
     def __init__(self, schema: pa.Schema, when: str | None, columns: Mapping[str, str]) -> None:
         """Raises InvalidCallError for what is no text, and for columns the table has not."""
-        for name, text in [(WHEN, when), *columns.items()]:
-            if not isinstance(text, str) and not (name == WHEN and text is None):
+        for name, text in [("the condition", when), *columns.items()]:
+            if not isinstance(text, str) and text is not when:
                 raise InvalidCallError(f"{name}: {text!r} is no SQL expression, as text")
+        if when is not None and not isinstance(when, str):
+            raise InvalidCallError(f"the condition {when!r} is no SQL expression, as text")
         unknown = sorted(set(columns) - set(schema.names))
         if unknown:
             raise InvalidCallError(f"the table has no columns {unknown}; it has {schema.names}")
@@ -37,21 +41,38 @@ class Expressions:
     def __bool__(self) -> bool:
         return self.when is not None or bool(self.columns)
 
-    def evaluate(self, rows: pa.RecordBatch) -> tuple[pa.BooleanArray, dict[str, pa.Array]]:
-        """For each row whether the condition is true, and the columns' values in their types.
+    def evaluate(self, rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], dict[str, pa.Array]]:
+        """The places of the rows for which the condition is true, ascending, and the columns'
+        values for these, in the columns' types.
 
-        Raises InvalidCallError for one that can't be evaluated or whose value does not fit.
+        Raises InvalidCallError for an expression that can't be evaluated, or is none over one row,
+        and for a value that does not fit. Without rows it still tells what is no expression.
         """
-        texts = [*([self.when] if self.when is not None else []), *self.columns.values()]
-        values = _evaluated(rows, texts)
-        condition = pa.repeat(pa.scalar(True), rows.num_rows)
-        if self.when is not None:
-            condition, *values = values
-            if not pa.types.is_boolean(condition.type):
-                raise InvalidCallError(f"when={self.when!r} is {condition.type}, no condition")
-        fields = (self._schema.field(name) for name in self.columns)
-        cast = {f.name: _fitting(v, f) for f, v in zip(fields, values, strict=True)}
-        return pc.fill_null(condition, False), cast
+        context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+        numbered = pa.Table.from_batches([rows.append_column(_PLACE, np.arange(rows.num_rows))])
+        frame = context.from_arrow(numbered)
+        columns = {name: _parsed(frame, text) for name, text in self.columns.items()}
+        condition = None if self.when is None else _parsed(frame, self.when)
+        place = datafusion.col(f'"{_PLACE}"')
+        aliases = [expression.alias(f"value of {name}") for name, expression in columns.items()]
+        texts = [self.when, *self.columns.values()]
+        try:
+            frame = (frame if condition is None else frame.filter(condition)).select(
+                place, *aliases
+            )
+            if _nodes(frame.logical_plan()) != (2 if condition is None else 3):
+                raise InvalidCallError(f"{texts}: an expression is about one row, without windows")
+            found = frame.to_arrow_table()
+        except InvalidCallError:
+            raise
+        except Exception as error:  # DataFusion's own have no class of theirs
+            raise InvalidCallError(f"{texts} can't be evaluated: {error}") from error
+        places = found.column(0).to_numpy()
+        order = pa.array(np.argsort(places, kind="stable"))
+        values = [one_array(column).take(order) for column in found.columns[1:]]
+        fields = [self._schema.field(name) for name in columns]
+        fitting = {f.name: _fitting(v, f) for f, v in zip(fields, values, strict=True)}
+        return np.sort(places), fitting
 
 
 def pairs(old: pa.RecordBatch, given: pa.RecordBatch | None = None) -> pa.RecordBatch:
@@ -61,26 +82,18 @@ def pairs(old: pa.RecordBatch, given: pa.RecordBatch | None = None) -> pa.Record
     return pa.RecordBatch.from_arrays(structs, list(sides))
 
 
+def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
+    try:
+        return frame.parse_sql_expr(text)
+    except Exception as error:
+        raise InvalidCallError(f"{text!r} is no expression over the row: {error}") from error
+
+
+def _nodes(plan: Any) -> int:
+    return 1 + sum(_nodes(one) for one in plan.inputs())
+
+
 def _fitting(values: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), field.type)
-    return one_array(exact_cast(values, field))
-
-
-def _evaluated(rows: pa.RecordBatch, texts: Sequence[str]) -> list[pa.Array]:
-    """Their values for each row, in the rows' order: one partition keeps it."""
-    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
-    frame = context.from_arrow(pa.Table.from_batches([rows]))
-    columns = []
-    for number, text in enumerate(texts):
-        try:
-            columns.append(frame.parse_sql_expr(text).alias(str(number)))
-        except Exception as error:  # DataFusion's own have no class of theirs
-            raise InvalidCallError(f"{text!r} is no expression over the row: {error}") from error
-    try:
-        found = frame.select(*columns).to_arrow_table()
-    except Exception as error:
-        raise InvalidCallError(f"{list(texts)} can't be evaluated: {error}") from error
-    if found.num_rows != rows.num_rows:
-        raise InvalidCallError(f"{list(texts)} are not expressions over one row each")
-    return [one_array(column) for column in found.columns]
+    return one_array(exact_cast(values, field, rounding=True))

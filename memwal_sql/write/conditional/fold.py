@@ -21,8 +21,9 @@ def fold(
     there: npt.NDArray[np.bool_],
     keys: Sequence[Hashable],
     expressions: Expressions,
-) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], int]:
-    """The last row of each key, whether it was written, and how many rows given were not.
+) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], list[Hashable]]:
+    """The last row of each key, whether it was written, and the keys of the rows given that were
+    not.
 
     Args:
         given: columns of the rows given, several of one key in their order.
@@ -36,7 +37,11 @@ def fold(
     places = np.fromiter((place[key] for key in of_key), np.int64, len(of_key))
     current, exists = old, there.copy()
     written = np.zeros(len(keys), np.bool_)
-    skipped = 0
+    skipped: list[Hashable] = []
+    if not expressions:  # all rows have the same columns: the last one of a key is what it becomes
+        _, last = np.unique(places[::-1], return_index=True)
+        last = np.sort(len(places) - 1 - last)
+        given, places = given.take(pa.array(last)), places[last]
     for turn in _turns(places, len(keys)):
         at = places[turn]
         rows = given.take(pa.array(turn))
@@ -44,12 +49,13 @@ def fold(
         applies = np.ones(len(at), np.bool_)
         replaced = _replaced(before, rows)
         over = np.flatnonzero(exists[at])
-        if expressions and len(over):
+        if expressions:
             chosen = pa.array(over)
-            condition, values = expressions.evaluate(pairs(before.take(chosen), rows.take(chosen)))
-            applies[over] = condition.to_numpy(zero_copy_only=False)
-            replaced = _with_values(replaced, values, over)
-        skipped += int((~applies).sum())
+            met, values = expressions.evaluate(pairs(before.take(chosen), rows.take(chosen)))
+            applies[over] = False
+            applies[over[met]] = True
+            replaced = _with_values(replaced, values, over[met])
+            skipped += [keys[place] for place in at[~applies].tolist()]
         current = _put(current, replaced.filter(pa.array(applies)), at[applies])
         exists[at[applies]] = written[at[applies]] = True
     return current, written, skipped

@@ -1,15 +1,15 @@
 """The keys that a region got while a statement was reading it.
 
 A statement that writes what it has computed from rows it read opens a cut first. What is written
-after the cut is remembered until the cut is closed, in memory only: whoever else writes the region
-has fenced this writer, and the statement fails then.
+after the cut is remembered as long as somebody has the cut, in memory only: whoever else writes the
+region has fenced this writer, and the statement fails then.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -17,11 +17,11 @@ from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import key_values
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Cut:
     """A place in a region's order of writing: writes up to `ticket` were seen."""
 
-    ticket: int
+    def __init__(self, ticket: int) -> None:
+        self.ticket = ticket
 
 
 class _Write:
@@ -36,34 +36,28 @@ class _Write:
 
 
 class RecentWrites:
-    """The writes after the oldest open cut. Nothing here locks: the region writer does."""
+    """The writes after the oldest cut that somebody has. Nothing here locks: the region writer
+    does."""
 
     def __init__(self, primary_key: Sequence[str]) -> None:
         self._primary_key = list(primary_key)
-        self._cuts: list[Cut] = []
+        # Weak, so that a statement that is interrupted anywhere leaves none.
+        self._cuts: WeakSet[Cut] = WeakSet()
         self._writes: deque[_Write] = deque()
 
     def open(self, ticket: int) -> Cut:
         """A cut after the newest write, which has this ticket."""
         cut = Cut(ticket)
-        self._cuts.append(cut)
+        self._cuts.add(cut)
         return cut
 
-    def close(self, cut: Cut) -> None:
-        """Forget the writes that no other cut asks for."""
-        self._cuts.remove(cut)
-        oldest = min((one.ticket for one in self._cuts), default=None)
+    def add(self, ticket: int, batch: pa.RecordBatch) -> None:
+        """Remember the keys of a write, if there is a cut; forget what none asks for."""
+        oldest = min((cut.ticket for cut in self._cuts), default=None)
         while self._writes and (oldest is None or self._writes[0].ticket <= oldest):
             self._writes.popleft()
-
-    def add(self, ticket: int, batch: pa.RecordBatch) -> None:
-        """Remember the keys of a write, if a cut is open."""
-        if self._cuts:
+        if oldest is not None:
             self._writes.append(_Write(ticket, batch.select(self._primary_key)))
-
-    def moved(self, cut: Cut) -> bool:
-        """Whether anything was written after the cut."""
-        return bool(self._writes) and self._writes[-1].ticket > cut.ticket
 
     def written(self, cut: Cut, keys: Set[Hashable]) -> set[Hashable]:
         """Those of `keys` that were written after the cut."""

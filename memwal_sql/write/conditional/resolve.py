@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,13 +25,13 @@ class Resolved:
 
     Attributes:
         rows: the rows to write, in the MemTables' schema, one a key at most.
-        skipped: rows given, or there, whose condition was not true.
-        missing: keys that had no row.
+        skipped: the keys of rows given, or there, whose condition was not true, for each row.
+        not_found: how many keys had no row.
     """
 
     rows: pa.RecordBatch
-    skipped: int = 0
-    missing: int = 0
+    skipped: Sequence[Hashable] = ()
+    not_found: int = 0
 
 
 Compute = Callable[[pa.RecordBatch], Resolved]
@@ -128,8 +128,8 @@ class Resolver:
         def compute(keys: pa.RecordBatch) -> Resolved:
             old, there = self._there(keys)
             chosen = self._meets(old, there, when, pairs)
-            skipped, missing = int((there & ~chosen).sum()), int((~there).sum())
-            return Resolved(keys.filter(pa.array(chosen)), skipped, missing)
+            skipped = self._values(keys.filter(pa.array(there & ~chosen)))
+            return Resolved(keys.filter(pa.array(chosen)), skipped, int((~there).sum()))
 
         return self._keys(keys), compute
 
@@ -141,6 +141,7 @@ class Resolver:
 
         def select() -> Resolved:
             found = self._rows.to_arrow(self._primary_key, where)
+            when.evaluate(pa.RecordBatch.from_pylist([], self._schema))
             return Resolved(self._normaliser.tombstones(found))
 
         def compute(keys: pa.RecordBatch) -> Resolved:
@@ -157,22 +158,19 @@ class Resolver:
         expressions = self.expressions(where, columns)
         if not columns:
             raise InvalidCallError("there is no column to update")
-        values = self.expressions(None, columns)
 
-        def updated(rows: pa.RecordBatch, by: Expressions) -> Resolved:
-            if not rows.num_rows:
-                return Resolved(self._upserts(rows))
-            condition, new = by.evaluate(rows)
-            named = [new.get(name, rows[name]) for name in rows.schema.names]
-            changed = pa.RecordBatch.from_arrays(named, rows.schema.names)
-            return Resolved(self._upserts(changed.filter(condition)))
+        def updated(rows: pa.RecordBatch) -> Resolved:
+            places, new = expressions.evaluate(rows)
+            chosen = rows.take(pa.array(places))
+            named = [new.get(name, chosen[name]) for name in rows.schema.names]
+            return Resolved(self._upserts(pa.RecordBatch.from_arrays(named, rows.schema.names)))
 
         def select() -> Resolved:
-            return updated(self._batch(self._rows.to_arrow(None, where)), values)
+            return updated(self._batch(self._rows.to_arrow(None, where)))
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             old, there = self._there(keys)
-            return updated(old.filter(pa.array(there)), expressions)
+            return updated(old.filter(pa.array(there)))
 
         return select, compute
 
@@ -183,10 +181,9 @@ class Resolver:
         when: Expressions,
         named: Callable[[pa.RecordBatch], pa.RecordBatch],
     ) -> npt.NDArray[np.bool_]:
-        chosen = there.copy()
-        if there.any() and when:
-            condition, _ = when.evaluate(named(old.filter(pa.array(there))))
-            chosen[there] = condition.to_numpy(zero_copy_only=False)
+        places, _ = when.evaluate(named(old.filter(pa.array(there))))
+        chosen = np.zeros(len(there), np.bool_)
+        chosen[np.flatnonzero(there)[places]] = True
         return chosen
 
     def _there(self, keys: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
@@ -200,14 +197,18 @@ class Resolver:
         return found.take(pa.array(places, mask=~there)), there
 
     def _batch(self, rows: pa.Table) -> pa.RecordBatch:
-        """Rows of the table in the columns of this writer."""
-        gone = [name for name in self._schema.names if name not in rows.column_names]
-        if gone:
+        if not rows.schema.equals(self._schema):
             raise ReopenError(
-                f"the columns {gone} were dropped or renamed since this writer was opened: open a "
-                "new one"
+                f"the columns of the table have changed since this writer was opened: it has "
+                f"{self._schema.names}, the table {rows.column_names}: open a new one"
             )
-        columns = [one_array(rows[name]) for name in self._schema.names]
+        try:
+            columns = [one_array(column) for column in rows.columns]
+        except pa.ArrowInvalid as error:  # more than 32-bit offsets reach
+            raise InvalidCallError(
+                f"a column of the {rows.num_rows} rows read is too large for one call: write fewer "
+                f"rows at once: {error}"
+            ) from error
         return pa.RecordBatch.from_arrays(columns, self._schema.names)
 
     def _upserts(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -223,14 +224,19 @@ class Resolver:
         places = np.fromiter(KeyBatch(table).positions.values(), np.int64)
         return self._normaliser.tombstones(table.take(pa.array(np.sort(places))))
 
-    def _values(self, rows: pa.RecordBatch) -> list[object]:
+    def _values(self, rows: pa.RecordBatch) -> list[Hashable]:
         return key_values(rows.select(self._primary_key).columns)
 
     def _exist(self, rows: pa.RecordBatch, what: str) -> KeysExistError:
         found = rows.select(self._primary_key)
-        shown = [tuple(row.values()) for row in found.slice(0, _SHOWN_KEYS).to_pylist()]
-        names = [row[0] if len(row) == 1 else row for row in shown]
+        names = key_names(found.slice(0, _SHOWN_KEYS))
         return KeysExistError(
             f"{found.num_rows} keys to insert {what}, as {names}: upsert replaces their rows",
-            frozenset(self._values(rows)),
+            frozenset(key_names(found)),
         )
+
+
+def key_names(keys: pa.RecordBatch) -> list[Hashable]:
+    """The keys as users write them: values, or tuples of a composite key."""
+    rows = [tuple(row.values()) for row in keys.to_pylist()]
+    return [row[0] if len(row) == 1 else row for row in rows]

@@ -26,7 +26,7 @@ from exec_nodes.arrow.validate import Column, first_row, validated
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.memtable import memtable_schema
-from memwal_sql.write.ingest.changes import DELETE, UPSERT, operations
+from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
 from memwal_sql.write.ingest.missing import ERROR, KEEP, NULL, check_missing, missing_columns
 
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
@@ -95,18 +95,17 @@ class Normaliser:
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def changes(self, data: Any, op: str) -> pa.RecordBatch:
-        """Upserts and tombstones in the order of the rows, which have a column `op`; see
-        `memwal_sql.write.ingest.changes`."""
-        rows = given_rows(read_once(data))
-        if not isinstance(rows, pa.Table):
-            rows = pa.Table.from_pylist(rows) if isinstance(rows, list) else pa.table(rows)
-        kinds = operations(rows, op)
-        rows = rows.drop_columns([op])
-        order = [np.flatnonzero(kinds == kind) for kind in (UPSERT, DELETE)]
-        upserts = self.upserts(rows.take(pa.array(order[0])))
-        tombstones = self.tombstones(rows.select(list(self._primary_key)).take(pa.array(order[1])))
-        places = np.argsort(np.concatenate(order), kind="stable")
-        return pa.concat_batches([upserts, tombstones]).take(pa.array(places))
+        """Upserts, as `upserts` takes them, and tombstones in the order of the rows, which have a
+        column `op`; see `memwal_sql.write.ingest.changes`. Of deletes only the key is looked at."""
+        changes = Changes(data, op)
+        places = [changes.places(kind) for kind in (UPSERT, DELETE)]
+        batches = [pa.RecordBatch.from_pylist([], self._target)]
+        if len(places[0]):
+            batches.append(self.upserts(changes.rows(UPSERT)))
+        if len(places[1]):
+            batches.append(self.tombstones(changes.rows(DELETE)))
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return pa.concat_batches(batches).take(pa.array(order))
 
     def _columns(self, table: pa.Table, missing: str) -> list[pa.Array]:
         fits = table.schema.equals(self._schema)

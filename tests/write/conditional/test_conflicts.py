@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -10,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.write.statement import Statements
 from tests.model.racing import race
 
 SCHEMA = pa.schema(
@@ -207,3 +213,118 @@ def test_columns_written_by_different_threads_are_all_kept(
 
     race(partial(write, "n"), partial(write, "m"))
     assert live(table) == dict.fromkeys(KEYS, (14, 14))
+
+
+def test_a_row_that_is_computed_again_is_counted_once(
+    table: mw.Table, writer: mw.TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def then(reads: int) -> None:
+        if reads == 1:
+            writer.upsert([{"id": 3, "n": 3, "m": 9}])
+
+    between(monkeypatch, table, writer, then)
+    given = [{"id": 3, "n": 4, "m": 1}, {"id": 3, "n": 1, "m": 1}, {"id": 5, "n": 1, "m": 1}]
+    done = writer.upsert(given, when="t.n < s.n")
+    assert (done.rows, done.skipped) == (1, 2)
+    assert live(table)[3] == (4, 1)
+
+
+def test_keys_of_a_conflict_are_told_as_they_were_given(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = [pa.field("day", pa.date32(), False), pa.field("d", pa.decimal128(9, 2), False)]
+    schema = pa.schema([*fields, pa.field("n", pa.int64())])
+    table = mw.create_table(uri, schema, primary_key=["day", "d"])
+    key = {"day": date(2024, 1, 2), "d": Decimal("1.50")}
+    with table.writer() as writer:
+        writer.upsert([{**key, "n": 1}])
+        between(monkeypatch, table, writer, lambda reads: writer.upsert([{**key, "n": reads}]))
+        with pytest.raises(mw.ConflictError, match="Decimal") as raised:
+            writer.upsert([{**key, "n": 1}], set=ADD)
+        assert raised.value.keys == {tuple(key.values())}
+    with table.writer() as writer, pytest.raises(mw.KeysExistError) as exist:
+        writer.insert([{**key, "n": 1}])
+    assert exist.value.keys == {tuple(key.values())}
+
+
+def test_a_region_that_somebody_else_has_is_no_matter_for_rows_of_others(table: mw.Table) -> None:
+    with table.writer() as writer:
+        writer.upsert({"id": KEYS, "n": KEYS, "m": [0] * len(KEYS)})
+        with mw.open_table(table.uri).writer() as other:
+            other.upsert([{"id": 0, "n": 0, "m": 0}])
+            of_other = {key for key in KEYS if key in _region_of_0(table)}
+            mine = min(set(KEYS) - of_other)
+            assert writer.update({"m": "7"}, where=f"id = {mine}").rows == 1
+            with pytest.raises(mw.FencedError):
+                writer.update({"m": "7"}, where="id = 0")
+    assert live(table)[mine] == (mine, 7)
+    assert live(table)[0] == (0, 0)
+
+
+def _region_of_0(table: mw.Table) -> set[int]:
+    feed = table.changes().read_all().to_pylist()
+    (region,) = {row["_region"] for row in feed if row["id"] == 0}
+    return {row["id"] for row in feed if row["_region"] == region}
+
+
+def test_what_is_enqueued_is_written_and_told_though_the_writer_is_closed(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = table.writer()
+    enqueue = Statements._enqueue
+
+    def then_closed(self: Statements, parts: Any) -> Any:
+        enqueued = enqueue(self, parts)
+        writer.close()
+        return enqueued
+
+    monkeypatch.setattr(Statements, "_enqueue", then_closed)
+    assert writer.upsert([{"id": key, "n": 100} for key in KEYS], set=ADD).rows == len(KEYS)
+    assert live(table) == {key: (key + 100, 0) for key in KEYS}
+
+
+def test_a_statement_that_is_interrupted_anywhere_holds_nothing(table: mw.Table) -> None:
+    """Ctrl-C before each line of it: other writes and close go on, and no key is remembered."""
+    lines = 0
+    while True:
+        with table.writer() as writer:
+            writer.upsert([{"id": key, "n": 0, "m": 0} for key in KEYS])
+            interrupted = _interrupt(
+                lines, lambda: writer.upsert([{"id": key, "n": 1} for key in KEYS], set=ADD)
+            )
+            gc.collect()
+            done = race(lambda: writer.upsert([{"id": key, "n": 5, "m": 5} for key in KEYS]))
+            assert done[0].rows == len(KEYS)
+            for region in writer._writers:
+                assert not region.recent._cuts
+        if not interrupted:
+            break
+        lines += 1
+    assert lines > 50
+
+
+def _interrupt(line: int, call: Callable[[], Any]) -> bool:
+    """Whether KeyboardInterrupt was raised before that line of `write/statement.py`; not where a
+    `with` is left, as no interrupt is taken there."""
+    seen = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal seen
+        if not frame.f_code.co_filename.endswith("write/statement.py"):
+            return None
+        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and not source.lstrip().startswith("with "):
+            seen += 1
+            if seen == line + 1:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False

@@ -135,7 +135,7 @@ class History:
         gone = {key for key in there if (self.model[key]["n"] or 0) > 4}
         done = writer.delete(keys, when="t.n > 4")
         missing = len(set(keys)) - len(there)
-        assert (done.rows, done.skipped, done.missing) == (
+        assert (done.rows, done.skipped, done.not_found) == (
             len(gone),
             len(there) - len(gone),
             missing,
@@ -207,7 +207,7 @@ def upsert(rows: list[Row] | None = None, **options: Any) -> Call:
     ("call", "text"),
     [
         (upsert(when="t.nn > 1"), "t.nn > 1"),
-        (upsert(when="t.n"), "is int32, no condition"),
+        (upsert(when="t.n"), "non-boolean"),
         (upsert(when="t.n > 1 OR"), "t.n > 1 OR"),
         (upsert(when="true) OR (true"), "is no expression"),
         (upsert(when=b"t.n > 1"), "no SQL expression"),
@@ -307,3 +307,115 @@ def test_columns_dropped_meanwhile_ask_for_a_new_writer(table: mw.Table) -> None
         lance.dataset(table.uri).drop_columns(["s"])
         with pytest.raises(mw.ReopenError, match="open a new one"):
             writer.upsert([{"tenant": "a", "id": 1, "n": 1}])
+
+
+FORMS: dict[str, Callable[[list[Row]], Any]] = {
+    "dicts": lambda rows: rows,
+    "columns": lambda rows: {name: [row[name] for row in rows] for name in rows[0]},
+    "table": lambda rows: pa.Table.from_pylist(rows, pa.schema([*SCHEMA, ("op", pa.string())])),
+    "batches": lambda rows: FORMS["table"](rows).to_batches(max_chunksize=1),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_changes_are_what_upserts_and_deletes_are_in_any_form(table: mw.Table, form: str) -> None:
+    rows = [{**ROWS[at % 2], "n": at, "op": "d" if at % 3 == 2 else "u"} for at in range(7)]
+    with table.writer() as writer:
+        assert writer.apply(FORMS[form](rows), op="op").rows == 7
+        applied = live(table)
+        for row in rows:
+            if row["op"] == "d":
+                writer.delete([(row["tenant"], row["id"])])
+            else:
+                writer.upsert([{name: row[name] for name in SCHEMA.names}])
+        assert live(table) == applied
+
+
+def test_a_delete_among_changes_needs_its_key_alone(table: mw.Table) -> None:
+    key = {"tenant": "a", "id": 1}
+    with table.writer() as writer:
+        writer.upsert(ROWS)
+        writer.apply([{**key, "_op": "delete"}, {**ROWS[1], "n": 6, "_op": "c"}])
+        assert live(table) == {("b", 2): {**ROWS[1], "n": 6}}
+        writer.apply([{**key, "_op": "d"}])
+        for wrong in ([{**key, "_op": "u"}], [{**ROWS[0], "typo": 1, "_op": "u"}], 5, None, [5]):
+            with pytest.raises(mw.InvalidCallError):
+                writer.apply(wrong)
+        with pytest.raises(mw.InvalidCallError, match="row 0"):
+            writer.apply([{**ROWS[0], "_op": ["c"]}])
+
+
+MANUAL: list[Call] = [
+    upsert([{"tenant": "a", "id": 1, "n": 1}]),
+    upsert(ROWS, when="t.n > 1"),
+    upsert(ROWS, set={"n": "t.n"}),
+    lambda w: w.insert(ROWS),
+    lambda w: w.delete([("a", 1)], when="t.n > 1"),
+    lambda w: w.delete_where("true"),
+    lambda w: w.update({"n": "1"}),
+]
+
+
+@pytest.mark.parametrize("call", MANUAL)
+def test_regions_given_by_hand_take_whole_rows_alone(uri: str, call: Call) -> None:
+    """The row of a key may be in another region than the writer's."""
+    table = mw.create_table(uri, SCHEMA, primary_key=KEY, regions=mw.manual())
+    with table.writer(region="one") as one, table.writer(region="two") as two:
+        one.upsert(ROWS)
+        with pytest.raises(mw.UnsupportedError, match="given by hand"):
+            call(two)
+        two.upsert([{"tenant": "z", "id": 1}], missing="null")
+    assert table.count_rows() == 3
+
+
+def test_values_are_computed_for_rows_that_meet_the_condition_alone(table: mw.Table) -> None:
+    rows = [{**ROWS[0], "id": at, "n": at} for at in range(4)]
+    given = [{**row, "n": 12} for row in rows]
+    with table.writer() as writer:
+        writer.upsert(rows)
+        assert writer.update({"n": "12 / n"}, where="n <> 0").rows == 3
+        assert [live(table)["a", at]["n"] for at in range(4)] == [0, 12, 6, 4]
+        done = writer.upsert(given, when="t.n <> 0", set={"n": "s.n / t.n"})
+        assert (done.rows, done.skipped) == (3, 1)
+        assert [live(table)["a", at]["n"] for at in range(4)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("text", ["row_number() OVER (ORDER BY t.n DESC)", "max(t.n) OVER ()"])
+def test_an_expression_is_about_one_row(table: mw.Table, text: str) -> None:
+    with table.writer() as writer:
+        writer.upsert(ROWS)
+        before = live(table)
+        for options in ({"set": {"n": text}}, {"when": f"{text} = 1"}):
+            with pytest.raises(mw.InvalidCallError):
+                writer.upsert(ROWS, **options)
+        assert live(table) == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        upsert(when="t.typo > 1"),
+        upsert(set={"n": "nofn(1)"}),
+        lambda w: w.delete([("a", 1)], when="t.n >"),
+        lambda w: w.delete_where("typo > 1"),
+        lambda w: w.update({"n": "nofn(n)"}),
+    ],
+)
+def test_an_expression_is_looked_at_where_no_row_is(table: mw.Table, call: Call) -> None:
+    with table.writer() as writer, pytest.raises(mw.InvalidCallError):
+        call(writer)
+    assert table.count_rows() == 0
+
+
+def test_columns_added_meanwhile_are_not_nulled(table: mw.Table) -> None:
+    with table.writer() as writer:
+        writer.upsert(ROWS)
+        writer.flush()
+        table.merge()
+        lance.dataset(table.uri).add_columns(pa.field("x", pa.int64()))
+        lance.dataset(table.uri).update({"x": "id * 10"})
+        with pytest.raises(mw.ReopenError, match="open a new one"):
+            writer.upsert([{"tenant": "a", "id": 1, "n": 1}])
+        with pytest.raises(mw.ReopenError, match="open a new one"):
+            writer.update({"n": "1"})
+    assert [row["x"] for row in live(table).values()] in ([10, 20], [20, 10])
