@@ -54,10 +54,10 @@ class OutcomeUnknownError(RetryError):
 
 
 class ConflictError(RetryError):
-    """Others came first each time; nothing of the call was written.
+    """Others came first; nothing of what was tried was written.
 
     Attributes:
-        keys: the key values that they wrote, where the call wrote rows.
+        keys: the keys that they wrote, each time, where the call wrote rows.
     """
 
     def __init__(self, text: str = "", keys: frozenset[Hashable] = frozenset()) -> None:
@@ -73,7 +73,7 @@ class KeysExistError(InvalidCallError):
     """Rows to insert have keys that are there; nothing of the call was written.
 
     Attributes:
-        keys: their key values.
+        keys: these.
     """
 
     def __init__(self, text: str = "", keys: frozenset[Hashable] = frozenset()) -> None:
