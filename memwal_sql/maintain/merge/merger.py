@@ -128,7 +128,16 @@ class Merger:
         is left."""
         with maintenance(self._context, "merge") as lease:
             work = self._next(last)
+            recorded = None
             while len(work.passes) > 1 and not _is_recorded(self._context, work):
+                progress = work.base.details.merged_generations
+                if progress == recorded:
+                    raise RepairError(
+                        f"the regions of {self._context.uri} can't be recorded, as they must be "
+                        "before a merge in parts: files of a region that is merged in part are "
+                        "missing, see table.check()"
+                    )
+                recorded = progress
                 _log.debug("%s: recorded before a merge in parts", self._context.uri)
                 self._record(lease, work.base)
                 lease.renew()
@@ -157,7 +166,7 @@ class Merger:
             if not behind:
                 return _Next(base)
             try:
-                shares = self._together(base, behind)
+                shares = self._together(base, _disjoint(base, behind))
             except RepairError:
                 # Somebody else may have merged and collected it since manifest and base were read.
                 if base.details.merged_generations == before:
@@ -291,6 +300,22 @@ class Merger:
                 self._context.uri,
                 rows,
             )
+
+
+def _disjoint(
+    base: BaseTable, behind: Mapping[RegionReader, range]
+) -> Mapping[RegionReader, range]:
+    """The first region, and the others that can't have a key of it or of one another: one commit
+    takes a key once. Regions given by hand, or by columns outside of the key, can."""
+    first = next(iter(behind))
+    spec = base.info.spec(first.spec_id)
+    if first.values is None or spec is None or not spec.reads_only(base.info.primary_key):
+        return {first: behind[first]}
+    return {
+        region: numbers
+        for region, numbers in behind.items()
+        if region.values is not None and region.spec_id == first.spec_id
+    }
 
 
 def _behind(base: BaseTable, last: Mapping[RegionReader, int]) -> dict[RegionReader, range]:

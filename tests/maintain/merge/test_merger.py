@@ -280,3 +280,29 @@ def test_a_merged_table_is_read_with_its_newest_schema(tmp_path: Path) -> None:
         {"val": 1, "id": 1, "text": "a"},
         {"val": 2, "id": 2, "text": None},
     ]
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("second", [{"id": 1, "val": 2}, None])
+@pytest.mark.parametrize("first", [{"id": 1, "val": 1}, None])
+def test_a_key_in_two_regions_is_merged_region_by_region(
+    tmp_path: Path, first: dict[str, int] | None, second: dict[str, int] | None, there: bool
+) -> None:
+    """Which regions given by hand, or by native code, may have: one commit takes a key once."""
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("val", pa.int64())])
+    table = mw.create_table(tmp_path / "t", schema, "id", mw.manual())
+    if there:
+        merge_rows(table, [{"id": 1, "val": 0}], region="a")
+    for region, row in (("a", first), ("b", second)):
+        with table.writer(region=region) as writer:
+            writer.upsert([{"id": len(region) + 10, "val": 0}])
+            if row is None:
+                writer.delete([1])
+            else:
+                writer.upsert([row])
+            writer.flush()
+    assert table.merge() == 2
+    found = [row for row in in_base(table.uri).items() if row[0] == 1]
+    assert len(found) <= 1
+    assert {value for _, value in found} <= {1, 2}
+    assert table.count_rows() == 1 + len(found)
