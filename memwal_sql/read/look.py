@@ -53,8 +53,15 @@ class Look:
     """
 
     def __init__(
-        self, looks: Looks, manifest: RegionManifest, goes_on: tuple[int, Question] | None = None
+        self,
+        looks: Looks,
+        manifest: RegionManifest,
+        goes_on: tuple[int, Question] | None = None,
+        *,
+        in_order: bool = False,
     ) -> None:
+        """`in_order` has them asked one after the other on an object store too, which takes longer
+        and needs no clock: for a store that is too slow for two looks within that time."""
         self.manifest = manifest
         self.position = 0 if goes_on is None else goes_on[0]
         self._looks = looks
@@ -63,7 +70,8 @@ class Look:
         self.questions: Sequence[Question] = probes if goes_on is None else [goes_on[1], *probes]
         self.log_goes_on = False
         self._is_newest: bool | None = None
-        self.is_sure = not looks.remote
+        self._in_order = in_order or not looks.remote
+        self.is_sure = self._in_order
         if looks.remote:
             self._since, self._began = looks.since(number), looks.clock()
 
@@ -73,7 +81,7 @@ class Look:
         self._is_newest, self.log_goes_on = there and not new, any(goes_on)
         looks = self._looks
         if looks.remote:
-            self.is_sure = looks.clock() - self._since < WAVE_SECONDS
+            self.is_sure = self._in_order or looks.clock() - self._since < WAVE_SECONDS
             if self._is_newest:
                 looks.note(self.manifest.version, self._began)
 
@@ -81,7 +89,7 @@ class Look:
         """The newest manifest if it is newer; then it was read in order. Asks `questions` where
         they have no answers yet."""
         if self._is_newest is None:
-            self.answered(ask(self._looks.remote, self.questions))
+            self.answered(ask(not self._in_order, self.questions))
         if self._is_newest:
             return None
         found = self._looks.manifests.newer(self.manifest)
@@ -91,11 +99,14 @@ class Look:
         return found
 
     def latest(self) -> RegionManifest:
-        """The newest manifest, looking again where this was not sure."""
-        newer = self.newer()
-        if newer is not None or self.is_sure:
-            return newer or self.manifest
-        return Look(self._looks, self.manifest).latest()
+        """The newest manifest, looking again where this was not sure, and then in order."""
+        look = self
+        newer = look.newer()
+        for in_order in (False, True):
+            if newer is None and not look.is_sure:
+                look = Look(self._looks, self.manifest, in_order=in_order)
+                newer = look.newer()
+        return newer or self.manifest
 
 
 def ask_all(looks: Iterable[Look]) -> None:

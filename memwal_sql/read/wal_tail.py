@@ -48,9 +48,10 @@ class WalTail:
         with self._lock:
             return self._look(manifest)
 
-    def _look(self, manifest: RegionManifest) -> Look:
+    def _look(self, manifest: RegionManifest, *, in_order: bool = False) -> Look:
         self._rebase(manifest)
-        return Look(self._looks, manifest, (self._next, partial(self._goes_on, self._next)))
+        goes_on = self._next, partial(self._goes_on, self._next)
+        return Look(self._looks, manifest, goes_on, in_order=in_order)
 
     def _goes_on(self, position: int) -> bool:
         return self._wal.exists(position) or self._end.is_passed(position)
@@ -68,6 +69,7 @@ class WalTail:
         as far as `LogEnd` does not tell. On a local disk more than the next position is probed once
         after each flush. Raises TornEntryError for a torn entry that a manifest says was complete.
         """
+        unsure = 0
         with self._lock:
             while True:
                 self._rebase(manifest)
@@ -86,7 +88,9 @@ class WalTail:
                         break
                 elif newer is None and look.is_sure:
                     break
-                manifest, look = newer or manifest, self._look(newer or manifest)
+                unsure += newer is None
+                manifest = newer or manifest
+                look = self._look(manifest, in_order=unsure > 1)
             return manifest, self.memtables
 
     @property
