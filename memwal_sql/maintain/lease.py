@@ -107,7 +107,7 @@ class Lease:
     def give_back(self) -> None:
         """Let others take the lease at once; harmless when it was lost."""
         with suppress(MemWalError):
-            self._records.create(self._version + 1, self._record(taken=False))
+            self._records.put(self._version + 1, self._record(taken=False))
 
     def _record(self, *, taken: bool) -> dict[str, Any]:
         notes = [

@@ -105,4 +105,4 @@ def test_requests_of_the_lease(seen: Requests, options: dict[str, str]) -> None:
         seen.take()
         with maintenance_lease(store, "next"):
             assert len(seen.take()) <= LEASE
-        assert len(seen.take()) == 1
+        assert len(seen.take()) == 2
