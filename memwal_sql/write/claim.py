@@ -120,8 +120,11 @@ def claim_new(
     if first is None:
         return manifests.latest()
     fence = 0
-    with suppress(FencedError):  # the manifests tell by whom
-        fence = _put_fence(wal, first.region_id, first.writer_epoch, 1)
+    # Nowhere else: the number of the manifest may have been free because it was collected, and a
+    # fence further up would be in the way of a writer whose epoch is no lower.
+    data = encode_fence(writer_epoch=first.writer_epoch)
+    with suppress(TornEntryError):
+        fence = 1 if wal.append(1, data).found is None else 0
     # After the fence, as in a claim: who has committed a higher epoch by now is found.
     versions, _, taken = _side_by_side(wal.remote, manifests.versions, check, wal.positions)
     if versions == [1] and taken == [fence]:
