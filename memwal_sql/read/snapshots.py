@@ -398,7 +398,7 @@ class SnapshotCollector:
             return kept
 
         # No answer about a region depends on which others there are.
-        regions, pruned = self._named(base, filters), len(self._regions)
+        regions, known_regions = self._named(base, filters), len(self._regions)
         if regions is None:
             if self._context.store.remote and self._regions:
                 known = self._live(base, self._in_order())
@@ -406,7 +406,7 @@ class SnapshotCollector:
             else:
                 self._listed(base)
             regions = self._live(base, self._in_order())
-            pruned = len(regions)
+            known_regions = len(regions)
         kept = kept_of(regions)
         self.check_values(base, found.items())
         collected = tuple(
@@ -414,9 +414,9 @@ class SnapshotCollector:
             for one in kept
         )
         gaps = IndexGaps(self._context, base, kept)
-        pruned -= len(kept)
+        pruned = known_regions - len(kept)
         if pruned:
-            _log.debug("%s: %d regions pruned", self._context.uri, pruned)
+            _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, known_regions)
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
 
     def _named(self, base: BaseTable, filters: Sequence[Predicate]) -> list[RegionReader] | None:

@@ -114,7 +114,7 @@ def test_requests_of_a_process_that_begins() -> None:
     seen = Requests()
     with s3_server("tables", around=seen.around) as options:
         schema = pa.schema([pa.field("id", pa.int64(), False), ("val", pa.int64())])
-        uri, regions = "s3://tables/t", [mw.bucket("id", REGIONS)]
+        uri, regions = "s3://tables/asked", [mw.bucket("id", REGIONS)]
         made = mw.create_table(uri, schema, "id", regions=regions, storage_options=options)
         with made.writer() as writer:
             writer.upsert(rows(0, 99, 1))

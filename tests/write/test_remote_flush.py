@@ -77,7 +77,7 @@ def test_requests_of_a_flush(scratch: Path) -> None:
     """At most so many a region, and none that asks what the writer knows."""
     seen = Requests()
     with s3_server("tables", around=seen.around) as options:
-        uri = "s3://tables/t"
+        uri = "s3://tables/flushed"
         regions = [mw.bucket("id", REGIONS)]
         mw.create_table(uri, SCHEMA, "id", regions=regions, storage_options=options)
         table = mw.open_table(uri, storage_options=options)
