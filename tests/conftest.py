@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -19,6 +20,9 @@ import memwal_sql as mw
 from memwal_sql.storage.retries import Pauses
 from tests.model.small_rows import make_rows
 
+# A shell that starts the tests in the background has them ignore it, and tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # A slow machine is no failure of the code; a database of examples would make runs differ.
 settings.register_profile("repeatable", deadline=None, database=None)
 settings.load_profile("repeatable")
