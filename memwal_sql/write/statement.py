@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 from threading import Lock, RLock
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import key_values
 from memwal_sql.errors import ConflictError, MemWalError
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
-from memwal_sql.write.conditional.resolve import Compute, Resolved, key_names
+from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
 from memwal_sql.write.region_writer import RegionWriter
 
 Route = Callable[[pa.RecordBatch], list[tuple[RegionWriter, pa.RecordBatch]]]
@@ -49,10 +48,11 @@ class _Part:
         """The key values of its rows."""
         return key_values(self.rows.select(self.primary_key).columns)
 
-    def only(self, keys: Set[Hashable], *, among: bool) -> pa.RecordBatch:
-        """The rows whose key is among these, or is not."""
-        chosen = ((key in keys) == among for key in self.keys)
-        return self.rows.filter(pa.array(np.fromiter(chosen, np.bool_, self.rows.num_rows)))
+    def divided(self, lost: Set[Hashable]) -> tuple[pa.RecordBatch, _Part]:
+        """The rows whose key is lost, and the part of the others."""
+        keys = self.keys
+        left = among(self.rows, keys, frozenset(keys) - lost)
+        return among(self.rows, keys, lost), replace(self, rows=left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class Statements:
         if lost:
             with self.retrying:
                 for _ in range(_ATTEMPTS):
-                    left = pa.concat_batches([part.only(lost, among=True) for part in parts])
-                    parts = [replace(part, rows=part.only(lost, among=False)) for part in parts]
+                    rows, kept = zip(*(part.divided(lost) for part in parts), strict=True)
+                    left, parts = pa.concat_batches(rows), list(kept)
                     skipped = [key for key in skipped if key not in lost]
                     cuts = {part.writer: part.writer.open_cut() for part in parts}
                     found = compute(left)
@@ -128,8 +128,8 @@ class Statements:
                         break
                 else:
                     raise _conflict(left.select(list(self.primary_key)))
-        rows = sum(part.rows.num_rows for part in parts)
-        return Outcome(enqueued, rows, len(skipped), not_found)
+        written = sum(part.rows.num_rows for part in parts)
+        return Outcome(enqueued, written, len(skipped), not_found)
 
     def _parts(self, found: Resolved, cuts: Cuts) -> list[_Part]:
         key = list(self.primary_key)

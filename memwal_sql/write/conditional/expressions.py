@@ -26,11 +26,10 @@ class Expressions:
 
     def __init__(self, schema: pa.Schema, when: str | None, columns: Mapping[str, str]) -> None:
         """Raises InvalidCallError for what is no text, and for columns the table has not."""
-        for name, text in [("the condition", when), *columns.items()]:
-            if not isinstance(text, str) and text is not when:
+        texts = dict(columns) if when is None else {"the condition": when, **columns}
+        for name, text in texts.items():
+            if not isinstance(text, str):
                 raise InvalidCallError(f"{name}: {text!r} is no SQL expression, as text")
-        if when is not None and not isinstance(when, str):
-            raise InvalidCallError(f"the condition {when!r} is no SQL expression, as text")
         unknown = sorted(set(columns) - set(schema.names))
         if unknown:
             raise InvalidCallError(f"the table has no columns {unknown}; it has {schema.names}")

@@ -55,7 +55,7 @@ def fold(
             applies[over] = False
             applies[over[met]] = True
             replaced = _with_values(replaced, values, over[met])
-            skipped += [keys[place] for place in at[~applies].tolist()]
+            skipped += [keys[one] for one in at[~applies].tolist()]
         current = _put(current, replaced.filter(pa.array(applies)), at[applies])
         exists[at[applies]] = written[at[applies]] = True
     return current, written, skipped

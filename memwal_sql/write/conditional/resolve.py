@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.keys.keys import KeyBatch, as_key_table, key_values, one_array
+from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError, ReopenError
 from memwal_sql.write.conditional.expressions import Expressions, pairs
 from memwal_sql.write.conditional.fold import fold
@@ -89,9 +89,7 @@ class Resolver:
                     f"the required columns {lacking} are missing, and the key {new!r} is new; "
                     f"there are {given.schema.names}"
                 )
-            wanted = frozenset(values)
-            mine = np.fromiter((key in wanted for key in of_row), np.bool_, len(of_row))
-            rows = given if mine.all() else given.filter(pa.array(mine))
+            rows = among(given, of_row, frozenset(values))
             current, written, skipped = fold(
                 rows, self._primary_key, old, there, values, expressions
             )
@@ -109,16 +107,13 @@ class Resolver:
             _, there = self._there(keys)
             if there.any():
                 raise self._exist(keys.filter(pa.array(there)), "are there")
-            wanted = frozenset(self._values(keys))
-            mine = np.fromiter((key in wanted for key in of_row), np.bool_, len(of_row))
-            return Resolved(rows.filter(pa.array(mine)))
+            return Resolved(among(rows, of_row, frozenset(self._values(keys))))
 
         of_row = self._values(rows)
         keys = self._keys(rows)
         if len(keys) < len(rows):
-            seen = KeyBatch(pa.Table.from_batches([rows.select(self._primary_key)]))
             again = np.ones(len(rows), np.bool_)
-            again[list(seen.positions.values())] = False
+            again[list(self._key_batch(rows).positions.values())] = False
             raise self._exist(rows.filter(pa.array(again)), "are given more than once")
         return keys, compute
 
@@ -188,10 +183,9 @@ class Resolver:
 
     def _there(self, keys: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
         """For each of distinct keys the live row, nulls where there is none; and where there is."""
-        table = pa.Table.from_batches([keys.select(self._primary_key)])
-        found = self._batch(self._rows.get(table))
-        place = {key: at for at, key in enumerate(self._values(found))}
-        wanted = key_values(table.columns)
+        asked = self._key_batch(keys)
+        found = self._batch(self._rows.get(asked.table))
+        place, wanted = self._key_batch(found).positions, asked.values
         places = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
         there = places >= 0
         return found.take(pa.array(places, mask=~there)), there
@@ -218,11 +212,12 @@ class Resolver:
 
     def _keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Their distinct keys, as rows that delete them."""
-        table = as_key_table(
-            pa.Table.from_batches([rows.select(self._primary_key)]), self._schema, self._primary_key
-        )
-        places = np.fromiter(KeyBatch(table).positions.values(), np.int64)
-        return self._normaliser.tombstones(table.take(pa.array(np.sort(places))))
+        keys = self._key_batch(rows)
+        places = np.fromiter(keys.positions.values(), np.int64)
+        return self._normaliser.tombstones(keys.table.take(pa.array(np.sort(places))))
+
+    def _key_batch(self, rows: pa.RecordBatch) -> KeyBatch:
+        return KeyBatch(pa.Table.from_batches([rows.select(self._primary_key)]))
 
     def _values(self, rows: pa.RecordBatch) -> list[Hashable]:
         return key_values(rows.select(self._primary_key).columns)
@@ -234,6 +229,12 @@ class Resolver:
             f"{found.num_rows} keys to insert {what}, as {names}: upsert replaces their rows",
             frozenset(key_names(found)),
         )
+
+
+def among(rows: pa.RecordBatch, keys: Sequence[Hashable], wanted: Set[Hashable]) -> pa.RecordBatch:
+    """The rows whose key is wanted; `keys` are the key values of all."""
+    chosen = np.fromiter((key in wanted for key in keys), np.bool_, len(keys))
+    return rows if chosen.all() else rows.filter(pa.array(chosen))
 
 
 def key_names(keys: pa.RecordBatch) -> list[Hashable]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from exec_nodes.arrow.given_rows import FORMS, given_rows, read_once
 from memwal_sql.errors import InvalidCallError
 
-UPSERT, DELETE, BEFORE = 1, 2, 0
+UPSERT, DELETE, BEFORE, _UNKNOWN = range(4)
 
 # By the words of change data: SQL's, Debezium's, Flink's, Delta's and this project's own.
 _CODES: Mapping[str, int] = {
@@ -35,13 +35,15 @@ class Changes:
         self._rows = rows
         self._op = op
         words = self._words()
-        unknown = next((at for at, word in enumerate(words) if _code(word) is None), None)
-        if unknown is not None:
+        codes = [
+            _CODES.get(word, _UNKNOWN) if isinstance(word, str) else _UNKNOWN for word in words
+        ]
+        if _UNKNOWN in codes:
+            row = codes.index(_UNKNOWN)
             raise InvalidCallError(
-                f"row {unknown} has {words[unknown]!r} in {op!r}, which is none of {sorted(_CODES)}"
+                f"row {row} has {words[row]!r} in {op!r}, which is none of {sorted(_CODES)}"
             )
-        codes = (_code(word) for word in words)
-        self._kinds = np.fromiter((BEFORE if c is None else c for c in codes), np.int64, len(words))
+        self._kinds = np.array(codes, np.int64)
 
     def places(self, kind: int) -> npt.NDArray[np.int64]:
         """Where the rows of a kind are."""
@@ -73,10 +75,6 @@ class Changes:
         if isinstance(rows, Mapping):
             return _values(rows[op])
         return [row.get(op) for row in rows]
-
-
-def _code(word: object) -> int | None:
-    return _CODES.get(word) if isinstance(word, str) else None
 
 
 def _values(column: Any) -> list[Any]:
