@@ -46,7 +46,12 @@ from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
-from memwal_sql.storage.records.table import INCARNATION_KEY, read_record, write_record
+from memwal_sql.storage.records.table import (
+    INCARNATION_KEY,
+    TableRecord,
+    read_record,
+    write_record,
+)
 from memwal_sql.table import Table
 from planner.regions.spec import RegionSpec
 from planner.regions.text import Regions
@@ -87,6 +92,7 @@ def create_table(
     store = open_store(uri, options)
     _check_free(store, uri, options)
     incarnation = uuid4()
+    records: list[TableRecord] = []
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
     # Lance would put one thing after the other; what needs a commit log is left to its own puts.
@@ -94,7 +100,7 @@ def create_table(
         with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
             place = f"{scratch}/table"
             versions = _set_up(_written(marked, uri, place), keys, spec)
-            there = put_base(store, place, lambda: write_record(store, incarnation))
+            there = put_base(store, place, lambda: records.append(write_record(store, incarnation)))
         if not there:
             raise _made_by_others(uri)
         if there < versions:  # somebody has written to the table since it came to be
@@ -102,12 +108,12 @@ def create_table(
         stop_writers_before((uri, str(incarnation)))
     else:
         dataset = _written(marked, uri, lance_uri(uri), options)
-        write_record(store, incarnation)
+        records.append(write_record(store, incarnation))
         stop_writers_before((uri, str(incarnation)))
         _set_up(dataset, keys, spec)
     store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("created %s: primary key %s", uri, list(keys))
-    return open_table(uri, storage_options=options)
+    return Table(TableContext(uri, store, records[0], options), open_lance(uri, options))
 
 
 def _check_free(store: ObjectStore, uri: str, options: dict[str, str] | None) -> None:
@@ -178,12 +184,12 @@ def enable(
     check_unique(dataset, keys)
     incarnation = uuid4()
     mark_table(dataset, keys, incarnation)
-    write_record(store, incarnation)
+    record = write_record(store, incarnation)
     stop_writers_before((uri, str(incarnation)))
     _set_up(dataset, keys, spec)
     store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("enabled %s: primary key %s", uri, list(keys))
-    return open_table(uri, storage_options=options)
+    return Table(TableContext(uri, store, record, options), open_lance(uri, options))
 
 
 class Opening(TypedDict, total=False):

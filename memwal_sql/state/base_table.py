@@ -20,7 +20,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.indexes import BaseIndexes
-from memwal_sql.storage.base.manifest import read_etag
+from memwal_sql.storage.base.manifest import read_etag, read_tags
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details
 from memwal_sql.storage.base.sessions import BaseSession
 from memwal_sql.storage.objects.memory import lance_uri
@@ -147,10 +147,9 @@ class BaseTracker:
         self._checked = clock()
         self._session = BaseSession(dataset.session())
         self._lock = Lock()
-        # Before what it stands for is looked at.
-        self._path, stamp = _named(context, dataset.version)
-        self._stamps: dict[int, Hashable | None] = {dataset.version: stamp}
         self._current = load_base(context, dataset)
+        self._path = _names(self._current)
+        self._stamps: dict[int, Hashable | None] = {dataset.version: self._current.found.stamp}
 
     @property
     def current(self) -> BaseTable:
@@ -184,18 +183,18 @@ class BaseTracker:
             before = self._current
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
-            # Before what it stands for is looked at, and forgotten where that raises.
-            self._path, stamp = _named(self._context, dataset.version)
-            if dataset.version == before.version and not self._is_the_same(before):
+            if dataset.version == before.version:
+                etag, stamp = read_tags(self._context.store, before.version)
+                if etag == before.etag:
+                    self._checked = self._clock()
+                    self._stamps = {before.version: stamp}
+                    return before
                 # Lance's session holds files of the old table under the names of the new one's.
                 dataset = open_latest(self._context)
                 self._session = BaseSession(dataset.session())
-            elif dataset.version == before.version:
-                self._checked = self._clock()
-                self._stamps = {before.version: stamp}
-                return before
             self._current = load_base(self._context, dataset, before.info)
-            self._stamps = {dataset.version: stamp}
+            self._path = _names(self._current)
+            self._stamps = {dataset.version: self._current.found.stamp}
             self._checked = self._clock()
             self._session.replaced()
             return self._current
@@ -234,10 +233,7 @@ class BaseTracker:
         return read_etag(self._context.store, base.version) == base.etag
 
 
-def _named(context: TableContext, version: int) -> tuple[Callable[[int], str], Hashable | None]:
-    """How the table names its versions, as old ones have another scheme until they are migrated,
-    and the stamp of this version."""
-    stamp = context.store.stamp(base_manifest_path(version))
-    if stamp is not None:
-        return base_manifest_path, stamp
-    return base_manifest_path_v1, context.store.stamp(base_manifest_path_v1(version))
+def _names(base: BaseTable) -> Callable[[int], str]:
+    """How the table names its versions, as old ones have another scheme until they are migrated."""
+    is_old = base.found.path == base_manifest_path_v1(base.version)
+    return base_manifest_path_v1 if is_old else base_manifest_path

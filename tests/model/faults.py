@@ -12,7 +12,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.objects.protocol import Content, Metas, Names, ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.protocol import (
+    Content,
+    Metas,
+    Names,
+    ObjectMeta,
+    ObjectStore,
+    Tail,
+)
 
 _Result = TypeVar("_Result")
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -87,7 +94,7 @@ class FaultyStore:
         """See `ObjectStore`."""
         return self._run("get", path, lambda: self.inner.get(path))
 
-    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
+    def get_tail(self, path: str, length: int) -> Tail:
         """See `ObjectStore`."""
         return self._run("get_tail", path, lambda: self.inner.get_tail(path, length))
 

@@ -126,7 +126,7 @@ def test_requests_of_a_process_that_begins() -> None:
         with as_another_process():
             seen.take()
             table = mw.open_table(uri, storage_options=options)
-            assert len(seen.take()) <= 6
+            assert len(seen.take()) <= 5
             assert table.get(7)["val"].to_pylist() == [2]
             asked = seen.take()
             assert len(asked) <= 2 + 1 + 3 + 4 * REGIONS + 8 + 8, asked

@@ -62,7 +62,7 @@ def test_requests_of_making_a_table() -> None:
         seen.take()
         mw.create_table("s3://making/second", SCHEMA, "id", storage_options=options)
         requests = seen.take()
-        assert len(requests) <= 19, requests
+        assert len(requests) <= 15, requests
         check = mw.open_table("s3://making/second", storage_options=options).check()
         assert check.ok
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -35,7 +35,8 @@ _MAGIC = b"LANC"
 @dataclass(frozen=True, slots=True)
 class IndexSection:
     """The indexes of a table version, a tag that no other manifest shares, and one that all
-    versions with the same columns and rows share: an index changes neither.
+    versions with the same columns and rows share: an index changes neither. `stamp` is the store's
+    of the file that was read.
 
     `operation` is what made the version, as `Transaction` in `lance_table.proto` calls it; None for
     others and where the manifest does not say. `timestamp` is when it was committed, in seconds
@@ -48,6 +49,7 @@ class IndexSection:
     indices: tuple[pb.IndexMetadata, ...]
     operation: str | None
     timestamp: float
+    stamp: Hashable
 
 
 def read_index_section(store: ObjectStore, version: int) -> IndexSection:
@@ -70,7 +72,7 @@ def read_index_section(store: ObjectStore, version: int) -> IndexSection:
         whole_number(written.seconds, 0, LAST_SECOND)
     rows_tag = _tag_of([*manifest.fields, b"", *manifest.fragments])
     timestamp = written.seconds + written.nanos / 1e9
-    return IndexSection(file.path, file.etag, rows_tag, indices, operation, timestamp)
+    return IndexSection(file.path, file.etag, rows_tag, indices, operation, timestamp, file.stamp)
 
 
 def read_fragment_ids(store: ObjectStore, version: int) -> frozenset[int]:
@@ -93,10 +95,16 @@ def read_writer(store: ObjectStore, folder: str, version: int) -> tuple[str, str
 
 def read_etag(store: ObjectStore, version: int) -> str | None:
     """The `etag` of a version; None where it is not there."""
+    return read_tags(store, version)[0]
+
+
+def read_tags(store: ObjectStore, version: int) -> tuple[str | None, Hashable]:
+    """The `etag` of a version and the `stamp` of its file; None where it is not there."""
     try:
-        return _read_file(store, version).etag
+        file = _read_file(store, version)
     except NotFoundError:
-        return None
+        return None, None
+    return file.etag, file.stamp
 
 
 def _read_file(store: ObjectStore, version: int, folder: str = "") -> _ManifestFile:
@@ -120,8 +128,11 @@ def _tag_of(messages: Iterable[bytes]) -> str:
 class _ManifestFile:
     """A manifest whose end is in memory and whose start may have to be read."""
 
-    def __init__(self, store: ObjectStore, path: str, tail: bytes, size: int) -> None:
+    def __init__(
+        self, store: ObjectStore, path: str, tail: bytes, size: int, stamp: Hashable
+    ) -> None:
         self.path = path
+        self.stamp = stamp
         self._store = store
         self._tail = tail
         self._size = size

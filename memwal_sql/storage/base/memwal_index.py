@@ -58,7 +58,8 @@ class FoundDetails:
     """Details as read. Caches are keyed by `etag`, that of the manifest file, or by `rows_tag`,
     which tells the rows of a version: its number can come again with others (protocol rule 16).
     `segments` are the uuids of what the version has of all other indexes, `recipes` what they were
-    made by, `operation` is what made the version, see `IndexSection`."""
+    made by, `operation` is what made the version, `path` and `stamp` are those of its file, see
+    `IndexSection`."""
 
     details: IndexDetails
     etag: str
@@ -66,6 +67,8 @@ class FoundDetails:
     segments: frozenset[str] = frozenset()
     recipes: frozenset[Hashable] = frozenset()
     operation: str | None = None
+    path: str = ""
+    stamp: Hashable = None
 
     def has_same_rows_as(self, before: FoundDetails) -> bool:
         """Whether readers of this version and of the one right `before` it see the same rows, look
@@ -107,7 +110,14 @@ def details_in(section: IndexSection) -> FoundDetails | None:
                 recipes = frozenset(map(_recipe, others))
             details = decode_details(section.path, index.index_details.value, index_uuid)
             return FoundDetails(
-                details, section.etag, section.rows_tag, segments, recipes, section.operation
+                details,
+                section.etag,
+                section.rows_tag,
+                segments,
+                recipes,
+                section.operation,
+                section.path,
+                section.stamp,
             )
     return None
 

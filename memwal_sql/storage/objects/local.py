@@ -38,6 +38,7 @@ from memwal_sql.storage.objects.protocol import (
     Metas,
     Names,
     ObjectMeta,
+    Tail,
     check_path,
     checked,
 )
@@ -90,11 +91,14 @@ class LocalStore:
         ):
             return whole.read()
 
-    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes and the object's size."""
+    def get_tail(self, path: str, length: int) -> Tail:
+        """The last `length` bytes."""
         with _reading(self._full(path)) as full, _opened(full) as file:
-            size = os.fstat(file).st_size
-            return os.pread(file, min(length, size), max(0, size - length)), size
+            found = os.fstat(file)
+            size = found.st_size
+            return Tail(
+                os.pread(file, min(length, size), max(0, size - length)), size, _stamp(found)
+            )
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         """The bytes from `start` up to `end`."""
@@ -172,7 +176,7 @@ class LocalStore:
     def stamp(self, path: str) -> Hashable | None:
         """Inode, time and size: one `stat`."""
         found = self._stat(path)
-        return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)
+        return None if found is None else _stamp(found)
 
     def _stat(self, path: str) -> os.stat_result | None:
         check_path(path)
@@ -345,3 +349,7 @@ def _writing(full: str) -> Iterator[None]:
 def _unavailable(full: str, error: OSError) -> StoreUnavailableError:
     remedy = _REMEDIES.get(error.errno or 0, error.strerror or str(error))
     return StoreUnavailableError(f"{full}: {remedy}")
+
+
+def _stamp(found: os.stat_result) -> Hashable:
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -22,6 +22,7 @@ from memwal_sql.storage.objects.protocol import (
     Metas,
     Names,
     ObjectMeta,
+    Tail,
     check_path,
     checked,
 )
@@ -62,10 +63,11 @@ class MemoryStore:
         data = self._objects.get(path)
         return data if data is not None else self._get_from_lance(path)
 
-    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes and the object's size."""
+    def get_tail(self, path: str, length: int) -> Tail:
+        """The last `length` bytes."""
+        stamp = self._written.get(path, 0.0)  # before the bytes: of older ones it is not trusted
         data = self.get(path)
-        return data[max(0, len(data) - length) :], len(data)
+        return Tail(data[max(0, len(data) - length) :], len(data), stamp)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         """The bytes from `start` up to `end`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from memwal_sql.errors import InvalidCallError
 
@@ -28,6 +28,14 @@ class ObjectMeta:
 
 
 Metas = list[ObjectMeta]
+
+
+class Tail(NamedTuple):
+    """The end of an object, the object's size in bytes and its `stamp`, which are true together."""
+
+    data: bytes
+    size: int
+    stamp: Hashable
 
 
 def check_path(path: str) -> None:
@@ -82,8 +90,8 @@ class ObjectStore(Protocol):
         """The object's bytes."""
         ...
 
-    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes, or all when the object is shorter, and the object's size."""
+    def get_tail(self, path: str, length: int) -> Tail:
+        """The last `length` bytes, or all when the object is shorter, in one request."""
         ...
 
     def get_range(self, path: str, start: int, end: int) -> bytes:

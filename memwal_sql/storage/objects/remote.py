@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from memwal_sql.storage.objects.protocol import (
     Metas,
     Names,
     ObjectMeta,
+    Tail,
     check_path,
     checked,
 )
@@ -76,12 +77,12 @@ class RemoteStore:
         """The object's bytes."""
         return self._read(path, lambda: bytes(obstore.get(self._store(), path).bytes()))
 
-    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes and the object's size, in one request."""
+    def get_tail(self, path: str, length: int) -> Tail:
+        """The last `length` bytes, in one request."""
 
-        def read() -> tuple[bytes, int]:
+        def read() -> Tail:
             result = obstore.get(self._store(), path, options={"range": {"suffix": length}})
-            return bytes(result.bytes()), result.meta["size"]
+            return Tail(bytes(result.bytes()), result.meta["size"], _stamp(result.meta))
 
         return self._read(path, read)
 
@@ -156,7 +157,7 @@ class RemoteStore:
             meta = self._read(path, lambda: obstore.head(self._store(), path))
         except NotFoundError:
             return None
-        return meta["e_tag"], meta["last_modified"], meta["size"]
+        return _stamp(meta)
 
     def list(self, prefix: str) -> list[ObjectMeta]:
         """All objects below the folder `prefix`."""
@@ -269,3 +270,7 @@ class RemoteStore:
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         keep_secret(self._options.secrets)  # many others may have been kept meanwhile
         return redacted(text, self._options.secrets)
+
+
+def _stamp(meta: Mapping[str, object]) -> Hashable:
+    return meta["e_tag"], meta["last_modified"], meta["size"]

@@ -28,7 +28,14 @@ from uuid import uuid4
 
 from memwal_sql.errors import CorruptFileError, NotFoundError, OutcomeUnknownError
 from memwal_sql.storage.objects.commit_log import Commit, CommitLog, CommitState
-from memwal_sql.storage.objects.protocol import Content, Metas, Names, ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.protocol import (
+    Content,
+    Metas,
+    Names,
+    ObjectMeta,
+    ObjectStore,
+    Tail,
+)
 
 _TEMPORARY = re.compile(r"(.+)\.[0-9a-f]{32}\.([0-9a-f]{8})")
 
@@ -65,8 +72,8 @@ class TwoPhaseStore:
         """The object's bytes."""
         return self._inner.get(path)
 
-    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes and the object's size."""
+    def get_tail(self, path: str, length: int) -> Tail:
+        """The last `length` bytes."""
         return self._inner.get_tail(path, length)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:

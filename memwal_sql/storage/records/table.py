@@ -141,7 +141,11 @@ def read_record(store: ObjectStore) -> TableRecord | None:
     Raises `InvalidCallError` for a table whose upgrade was not finished: it lacks rows, and
     `UnknownFormatError` for one that this package is too old to read.
     """
-    record = Records(store, "table").latest()
+    records, record = Records(store, "table"), None
+    # None is ever deleted: their numbers are known, and cost less to ask for than a listing.
+    with contextlib.suppress(NotFoundError):
+        while True:
+            record = records.read(1 if record is None else record.version + 1)
     return None if record is None else _table_record(store, record)
 
 
@@ -186,7 +190,7 @@ def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
     return {**content, **({_TWO_PHASE_KEY: True} if two_phase else {})}
 
 
-def write_record(store: ObjectStore, incarnation: UUID) -> None:
+def write_record(store: ObjectStore, incarnation: UUID) -> TableRecord:
     """Record that the regions of `store` belong to a new incarnation of the table.
 
     The caller has made sure that there are none yet. Raises `InvalidCallError` when somebody else
@@ -195,11 +199,13 @@ def write_record(store: ObjectStore, incarnation: UUID) -> None:
     records = Records(store, "table")
     latest = records.latest()
     version = 1 if latest is None else latest.version + 1
+    content = {**table_content(store, incarnation), **stamp()}
     # None is ever deleted: a number that is free is the next one.
-    if records.create(version, table_content(store, incarnation)) is not None:
+    if records.create(version, content) is not None:
         raise InvalidCallError(
             f"{store.uri} is being enabled by somebody else; open the table instead"
         )
+    return _table_record(store, Record(version, content))
 
 
 def _check_commit_log(store: ObjectStore, record: Record) -> None:

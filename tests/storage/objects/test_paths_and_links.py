@@ -149,7 +149,7 @@ def test_links_to_files_are_read_and_what_is_no_file_is_refused(tmp_path: Path) 
     os.mkfifo(tmp_path / "t/a/pipe")
     os.symlink("/dev/zero", tmp_path / "t/a/zero")
     os.symlink(tmp_path / "nowhere", tmp_path / "t/a/dangling")
-    assert store.get("a/link") == b"0123456789" and store.get_tail("a/link", 2) == (b"89", 10)
+    assert store.get("a/link") == b"0123456789" and store.get_tail("a/link", 2)[:2] == (b"89", 10)
     assert store.get_range("a/b", 2, 2**40) == b"23"
     for name in ("get", "get_tail", "get_range"):
         for odd in ("pipe", "zero"):

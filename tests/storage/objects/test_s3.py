@@ -52,7 +52,7 @@ def test_the_operations(store: ObjectStore) -> None:
     assert store.put_if_absent("a/b/c", b"0123456789")
     assert not store.put_if_absent("a/b/c", b"other")
     assert store.get("a/b/c") == b"0123456789"
-    assert store.get_tail("a/b/c", 3) == (b"789", 10)
+    assert store.get_tail("a/b/c", 3) == (b"789", 10, store.stamp("a/b/c"))
     assert store.get_range("a/b/c", 2, 4) == b"23"
     store.put("a/d/e", b"")
     assert sorted(store.list_folders("a")) == ["b", "d"]
