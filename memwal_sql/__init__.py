@@ -40,7 +40,7 @@ from memwal_sql.registration import register
 from memwal_sql.sql.errors import memwal_errors
 from memwal_sql.sql.register import deregister
 from memwal_sql.storage.objects.commit_log import register_commit_log
-from memwal_sql.storage.region.manifest import ManifestConflictError
+from memwal_sql.storage.region.versions import ManifestConflictError
 from memwal_sql.table import Table
 from memwal_sql.version import __version__ as __version__
 from memwal_sql.write.options import WriterOptions

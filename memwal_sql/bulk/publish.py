@@ -22,8 +22,9 @@ from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import memtables_of
 from memwal_sql.storage.base.indexes import IndexRecipe
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.write.generation_writer import GenerationWriter
 from memwal_sql.write.region_opener import FindRegion, create_region
 from memwal_sql.write.router import RegionKey, RegionValues, active_spec

@@ -24,13 +24,8 @@ from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.storage import paths
 from memwal_sql.storage.generation.write import random_hex
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.region.manifest import (
-    FlushedGeneration,
-    ManifestChanges,
-    RegionManifest,
-    RegionManifests,
-    RegionStatus,
-)
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionStatus
+from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.claim import RegionClaim, claim, fenced
 from memwal_sql.write.flusher import commit_flush

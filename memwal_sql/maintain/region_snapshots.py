@@ -18,8 +18,9 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.snapshot_file import INLINE_REGIONS, encode_regions, external_path
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,9 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import generation_uri
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from planner.regions.ids import is_lancedb_spec, lancedb_id, lancedb_values
 from planner.regions.spec import RegionSpec

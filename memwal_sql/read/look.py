@@ -7,7 +7,8 @@ from functools import partial
 from itertools import islice
 
 from memwal_sql.storage.objects.side_by_side import WAVE_SECONDS, ask
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 
 # Those of many regions together would take longer than they are trusted.
 _MOST_LOOKS = 32

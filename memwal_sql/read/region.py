@@ -30,7 +30,8 @@ from memwal_sql.state.open_writers import live_writer
 from memwal_sql.storage.base.sessions import new_session
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import bloom_filter_path, generation_uri
-from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.storage.wal.torn import whole_end
 from planner.model import TableInfo

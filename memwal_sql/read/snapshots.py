@@ -40,7 +40,8 @@ from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.objects.side_by_side import beside, side_by_side
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.gc_watermarks import check_watermarks
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.ids import lancedb_id

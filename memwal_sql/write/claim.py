@@ -25,12 +25,8 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
 from memwal_sql.storage.objects.side_by_side import side_by_side
-from memwal_sql.storage.region.manifest import (
-    ManifestChanges,
-    RegionManifest,
-    RegionManifests,
-    RegionStatus,
-)
+from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
+from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from planner.regions.values import RegionValue
 

@@ -32,12 +32,8 @@ from memwal_sql.errors import (
 from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.storage.objects.side_by_side import beside
-from memwal_sql.storage.region.manifest import (
-    FlushedGeneration,
-    ManifestChanges,
-    RegionManifest,
-    RegionManifests,
-)
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.write.claim import RegionClaim, fenced
 

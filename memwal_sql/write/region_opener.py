@@ -21,8 +21,9 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import MakeMemTable, memtables_of
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget

@@ -22,7 +22,7 @@ from memwal_sql.bulk.stage import StagedTask, StageLimits
 from memwal_sql.errors import FencedError, InvalidCallError, MemWalError, SourceGoneError
 from memwal_sql.state.batch_marks import BatchMark, last_complete
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.table import Table
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.merging import manifests

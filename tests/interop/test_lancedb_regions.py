@@ -21,8 +21,9 @@ from memwal_sql.read import left_out_values
 from memwal_sql.read import snapshots as collector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
+from memwal_sql.storage.region.versions import RegionManifests
 from planner.regions.field import RegionField
 from tests.interop.lancedb_client import (
     SCHEMA,

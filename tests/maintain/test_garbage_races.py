@@ -24,7 +24,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.table import read_record
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from tests.maintain.life import (
     NOW,

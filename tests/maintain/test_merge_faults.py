@@ -18,7 +18,7 @@ import memwal_sql as mw
 from memwal_sql.maintain.details import change_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from tests.maintain.merging_tables import (
     GENERATIONS,
     SCHEMA,

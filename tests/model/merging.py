@@ -14,7 +14,8 @@ from memwal_sql.errors import NotFoundError
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 
 
 def manifests(uri: str) -> dict[UUID, RegionManifest]:

@@ -16,7 +16,7 @@ import memwal_sql as mw
 from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.storage.objects import side_by_side
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from tests.maintain.life import collect, create, manifest, merge_all
 from tests.model.opened import Remote, opened_over
 from tests.model.process import as_another_process

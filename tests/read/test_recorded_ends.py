@@ -18,7 +18,7 @@ import memwal_sql as mw
 from memwal_sql.maintain.checks.findings import Severity
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from tests.model.process import as_another_process, forget_writers
 from tests.model.writing import upsert_rows

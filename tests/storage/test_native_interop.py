@@ -16,7 +16,8 @@ from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.generation.pk_index import write_pk_index
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests, RegionStatus
+from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.storage import native
 

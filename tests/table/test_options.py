@@ -12,7 +12,8 @@ from memwal_sql.index.create import IndexParameters
 from memwal_sql.index.text import TextParameters
 from memwal_sql.index.vector import VectorParameters
 from memwal_sql.search.request import FUSION_OPTIONS, HybridOptions, TextOptions, VectorOptions
-from memwal_sql.storage.region.manifest import ManifestChanges, RegionManifest
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import ManifestChanges
 from memwal_sql.write.options import WriterArguments, WriterOptions
 
 

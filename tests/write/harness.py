@@ -15,7 +15,8 @@ from lance.schema import LanceSchema
 from memwal_sql.state.memtable import MemTable, memtable_schema
 from memwal_sql.storage.objects.memory import MemoryStore
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.back_pressure import MemoryBudget

@@ -16,7 +16,8 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import TableRecord
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.conditional.resolve import LiveRows
 from memwal_sql.write.options import WriterOptions

@@ -24,7 +24,8 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage import paths
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from planner.regions.factories import bucket, identity
 from planner.regions.ids import new_region_id, region_id
 from tests.model.racing import race

@@ -13,7 +13,8 @@ from memwal_sql.maintain.checks.state import CheckedRegion, CheckState
 from memwal_sql.maintain.gc.listing import RegionFiles
 from memwal_sql.read.left_out_values import is_lancedbs
 from memwal_sql.storage import paths
-from memwal_sql.storage.region.manifest import RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from planner.regions.spec import RegionSpec
 
 _GROWING = (

@@ -29,7 +29,8 @@ from memwal_sql.storage.base.versions import (
     version_numbers,
 )
 from memwal_sql.storage.objects.memory import lance_uri
-from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionManifests
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue, region_name
 

@@ -55,11 +55,8 @@ from memwal_sql.storage.records.gc_watermarks import (
     raise_watermarks,
     read_watermarks,
 )
-from memwal_sql.storage.region.manifest import (
-    ManifestChanges,
-    RegionManifest,
-    RegionManifests,
-)
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.wal.log import Wal
 
 _log = logging.getLogger(__name__)

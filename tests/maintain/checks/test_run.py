@@ -28,12 +28,8 @@ from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.gc_watermarks import Watermark, raise_watermarks
-from memwal_sql.storage.region.manifest import (
-    FlushedGeneration,
-    RegionManifest,
-    RegionManifests,
-    RegionStatus,
-)
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionStatus
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.interop.native import create_native, native_writer

@@ -20,7 +20,7 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.records.gc_watermarks import read_watermarks
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from tests.maintain.life import (
     NOW,

@@ -18,7 +18,7 @@ from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.base.merge_token import LAST_PASS, pass_shard, token
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.paths import generation_folder
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from tests.maintain.merging_tables import (
     GENERATIONS,
     SCHEMA,

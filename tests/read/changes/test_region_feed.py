@@ -21,7 +21,7 @@ from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.storage import paths
 from memwal_sql.storage.generation.write import write_generation
 from memwal_sql.storage.objects.open import open_store
-from memwal_sql.storage.region.manifest import RegionManifests
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_entry, encode_fence
 from tests.model.process import as_another_process, forget_writers
 from tests.model.writing import flush_rows, upsert_rows

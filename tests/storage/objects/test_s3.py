@@ -17,11 +17,8 @@ import memwal_sql as mw
 from memwal_sql.errors import NotFoundError, OutcomeUnknownError
 from memwal_sql.storage.base.memwal_index import IndexDetails, commit_details, read_details
 from memwal_sql.storage.objects.open import ObjectMeta, ObjectStore, open_store
-from memwal_sql.storage.region.manifest import (
-    ManifestConflictError,
-    RegionManifest,
-    RegionManifests,
-)
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import ManifestConflictError, RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from tests.model.racing import contest
 from tests.model.s3 import s3_server

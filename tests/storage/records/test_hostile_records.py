@@ -37,12 +37,12 @@ from memwal_sql.storage.records.table import Records, read_record, write_record
 from memwal_sql.storage.region.manifest import (
     FlushedGeneration,
     RegionManifest,
-    RegionManifests,
     decode_manifest,
     encode_manifest,
 )
 from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
+from memwal_sql.storage.region.versions import RegionManifests
 
 REGION = uuid4()
 DEEP = "[" * 100_000

@@ -19,15 +19,13 @@ from memwal_sql.errors import (
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
-from memwal_sql.storage.region.manifest import (
-    FlushedGeneration,
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionStatus
+from memwal_sql.storage.region.seal import unseal_manifest
+from memwal_sql.storage.region.versions import (
     ManifestChanges,
     ManifestConflictError,
-    RegionManifest,
     RegionManifests,
-    RegionStatus,
 )
-from memwal_sql.storage.region.seal import unseal_manifest
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.racing import contest
 
