@@ -18,8 +18,8 @@ import pytest
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.sql import key_condition
 from memwal_sql.index.create import SCALAR_KINDS
-from planner.predicates.condition import lance_filter
 from planner.predicates.expr import And, Compare, In, Like, Literal, Not, Operand, Predicate
+from planner.predicates.lance_filter import lance_filter
 from tests.planner.predicates.said import Said
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
