@@ -9,7 +9,7 @@ from datafusion import SessionContext
 
 from memwal_sql.create import Opening, open_table
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.sql import register as sql
+from memwal_sql.session import register as sql
 from memwal_sql.table import Table
 from memwal_sql.write.ingest.missing import ERROR
 

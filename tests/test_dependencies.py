@@ -15,7 +15,7 @@ import pytest
 
 import memwal_native
 import memwal_sql as mw
-from memwal_sql.sql import version
+from memwal_sql.session import version
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -26,9 +26,9 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.sql.clauses import check_clauses
-from memwal_sql.sql.errors import original_error
-from memwal_sql.sql.register import register
+from memwal_sql.session.clauses import check_clauses
+from memwal_sql.session.errors import original_error
+from memwal_sql.session.register import register
 from memwal_sql.table import Table
 
 _NAME = "t"

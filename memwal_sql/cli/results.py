@@ -24,7 +24,7 @@ from memwal_sql.cli.output import aligned_lines, json_line, remark, show_rows
 from memwal_sql.cli.replace_file import replaced_file
 from memwal_sql.cli.sinks import named_sink, standard_output
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.sql.clauses import check_names_differ
+from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.view.texts import visible_lines
 
 _MOST_IN_A_TERMINAL = 1000

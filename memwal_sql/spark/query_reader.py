@@ -14,12 +14,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.session.clauses import check_clauses, check_names_differ
+from memwal_sql.session.errors import memwal_errors
+from memwal_sql.session.register import register
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
-from memwal_sql.sql.clauses import check_clauses, check_names_differ
-from memwal_sql.sql.errors import memwal_errors
-from memwal_sql.sql.register import register
 
 _DEFAULT_NAME = "memwal"
 # Spark may plan a read twice and run a task again: what changes something has no place in it.

@@ -28,10 +28,10 @@ from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Planner, opened, scan, stream
+from memwal_sql.session.filter_text import datafusion_scan, implied, pushed_filters
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
-from memwal_sql.sql.filter_text import datafusion_scan, implied, pushed_filters
 from planner.model import Query, Snapshot
 from planner.plan import MAX_LOOKUP_KEYS
 from planner.predicates.expr import Predicate

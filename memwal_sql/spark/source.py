@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.session.filter_text import implied
 from memwal_sql.spark.options import READ, STREAM_READ, STREAM_WRITE, WRITE, Options, parse_options
 from memwal_sql.spark.query_reader import QueryReader, query_schema
 from memwal_sql.spark.reader import BatchReader
@@ -19,7 +20,6 @@ from memwal_sql.spark.stream_reader import ChangeReader, stream_schema
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import spark_schema
 from memwal_sql.spark.writer import BatchWriter, StreamWriter
-from memwal_sql.sql.filter_text import implied
 
 
 class MemWalDataSource(DataSource):

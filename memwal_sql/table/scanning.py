@@ -11,8 +11,8 @@ import pyarrow as pa
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.planning import batches, opened, scan, stream
-from memwal_sql.sql.filter_text import datafusion_scan, pushed_filters
-from memwal_sql.sql.provider import TableProvider
+from memwal_sql.session.filter_text import datafusion_scan, pushed_filters
+from memwal_sql.session.provider import TableProvider
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.writing import WrittenTable
 from planner.model import Query

@@ -19,7 +19,7 @@ from memwal_sql.search.request import (
     hybrid_search,
     vector_search,
 )
-from memwal_sql.sql.filter_text import prefilters
+from memwal_sql.session.filter_text import prefilters
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.handle import TableHandle
 

@@ -6,7 +6,7 @@
 //! hand over to the ones they replace when a filter can't be read without the host's functions.
 //!
 //! The fields in question, and the session, are private to `datafusion-ffi`. It is pinned to one
-//! version, whose layouts are repeated here; `memwal_sql/sql/version.py` refuses hosts of another
+//! version, whose layouts are repeated here; `memwal_sql/session/version.py` refuses hosts of another
 //! minor version than was tried.
 
 use std::ffi::c_void;

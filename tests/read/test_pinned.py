@@ -12,7 +12,7 @@ import memwal_sql as mw
 from memwal_sql.errors import SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import stream
-from memwal_sql.sql.filter_text import implied
+from memwal_sql.session.filter_text import implied
 from memwal_sql.table import Table
 from planner.model import Query
 from planner.plan import plan

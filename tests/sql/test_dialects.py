@@ -12,7 +12,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.cli.exit_codes import ExitCode
-from memwal_sql.sql.clauses import check_clauses
+from memwal_sql.session.clauses import check_clauses
 from tests.cli.calls import call, failing
 
 DIALECTS = (

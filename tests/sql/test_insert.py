@@ -8,7 +8,7 @@ import pytest
 
 from exec_nodes.base.errors import InvalidCallError
 from memwal_native import MountedTable
-from memwal_sql.sql.errors import memwal_errors
+from memwal_sql.session.errors import memwal_errors
 from tests.sql.fakes import FakeProvider
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string())])

@@ -14,7 +14,7 @@ import pytest
 from exec_nodes.base.errors import RetryError
 from exec_nodes.node import Metrics, Statistics
 from memwal_native import MountedTable
-from memwal_sql.sql.errors import memwal_errors, original_error
+from memwal_sql.session.errors import memwal_errors, original_error
 from tests.model.racing import race
 from tests.model.waiting import reached
 from tests.sql.fakes import FakeProvider, NodeProvider, Rows

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.sql.filter_text import implied
+from memwal_sql.session.filter_text import implied
 from planner.predicates.tuple_domain import key_equalities
 from tests.cli.calls import as_json
 

@@ -19,9 +19,9 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import ReopenError, UnsupportedError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.read.planning import Planner
-from memwal_sql.sql.errors import memwal_errors
-from memwal_sql.sql.register import deregister, register
-from memwal_sql.sql.version import check_datafusion_version
+from memwal_sql.session.errors import memwal_errors
+from memwal_sql.session.register import deregister, register
+from memwal_sql.session.version import check_datafusion_version
 from planner.model import RegionSources, Snapshot, TableInfo
 from planner.predicates.expr import Compare, Literal, Operand, Other, Predicate
 

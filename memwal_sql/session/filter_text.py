@@ -15,8 +15,8 @@ from datafusion.expr import EmptyRelation, TableScan
 import memwal_native
 from memwal_native import MountedTable, calls_functions
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.sql.errors import original_error
-from memwal_sql.sql.provider import SqlTable, TableProvider, answers
+from memwal_sql.session.errors import original_error
+from memwal_sql.session.provider import SqlTable, TableProvider, answers
 from planner.predicates.condition import Condition, condition_of, predicate_of
 from planner.predicates.expr import Predicate
 

@@ -13,9 +13,9 @@ from exec_nodes.node import Node, Statistics
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
-from memwal_sql.sql.provider import SqlTable, TableProvider
-from memwal_sql.sql.table_functions import search_functions
-from memwal_sql.sql.version import check_datafusion_version
+from memwal_sql.session.provider import SqlTable, TableProvider
+from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.version import check_datafusion_version
 from memwal_sql.write.ingest.missing import ERROR
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.search.request import Search
-from memwal_sql.sql.provider import ReadTable, of_columns
+from memwal_sql.session.provider import ReadTable, of_columns
 from planner.model import Snapshot
 from planner.predicates.condition import condition_of
 

@@ -31,8 +31,8 @@ from memwal_sql.search.request import (
     hybrid_search,
     vector_search,
 )
-from memwal_sql.sql.provider import ReadTable
-from memwal_sql.sql.search_provider import SearchProvider
+from memwal_sql.session.provider import ReadTable
+from memwal_sql.session.search_provider import SearchProvider
 
 if TYPE_CHECKING:
     from datafusion import Expr
