@@ -26,7 +26,9 @@ from memwal_native._native import (
     shut_down,
     siphash13,
     siphash13_bytes,
+    sql_tokens,
     superseded,
+    table_references,
     top_k,
 )
 
@@ -59,6 +61,8 @@ __all__ = [
     "shut_down",
     "siphash13",
     "siphash13_bytes",
+    "sql_tokens",
     "superseded",
+    "table_references",
     "top_k",
 ]

@@ -126,6 +126,18 @@ def ignored_clauses(sql: str) -> list[str]:
     """The clauses of a statement, in DataFusion's default dialect, that DataFusion parses and then
     leaves out of its plan. None of one that it can't parse."""
 
+def sql_tokens(sql: str) -> list[tuple[str, str, int, int]]:
+    """The tokens of a text as `(kind, value, start, end)`, without blanks and comments; the places
+    are those of characters. Kinds are "word" (keyword or name), "quoted" (name in quotes),
+    "string", "number", "placeholder" and "symbol".
+
+    Raises ValueError, with the place, for a quote or comment that does not end."""
+
+def table_references(sql: str) -> list[tuple[int, int, list[str]]]:
+    """Where the names of tables stand in a statement, in DataFusion's default dialect, and their
+    parts, those that are not quoted in lower case; without those that the statement defines itself
+    by WITH. None of a text that DataFusion can't parse."""
+
 def flag_live(addresses: _Uint64s, stale: _Uint64s, flags: _Bytes) -> int:
     """Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the
     ones. Where that is all of them, nothing may have been written."""

@@ -22,6 +22,7 @@ mod rows;
 mod runtime;
 mod shallow;
 mod sql_text;
+mod sql_tokens;
 mod text;
 mod threads;
 mod unpushed_filters;
@@ -41,6 +42,8 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow_bridge::ArrowStream>()?;
     module.add_function(wrap_pyfunction!(sql_text::calls_functions, module)?)?;
     module.add_function(wrap_pyfunction!(sql_text::ignored_clauses, module)?)?;
+    module.add_function(wrap_pyfunction!(sql_tokens::sql_tokens, module)?)?;
+    module.add_function(wrap_pyfunction!(sql_tokens::table_references, module)?)?;
     hashing::register(module)?;
     rows::register(module)?;
     text::register(module)?;

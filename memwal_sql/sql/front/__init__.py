@@ -1,0 +1,1 @@
+"""SQL that writes: statements that DataFusion refuses, before and around its own."""

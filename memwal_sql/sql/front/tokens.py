@@ -1,0 +1,175 @@
+"""A statement as its text and the tokens in it: what is passed on is sliced, never printed anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memwal_native import sql_tokens
+from memwal_sql.errors import InvalidCallError
+
+Name = tuple[str, ...]
+
+_PLACE = re.compile(r" at Line: (\d+), Column: (\d+)")
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, and where its characters stand in the text.
+
+    Attributes:
+        kind: `"word"`, `"quoted"` (a name), `"string"`, `"number"`, `"placeholder"` or `"symbol"`.
+        value: without quotes.
+    """
+
+    kind: str
+    value: str
+    start: int
+    end: int
+
+    @property
+    def keyword(self) -> str:
+        """A word in upper case; empty for all else."""
+        return self.value.upper() if self.kind == "word" else ""
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it may be a name."""
+        return self.kind in ("word", "quoted")
+
+    @property
+    def name(self) -> str:
+        """The name it is: in lower case unless quoted."""
+        return self.value if self.kind == "quoted" else self.value.lower()
+
+
+class Statement:
+    """One statement. Places are indexes into `tokens`; none is inside of parentheses where a method
+    looks for words."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def keyword(self, place: int) -> str:
+        """The word at a place in upper case; empty at the end."""
+        return self.tokens[place].keyword if place < len(self.tokens) else ""
+
+    def has(self, place: int, words: str) -> bool:
+        """Whether these keywords, with blanks between, stand at a place."""
+        return all(self.keyword(place + i) == word for i, word in enumerate(words.split()))
+
+    def symbol(self, place: int) -> str:
+        """The symbol at a place; empty for all else."""
+        if place >= len(self.tokens) or self.tokens[place].kind != "symbol":
+            return ""
+        return self.tokens[place].value
+
+    def slice(self, start: int, stop: int) -> str:
+        """The text from one place up to another, as it was written."""
+        if start >= stop:
+            return ""
+        return self.text[self.tokens[start].start : self.tokens[stop - 1].end]
+
+    def part(self, start: int, stop: int) -> Statement:
+        """The statement between two places."""
+        return Statement(self.text, self.tokens[start:stop])
+
+    def find(self, words: str, start: int = 0, stop: int | None = None) -> int:
+        """The first place from `start` where these keywords stand; `stop`, or the end, if none."""
+        end = len(self.tokens) if stop is None else stop
+        return next((place for place in self.top(start, end) if self.has(place, words)), end)
+
+    def first(self, clauses: Sequence[str], start: int) -> int:
+        """The first place at which one of several clauses begins; the end if none does."""
+        return min((self.find(words, start) for words in clauses), default=len(self.tokens))
+
+    def top(self, start: int, stop: int) -> Iterator[int]:
+        """The places outside of parentheses."""
+        depth = 0
+        for place in range(start, stop):
+            symbol = self.symbol(place)
+            if symbol in _CLOSING:
+                depth -= 1
+            if depth == 0:
+                yield place
+            if symbol in _OPENING:
+                depth += 1
+
+    def split(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The parts between commas, as `(start, stop)`; none where there is no token."""
+        commas = [place for place in self.top(start, stop) if self.symbol(place) == ","]
+        starts = [start, *(place + 1 for place in commas)]
+        parts = list(zip(starts, [*commas, stop], strict=True)) if stop > start else []
+        for first, last in parts:
+            if first == last:
+                raise self.error("there is nothing between two commas", first)
+        return parts
+
+    def closing(self, place: int) -> int:
+        """The place after the parenthesis that ends the one at `place`."""
+        places = self.top(place, len(self.tokens))
+        next(places)
+        after = next(places, None)
+        if after is None or self.symbol(after) not in _CLOSING:
+            raise self.error("this parenthesis does not end", place)
+        return after + 1
+
+    def table(self, place: int) -> tuple[Name, int]:
+        """The name of a table, `catalog.schema.table` or less, and the place after it."""
+        parts = []
+        while True:
+            if place >= len(self.tokens) or not self.tokens[place].is_name:
+                raise self.error("the name of a table is missing", place)
+            parts.append(self.tokens[place].name)
+            place += 1
+            if self.symbol(place) != ".":
+                return tuple(parts), place
+            place += 1
+
+    def expect(self, place: int, words: str) -> int:
+        """The place after these keywords. Raises InvalidCallError where something else stands."""
+        if not self.has(place, words):
+            raise self.error(f"{words} is missing", place)
+        return place + len(words.split())
+
+    def error(self, message: str, place: int) -> InvalidCallError:
+        """An error that says where in the text, by line and column, and what stands there."""
+        at = self.tokens[place].start if place < len(self.tokens) else len(self.text)
+        line = self.text.count("\n", 0, at) + 1
+        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
+        shown = repr(self.tokens[place].value) if place < len(self.tokens) else "the end"
+        return InvalidCallError(f"{message}, at line {line}, column {column}: {shown}")
+
+
+def statement_of(text: str) -> Statement:
+    """The one statement of a text.
+
+    Raises InvalidCallError for a text with none or several, and for a quote that does not end.
+    """
+    if not isinstance(text, str):
+        raise InvalidCallError(f"{text!r} is no SQL statement, as text")
+    try:
+        tokens = [Token(*found) for found in sql_tokens(text)]
+    except ValueError as error:
+        message = _PLACE.sub(r", at line \1, column \2", str(error))
+        raise InvalidCallError(message) from error
+    while tokens and (tokens[-1].kind, tokens[-1].value) == ("symbol", ";"):
+        tokens.pop()
+    whole = Statement(text, tokens)
+    if not tokens:
+        raise InvalidCallError("there is no statement in the text")
+    for place in range(len(tokens)):
+        if whole.symbol(place) == ";":
+            raise whole.error("give one statement at a time: another one begins after this", place)
+    return whole
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
