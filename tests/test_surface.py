@@ -59,6 +59,7 @@ NAMES = {
     "resident",
     "run_all_jobs",
     "run_jobs",
+    "sql",
     "truncate",
     "unsharded",
     "upgrade",

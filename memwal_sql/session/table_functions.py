@@ -134,6 +134,13 @@ class SearchFunctions:
             del self._tables[table_name(one.name)]
         return [one.name for one in gone]
 
+    def table(self, name: TableName, session: SessionContext) -> tuple[ReadTable, str] | None:
+        """The table that the session has under a name, and its consistency; None for another."""
+        found = self._tables.get(name)
+        if found is None or not found.is_in(session):
+            return None
+        return found.table, found.consistency
+
     def call(
         self, name: str, function: _Function, *given: Expr, session: SessionContext
     ) -> MountedTable:
@@ -161,14 +168,14 @@ class SearchFunctions:
         return SearchProvider(name, table, schema, search, consistency)
 
     def _find(self, text: str, session: SessionContext) -> tuple[ReadTable, str]:
-        found = self._tables.get(table_name(text))
-        if found is None or not found.is_in(session):
+        found = self.table(table_name(text), session)
+        if found is None:
             known = sorted(one.name for one in self._tables.values() if one.is_in(session))
             raise InvalidCallError(
                 f"{text!r} is not a table that can be searched in this session; there are {known}: "
                 "make it known with memwal_sql.register(ctx, name, table)"
             )
-        return found.table, found.consistency
+        return found
 
 
 # A session's own functions keep them alive.
@@ -207,6 +214,11 @@ def table_name(text: str) -> TableName:
         position = match.end()
         if not separator:
             break
+    return whole_name(parts)
+
+
+def whole_name(parts: Sequence[str]) -> TableName:
+    """Catalog, schema and table, by the parts that are given, at most three."""
     catalog, schema, name = (*_DEFAULTS[: _PARTS - len(parts)], *parts)
     return catalog, schema, name
 

@@ -69,6 +69,9 @@ class OpenTable(Protocol):
     def upsert(self, data: Any) -> Any:
         """Write rows."""
 
+    def change(self, read: Any) -> Any:
+        """Write what it computes from rows that are there."""
+
     def sync(self) -> None:
         """Return when every row written so far is durable."""
 

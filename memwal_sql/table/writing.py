@@ -25,8 +25,9 @@ from memwal_sql.storage.generation.write import BaseFormat
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import ATTEMPTS, with_retries
 from memwal_sql.table.handle import TableHandle
-from memwal_sql.write.conditional.resolve import LiveRows
+from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges
 from memwal_sql.write.options import WriterArguments, WriterOptions
+from memwal_sql.write.result import WriteResult
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
 
@@ -87,6 +88,19 @@ class WrittenTable(TableHandle):
                 f"other writers took regions of {self.uri} over {ATTEMPTS} times while this INSERT "
                 "claimed them: run it again, or let one process write"
             ) from error
+
+    def change(self, read: ReadChanges, columns: pa.Schema) -> WriteResult:
+        """Write what a statement computes from the rows that it reads, durably, by the writer that
+        `insert` uses; see `TableWriter.change`.
+
+        Raises what that raises, and ReopenError as `insert` does. It is not made again where
+        somebody else took a region over: the rows of others may be written.
+        """
+        self._check_present("write")
+        writer = self._writer_for_insert(columns)
+        result: WriteResult = writer.change(read)
+        writer.sync()  # a statement is durable, whatever the program's own writer is for
+        return result
 
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""

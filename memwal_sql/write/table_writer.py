@@ -28,7 +28,13 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.side_by_side import SharedCall
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.conditional.resolve import Compute, LiveRows, Resolved, Resolver
+from memwal_sql.write.conditional.resolve import (
+    Compute,
+    LiveRows,
+    ReadChanges,
+    Resolved,
+    Resolver,
+)
 from memwal_sql.write.generation_writer import FindIndexes
 from memwal_sql.write.ingest.missing import ERROR, KEEP, check_missing
 from memwal_sql.write.ingest.normalise import Normaliser
@@ -252,6 +258,16 @@ class TableWriter:
         stay as they are; no other write of a row is lost. Raises what `upsert` raises."""
         self._check_open()
         return self._over_rows(*self._resolver.update(set, where))
+
+    def change(self, read: ReadChanges) -> WriteResult:
+        """Write what `read` computes from rows of the table as they are when it is called.
+
+        It is called with None, and, for rows that others wrote meanwhile, again with the keys of
+        these. Raises InvalidCallError for a key that stands twice in what it returns, and what
+        `upsert` raises.
+        """
+        self._check_open()
+        return self._over_rows(*self._resolver.change(read))
 
     def apply(self, changes: Any, *, op: str = "_op") -> WriteResult:
         """Write a stream of changes in its order: rows with a column `op` that says what each is.

@@ -1,0 +1,185 @@
+"""DELETE, UPDATE and TRUNCATE, against the same statements in DuckDB."""
+
+from collections.abc import Callable
+from random import Random
+
+import datafusion
+import duckdb
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.session.front import change_rows, one_snapshot
+
+SCHEMA = pa.schema(
+    [
+        pa.field("tenant", pa.string(), nullable=False),
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("n", pa.int32()),
+        pa.field("Name", pa.string()),
+    ]
+)
+STATEMENTS = [
+    "DELETE FROM t WHERE id = 3",
+    "DELETE FROM t AS z WHERE z.n > 5 AND z.tenant = 'a'",
+    "delete from t where id in (select id from due where n = 2)",
+    "DELETE FROM t WHERE id NOT IN (SELECT id FROM due WHERE id IS NOT NULL) AND n < 3",
+    "DELETE FROM t WHERE EXISTS (SELECT 1 FROM due WHERE due.id = t.id AND due.n = 1)",
+    "DELETE FROM t WHERE NOT EXISTS (SELECT 1 FROM due d WHERE d.id = t.id) AND t.n = 4",
+    "DELETE FROM t WHERE n > (SELECT avg(n) + 4 FROM t)",
+    "DELETE FROM t USING due WHERE t.id = due.id AND due.n = 3",
+    "UPDATE t SET n = n + 1",
+    'UPDATE t SET n = 7, "Name" = \'x\' || "Name" WHERE id < 4',
+    'UPDATE t SET "Name" = NULL WHERE id = 5 AND n IS DISTINCT FROM 2',
+    "UPDATE t SET n = (SELECT max(n) FROM due) WHERE t.id = 1",
+    "UPDATE t SET n = (SELECT max(due.n) FROM due WHERE due.id = t.id) WHERE id IN (1, 2)",
+    "UPDATE t SET n = 0 WHERE n > (SELECT avg(n) FROM t)",
+    "UPDATE t SET n = d.n FROM (SELECT id, max(n) AS n FROM due GROUP BY id) d WHERE t.id = d.id",
+    "UPDATE t SET n = CASE WHEN \"Name\" IS DISTINCT FROM 'b' THEN 1 ELSE 2 END WHERE id > 6",
+]
+
+
+@pytest.fixture
+def ctx() -> datafusion.SessionContext:
+    return datafusion.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
+    return mw.register(ctx, "t", table, "eventual")
+
+
+def live(table: mw.Table) -> list[dict[str, object]]:
+    return sorted(table.to_arrow().to_pylist(), key=lambda row: (row["tenant"], row["id"]))
+
+
+def rows(random: Random, many: int) -> pa.Table:
+    made = {
+        (random.choice("ab"), random.randrange(10)): {
+            "n": random.choice([None, *range(9)]),
+            "Name": random.choice([None, "b", "c"]),
+        }
+        for _ in range(many)
+    }
+    return pa.Table.from_pylist(
+        [{"tenant": tenant, "id": key, **row} for (tenant, key), row in made.items()], SCHEMA
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_statements_do_what_duckdb_does(
+    table: mw.Table, ctx: datafusion.SessionContext, seed: int
+) -> None:
+    random = Random(seed)
+    ours = duckdb.connect()
+    due = pa.table({"id": [1, 2, 2, 3, 5], "n": pa.array([1, 2, 3, 3, None], pa.int32())})
+    ctx.register_batch("due", due.to_batches()[0])
+    ours.execute("CREATE TABLE due AS FROM due")
+    ours.execute(
+        'CREATE TABLE t (tenant text, id bigint, n int, "Name" text, PRIMARY KEY (tenant, id))'
+    )
+    for statement in random.sample(STATEMENTS, len(STATEMENTS)):
+        with table.writer() as writer:
+            given = rows(random, 6)
+            writer.upsert(given)
+            ours.execute("INSERT OR REPLACE INTO t FROM given")
+            if random.random() < 0.5:
+                writer.flush()
+        if random.random() < 0.3:
+            table.merge()
+        expected = ours.execute(statement).fetchone()
+        found = mw.sql(ctx, statement).to_pylist()
+        assert [expected] == [(row["count"],) for row in found], statement
+        columns = ["tenant", "id", "n", "Name"]
+        there = ours.execute("SELECT * FROM t ORDER BY tenant, id").fetchall()
+        assert [tuple(row[name] for name in columns) for row in live(table)] == there, statement
+    table.close()
+
+
+def test_a_statement_runs_once_however_often_it_is_collected(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    ctx.sql("INSERT INTO t VALUES ('a', 1, 1, NULL), ('a', 2, 1, NULL)").collect()
+    done = mw.sql(ctx, "UPDATE t SET n = n + $more WHERE id = $id", more=5, id=1)
+    assert done.to_pylist() == done.to_pylist() == [{"count": 1}]
+    assert [row["n"] for row in live(table)] == [6, 1]
+    assert mw.sql(ctx, "TRUNCATE TABLE t;").to_pylist() == [{"count": 2}]
+    assert live(table) == []
+    assert mw.sql(ctx, "DELETE FROM t").to_pylist() == [{"count": 0}]
+    table.close()
+
+
+def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx.sql("INSERT INTO t VALUES ('a', 1, 1, NULL), ('b', 2, 1, NULL)").collect()
+    frame, meanwhile = one_snapshot.frame, ["UPDATE t SET n = n + 10 WHERE id = 1"]
+
+    def read(*args: object, **named: object) -> Callable[[], None]:
+        found = frame(*args, **named)
+        kept = ctx.from_arrow(found.to_arrow_table())
+        if meanwhile:
+            mw.sql(ctx, meanwhile.pop())
+        return kept
+
+    monkeypatch.setattr(change_rows, "frame", read)
+    assert mw.sql(ctx, "UPDATE t SET n = n + 100").to_pylist() == [{"count": 2}]
+    assert [row["n"] for row in live(table)] == [111, 101]
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE t SET id = 4", "primary key can't be set.*line 1, column 14: 'id'"),
+        ("UPDATE t SET n = 1, n = 2", "set twice, at line 1, column 21"),
+        ("UPDATE t SET x = 1", "not this column"),
+        ("UPDATE t SET z.n = 1", "'z' is not the table"),
+        ("UPDATE t SET n 1", "must follow the column"),
+        ("UPDATE t SET n =", "must follow the column"),
+        ("UPDATE t\nSET", "no column to set, at line 2, column 4: the end"),
+        ("UPDATE t WHERE n = 1", "SET is missing"),
+        ("DELETE FROM t RETURNING *", "can't have this clause"),
+        ("DELETE FROM t WHERE n = 1 LIMIT 1", "can't have this clause"),
+        ("DELETE FROM t WHERE nope = 1", "nope"),
+        ("DELETE FROM t USING WHERE n = 1", "table is missing"),
+        ("TRUNCATE t, u", "one table alone"),
+        ("UPDATE t SET n = d.n FROM (VALUES (1), (2)) AS d(n)", "more than once"),
+        ("UPDATE t SET n = 1.5", "1.5"),
+        ("UPDATE t SET n = 'x'", "x"),
+    ],
+)
+def test_what_can_not_be_done_is_refused_and_nothing_written(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str, message: str
+) -> None:
+    ctx.sql("INSERT INTO t VALUES ('a', 1, 1, NULL)").collect()
+    with pytest.raises((mw.InvalidCallError, mw.UnsupportedError), match=f"(?s){message}"):
+        mw.sql(ctx, statement)
+    assert [row["n"] for row in live(table)] == [1]
+    table.close()
+
+
+def test_a_table_that_stands_twice_is_read_in_one_snapshot(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    mw.register(ctx, "t", table)
+    ctx.sql("INSERT INTO t VALUES ('a', 1, 1, NULL)").collect()
+    both = mw.sql(ctx, "SELECT (SELECT count(*) FROM t) AS a, (SELECT count(*) FROM public.t) AS b")
+    one = mw.sql(ctx, "SELECT t.n FROM t WHERE t.n = $n", n=1)
+    assert [list(row.values()) for row in both.to_pylist()] == [[1, 1]]
+    ctx.sql("INSERT INTO t VALUES ('b', 2, 1, NULL)").collect()
+    assert [list(row.values()) for row in both.to_pylist()] == [[1, 1]]
+    assert len(one.to_pylist()) == 2
+    assert not [name for name in ctx.catalog().names() if "memwal" in name]
+    table.close()
+
+
+def test_other_statements_and_tables_are_left_to_datafusion(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    mw.sql(ctx, "CREATE TABLE plain AS VALUES (1)")
+    with pytest.raises(mw.InvalidCallError):
+        mw.sql(ctx, "DELETE FROM nowhere")
+    assert mw.sql(ctx, "SELECT * FROM plain").to_pylist() == [{"column1": 1}]
+    table.close()
