@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import warnings
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
@@ -15,9 +13,7 @@ from uuid import uuid4
 import lance
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
-from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
-from memwal_sql.maintain.checkpoint.records import Checkpoint
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import (
     Uri,
@@ -37,7 +33,6 @@ from memwal_sql.state.schema import check_schema, logical_schema, with_primary_k
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.base.scratch import put_base
-from memwal_sql.storage.base.versions import read_base_version, version_numbers
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.open import canonical_uri, open_store
@@ -53,6 +48,7 @@ from memwal_sql.storage.records.table import (
     write_record,
 )
 from memwal_sql.table import Table
+from memwal_sql.table.past import check_moment
 from planner.regions.spec import RegionSpec
 from planner.regions.text import Regions
 
@@ -226,13 +222,7 @@ def open_table(
     """
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None
-    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
-        raise InvalidCallError(f"version={version!r} must be the number of a base table version")
-    if version is not None and version < 1:
-        raise InvalidCallError(f"version={version}: the first version is 1")
-    given = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
-    if sum(value is not None for value in given.values()) > 1:
-        raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
+    check_moment(version, timestamp, checkpoint)
     store = open_store(uri, options)
     datasets: list[Any] = []
     if timestamp is None and checkpoint is None:
@@ -244,57 +234,10 @@ def open_table(
         record = read_record(store)
     first_version = None if record else read_etag(store, 1)
     context = TableContext(uri, store, record, options, first_version=first_version)
-    live: Checkpoint | None = None
-    if timestamp is not None:
-        version = _version_at(store, uri, timestamp)
-    elif checkpoint is not None:
-        live = live_checkpoint(context, checkpoint)
-        version = live.version
-    dataset = datasets[0] if datasets else open_lance(uri, options, version)
-    try:
-        table = Table(context, dataset, pinned=version is not None, checkpoint=live)
-    except TableReplacedError as error:
-        if version is None:
-            raise
-        raise InvalidCallError(
-            f"version {version} of {uri} has no regions of this table: it is from before the table "
-            f"was enabled, or of rows that were overwritten since; lance.dataset(uri, "
-            f"version={version}) reads it"
-        ) from error
-    if table.reads_base_alone:
-        warnings.warn(
-            f"version {version} of {uri} has no record of its regions' states: it reads as the "
-            "base table alone, without what was not merged by then; merges and snapshot_regions() "
-            "make records",
-            UnrecordedVersionWarning,
-            stacklevel=2,
-        )
+    if version is None and timestamp is None and checkpoint is None:
+        table = Table(context, datasets[0])
+    else:
+        dataset = datasets[0] if datasets else None
+        table = Table.pinned(context, version, timestamp, checkpoint, dataset)
     _log.info("opened %s at version %d", uri, table.version)
     return table
-
-
-def _version_at(store: ObjectStore, uri: str, timestamp: datetime | str) -> int:
-    """The newest version that had been committed by a time."""
-    try:
-        moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
-        if not isinstance(moment, datetime) or moment.tzinfo is None:
-            raise ValueError("it has no time zone")
-    except ValueError as error:
-        raise InvalidCallError(
-            f"timestamp={timestamp!r}: {error}; give a datetime with a time zone, or text such as "
-            '"2026-01-31T12:00:00+00:00"'
-        ) from None
-
-    def committed(version: int) -> float:
-        found = read_base_version(store, version)
-        return float("-inf") if found is None else found.timestamp
-
-    numbers = version_numbers(store)
-    place = bisect_right(numbers, moment.timestamp(), key=committed)
-    if numbers and not place:
-        first = datetime.fromtimestamp(committed(numbers[0]), UTC)
-        raise InvalidCallError(
-            f"timestamp={timestamp!r} is before the oldest version of {uri} that is left, number "
-            f"{numbers[0]} of {first.isoformat()}"
-        )
-    return numbers[place - 1] if numbers else 1

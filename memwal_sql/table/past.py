@@ -1,0 +1,111 @@
+"""The state of a table at a version, a time or a checkpoint."""
+
+import warnings
+from bisect import bisect_right
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
+from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
+from memwal_sql.maintain.checkpoint.records import Checkpoint
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.enable import open_lance
+from memwal_sql.storage.base.versions import read_base_version, version_numbers
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.table.handle import TableHandle
+
+
+def check_moment(
+    version: int | None, timestamp: datetime | str | None, checkpoint: str | None
+) -> None:
+    """Raise InvalidCallError for what is no version, and for more than one of the three."""
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+        raise InvalidCallError(f"version={version!r} must be the number of a base table version")
+    if version is not None and version < 1:
+        raise InvalidCallError(f"version={version}: the first version is 1")
+    given = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
+    if sum(value is not None for value in given.values()) > 1:
+        raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
+
+
+class PastTable(TableHandle):
+    """Handles of the table as it was."""
+
+    def as_of(
+        self,
+        version: int | None = None,
+        *,
+        timestamp: datetime | str | None = None,
+        checkpoint: str | None = None,
+    ) -> Self:
+        """A handle that reads the table as it was; of the arguments, one of which must be given,
+        see `open_table`."""
+        check_moment(version, timestamp, checkpoint)
+        if version is None and timestamp is None and checkpoint is None:
+            raise InvalidCallError("give a version, a timestamp or a checkpoint")
+        return self.pinned(self._context, version, timestamp, checkpoint)
+
+    @classmethod
+    def pinned(
+        cls,
+        context: TableContext,
+        version: int | None,
+        timestamp: datetime | str | None,
+        checkpoint: str | None,
+        dataset: Any = None,
+    ) -> Self:
+        """A handle on the past of the table at a context; `dataset` is the version's, if it has
+        been opened."""
+        uri = context.uri
+        live: Checkpoint | None = None
+        if timestamp is not None:
+            version = _version_at(context.store, uri, timestamp)
+        elif checkpoint is not None:
+            live = live_checkpoint(context, checkpoint)
+            version = live.version
+        if dataset is None:
+            dataset = open_lance(uri, context.storage_options, version)
+        try:
+            table = cls(context, dataset, pinned=True, checkpoint=live)
+        except TableReplacedError as error:
+            raise InvalidCallError(
+                f"version {version} of {uri} has no regions of this table: it is from before the "
+                f"table was enabled, or of rows that were overwritten since; lance.dataset(uri, "
+                f"version={version}) reads it"
+            ) from error
+        if table.reads_base_alone:
+            warnings.warn(
+                f"version {version} of {uri} has no record of its regions' states: it reads as the "
+                "base table alone, without what was not merged by then; merges and "
+                "snapshot_regions() make records",
+                UnrecordedVersionWarning,
+                stacklevel=3,
+            )
+        return table
+
+
+def _version_at(store: ObjectStore, uri: str, timestamp: datetime | str) -> int:
+    """The newest version that had been committed by a time."""
+    try:
+        moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            raise ValueError("it has no time zone")
+    except ValueError as error:
+        raise InvalidCallError(
+            f"timestamp={timestamp!r}: {error}; give a datetime with a time zone, or text such as "
+            '"2026-01-31T12:00:00+00:00"'
+        ) from None
+
+    def committed(version: int) -> float:
+        found = read_base_version(store, version)
+        return float("-inf") if found is None else found.timestamp
+
+    numbers = version_numbers(store)
+    place = bisect_right(numbers, moment.timestamp(), key=committed)
+    if numbers and not place:
+        first = datetime.fromtimestamp(committed(numbers[0]), UTC)
+        raise InvalidCallError(
+            f"timestamp={timestamp!r} is before the oldest version of {uri} that is left, number "
+            f"{numbers[0]} of {first.isoformat()}"
+        )
+    return numbers[place - 1] if numbers else 1
