@@ -17,7 +17,8 @@ from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.front.one_snapshot import WritableTable, frame, planning_errors
+from memwal_sql.session.front.one_snapshot import WritableTable, frame
+from memwal_sql.session.front.planning import planning_errors
 from memwal_sql.session.front.tokens import Statement, quoted
 from memwal_sql.session.table_functions import TableName, search_functions, whole_name
 from memwal_sql.write.conditional.resolve import RowChanges

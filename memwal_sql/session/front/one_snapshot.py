@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, cast
 
@@ -15,11 +16,12 @@ from datafusion.catalog import Schema, Table
 
 from exec_nodes.node import Node
 from memwal_native import MountedTable, table_references
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import Planner, opened
-from memwal_sql.session.clauses import check_clauses
-from memwal_sql.session.errors import original_error
-from memwal_sql.session.front.tokens import quoted
+from memwal_sql.session.front.as_of import AsOf, Moment, PastOf, as_of_clauses, without
+from memwal_sql.session.front.planning import planned
+from memwal_sql.session.front.search_calls import SearchCall, search_calls
+from memwal_sql.session.front.tokens import Statement, quoted, statement_of
 from memwal_sql.session.provider import SqlTable, TableProvider
 from memwal_sql.session.table_functions import TableName, search_functions, whole_name
 from memwal_sql.write.conditional.resolve import ReadChanges
@@ -30,7 +32,7 @@ _PARTS = 3
 _numbers = itertools.count()
 
 
-class WritableTable(SqlTable, Protocol):
+class WritableTable(SqlTable, PastOf, Protocol):
     """What a statement needs of a table."""
 
     @property
@@ -69,6 +71,23 @@ class _OneSnapshot:
         raise UnsupportedError(f"a snapshot of the columns {columns.names} can't be written")
 
 
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A place in a query where a table is read: a reference, or the arguments of a search."""
+
+    name: TableName
+    moment: Moment | None
+    start: int
+    end: int
+    call: SearchCall | None = None
+
+    def text(self, schema: str | None) -> str | None:
+        """What stands there, if the table is read as the one in a schema of its own: under its
+        name, which its columns go by; None for no change."""
+        table = None if schema is None else f"{quoted(schema)}.{quoted(self.name[-1])}"
+        return table if self.call is None else self.call.text(table)
+
+
 def frame(
     ctx: datafusion.SessionContext,
     query: str,
@@ -76,7 +95,7 @@ def frame(
     strong: TableName | None = None,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session, each in one snapshot, taken when it is
-    first asked for.
+    first asked for, or as it was where AS OF says so.
 
     Args:
         strong: a table that is read as it is now, whatever its consistency in the session.
@@ -84,59 +103,79 @@ def frame(
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
     out.
     """
-    check_clauses(query)
-    named = [
-        (start, end, whole_name(parts))
-        for start, end, parts in table_references(query)
-        if len(parts) <= _PARTS
-    ]
+    statement = statement_of(query)
+    clauses = as_of_clauses(statement)
+    query = without(query, clauses)
+    uses = list(_uses(ctx, query, statement, clauses, parameters))
     functions = search_functions(ctx)
-    schemas: dict[TableName, str] = {}
-    tables: dict[str, tuple[str, MountedTable]] = {}
-    for name, times in Counter(name for _, _, name in named).items():
-        found = functions.table(name, ctx) if times > 1 or name == strong else None
-        if found is not None:
-            table, consistency = found
-            level = "strong" if name == strong else consistency
-            schemas[name] = f"memwal$statement{next(_numbers)}"
-            mounted = MountedTable(
-                TableProvider(None, _OneSnapshot(cast(WritableTable, table)), level)
-            )
-            tables[schemas[name]] = name[-1], mounted
-    for start, end, name in sorted(named, reverse=True):
-        if name in schemas:  # under its own name, which its columns go by
-            query = f"{query[:start]}{quoted(schemas[name])}.{quoted(name[-1])}{query[end:]}"
-    with _in_schemas(ctx, tables), planning_errors():
-        return ctx.sql(query, param_values=dict(parameters))
+    times = Counter((one.name, one.moment) for one in uses)
+    schemas: dict[tuple[TableName, Moment | None], str] = {}
+    tables: dict[str, tuple[str, _OneSnapshot, str]] = {}
+    for name, moment in times:
+        is_strong = name == strong and moment is None
+        if times[name, moment] == 1 and moment is None and not is_strong:
+            continue
+        found = functions.table(name, ctx)
+        if found is None:
+            if moment is not None:
+                raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
+            continue
+        table, consistency = cast(WritableTable, found[0]), found[1]
+        past = table if moment is None else moment.of(table)
+        level = "strong" if is_strong else consistency
+        schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
+        tables[schema] = name[-1], _OneSnapshot(past), level
+    for one in sorted(uses, key=lambda use: use.start, reverse=True):
+        text = one.text(schemas.get((one.name, one.moment)))
+        if text is not None:
+            query = query[: one.start] + text + query[one.end :]
+    with _in_schemas(ctx, tables):
+        return planned(ctx, query, parameters)
+
+
+def _uses(
+    ctx: datafusion.SessionContext,
+    query: str,
+    statement: Statement,
+    clauses: Sequence[AsOf],
+    parameters: Mapping[str, Any],
+) -> Iterator[_Use]:
+    """The tables of a query, which no clause stands in any more.
+
+    Raises InvalidCallError, with the place, for a clause that follows no table.
+    """
+    left = {one.after: one for one in clauses}
+    for start, end, parts in table_references(query):
+        if len(parts) <= _PARTS:
+            clause = left.pop(end, None)
+            moment = None if clause is None else clause.moment(ctx, parameters)
+            yield _Use(whole_name(parts), moment, start, end)
+    for call in search_calls(statement, parameters):
+        yield _Use(call.table or ("", "", ""), None, call.start, call.end, call)
+    if left:
+        planned(ctx, query, parameters)  # raises for what is no query
+        clause = next(iter(left.values()))
+        raise statement.error("AS OF must follow the name of a table", clause.place)
 
 
 @contextmanager
 def _in_schemas(
-    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, MountedTable]]
+    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, _OneSnapshot, str]]
 ) -> Iterator[None]:
-    """Within it, the session has these schemas, of a table each; what is planned keeps these."""
-    catalog = ctx.catalog()
-    for schema, (name, table) in tables.items():
+    """Within it, the session has these schemas, of a table each, and its searches find them; what
+    is planned keeps these."""
+    catalog, functions = ctx.catalog(), search_functions(ctx)
+    providers = []
+    for schema, (name, table, level) in tables.items():
+        provider = TableProvider(None, table, level)
+        providers.append(provider)  # which the functions alone would let go
         own = Schema.memory_schema(ctx)
-        own.register_table(name, Table(table, ctx))
+        own.register_table(name, Table(MountedTable(provider), ctx))
         catalog.register_schema(schema, own)
+        functions.add(f"{quoted(schema)}.{quoted(name)}", table, level, provider)
     try:
         yield
     finally:
-        for schema in tables:
+        for schema, (name, *_) in tables.items():
+            functions.remove(f"{quoted(schema)}.{quoted(name)}", ctx)
             catalog.deregister_schema(schema)
-
-
-@contextmanager
-def planning_errors() -> Iterator[None]:
-    """Within it, what DataFusion refuses is an InvalidCallError, and what failed in a table of ours
-    is its own error."""
-    try:
-        yield
-    except Exception as error:  # DataFusion raises nothing more specific
-        original = original_error(error)
-        if original is error:
-            raise
-        if original is None:
-            original = InvalidCallError(str(error).removeprefix("DataFusion error: "))
-        raise original from error

@@ -1,17 +1,16 @@
 """`mw.sql`: the statements of a session, with those that DataFusion has not."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.session.front.change_rows import changed_rows
-from memwal_sql.session.front.one_snapshot import frame, planning_errors
-from memwal_sql.session.front.tokens import statement_of
-
-_QUERIES = ("SELECT", "WITH")
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.front.change_rows import ChangedRows, changed_rows
+from memwal_sql.session.front.one_snapshot import frame
+from memwal_sql.session.front.planning import planned
+from memwal_sql.session.front.tokens import Statement, statement_of
 
 
 def sql(ctx: datafusion.SessionContext, text: str, **parameters: Any) -> datafusion.DataFrame:
@@ -25,7 +24,9 @@ def sql(ctx: datafusion.SessionContext, text: str, **parameters: Any) -> datafus
     again. Rows that begin to meet the condition meanwhile may stay as they are.
 
     Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
-    snapshot. All other statements are handed to DataFusion as they are.
+    snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past, and
+    searches take named arguments (`k => 5`). All other statements are handed to DataFusion as they
+    are.
 
     Args:
         ctx: the session in which the tables were registered.
@@ -38,12 +39,64 @@ def sql(ctx: datafusion.SessionContext, text: str, **parameters: Any) -> datafus
     column in SET, and for a row that several rows of FROM match; and what `TableWriter.upsert`
     raises.
     """
-    statement = statement_of(text)
-    changed = changed_rows(ctx, statement)
-    if changed is not None:
-        count = pa.array([changed.run(ctx, parameters)], pa.uint64())
+    return run(ctx, statement_of(text), parameters)
+
+
+def run(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    """The same for a statement that has been read."""
+    first = statement.keyword(0) or statement.symbol(0)
+    change = _CHANGES[first](ctx, statement) if first in _CHANGES else None
+    if change is not None:
+        count = pa.array([change.run(ctx, parameters)], pa.uint64())
         return ctx.read_batch(pa.record_batch([count], names=["count"]))
-    if statement.keyword(0) in _QUERIES:
-        return frame(ctx, statement.slice(0, len(statement)), parameters)
-    with planning_errors():
-        return ctx.sql(text, param_values=parameters)
+    handler = _STATEMENTS.get(first)
+    done = None if handler is None else handler(ctx, statement, parameters)
+    return planned(ctx, statement.text, parameters) if done is None else done
+
+
+def _query(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    return frame(ctx, statement.slice(0, len(statement)), parameters)
+
+
+def _explain(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    """The plan of a query, or of the query by which a statement finds the rows that it changes."""
+    place = 1
+    while statement.keyword(place) in _EXPLAINED:
+        place += _EXPLAINED[statement.keyword(place)]
+    explained = statement.part(place, len(statement))
+    first = explained.keyword(0)
+    change = _CHANGES[first](ctx, explained) if first in _CHANGES else None
+    if change is None:
+        return _query(ctx, statement, parameters)
+    if statement.find("ANALYZE", 0, place) < place:
+        raise UnsupportedError(
+            f"EXPLAIN ANALYZE would run the {first}: EXPLAIN shows how it finds its rows"
+        )
+    return frame(ctx, f"{statement.slice(0, place)} {change.select}", parameters, change.name)
+
+
+# What may stand between EXPLAIN and its statement, and how many words it is.
+_EXPLAINED = {"ANALYZE": 1, "VERBOSE": 1, "FORMAT": 2}
+_CHANGES: Mapping[str, Callable[[datafusion.SessionContext, Statement], ChangedRows | None]] = {
+    "DELETE": changed_rows,
+    "UPDATE": changed_rows,
+    "TRUNCATE": changed_rows,
+}
+# By its first token; None for a statement that is DataFusion's after all.
+Handler = Callable[
+    [datafusion.SessionContext, Statement, Mapping[str, Any]], datafusion.DataFrame | None
+]
+_STATEMENTS: Mapping[str, Handler] = {
+    "SELECT": _query,
+    "WITH": _query,
+    "(": _query,
+    "FROM": _query,
+    "COPY": _query,
+    "EXPLAIN": _explain,
+}

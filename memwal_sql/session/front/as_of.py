@@ -1,0 +1,123 @@
+"""AS OF: which tables of a statement are read as they were.
+
+    SELECT * FROM t VERSION AS OF 7 AS then JOIN t AS now ON then.id = now.id
+
+DataFusion has no such clause. It is cut out of the text, in which all else stays where it was.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol, Self
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.session.front.planning import values
+from memwal_sql.session.front.tokens import Statement
+
+_KINDS = {
+    "VERSION": "version",
+    "SYSTEM_VERSION": "version",
+    "TIMESTAMP": "timestamp",
+    "SYSTEM_TIME": "timestamp",
+}
+
+
+class PastOf(Protocol):
+    """A table that can be read as it was."""
+
+    def as_of(
+        self,
+        version: int | None = None,
+        *,
+        timestamp: datetime | str | None = None,
+        checkpoint: str | None = None,
+    ) -> Self:
+        """A handle of the table as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a table is read, as one of the arguments of `Table.as_of`."""
+
+    kind: str
+    value: Any
+
+    def of(self, table: PastOf) -> Any:
+        """The table as it was."""
+        return table.as_of(**{self.kind: self.value})
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A clause.
+
+    Attributes:
+        place: of its first token.
+        start, end: of its characters.
+        after: the end of the characters before it.
+        kind: `"version"` or `"timestamp"`.
+        value: an expression, as text.
+    """
+
+    place: int
+    start: int
+    end: int
+    after: int
+    kind: str
+    value: str
+
+    def moment(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> Moment:
+        """What its expression comes to. Raises what `Table.as_of` raises for what is no time."""
+        (value,) = values(ctx, [self.value], parameters)
+        if pa.types.is_timestamp(value.type) and value.is_valid:  # in UTC if it says no zone
+            at = value.cast(pa.timestamp("us", value.type.tz), safe=False).as_py()
+            return Moment(self.kind, at.replace(tzinfo=UTC) if at.tzinfo is None else at)
+        kind, found = self.kind, value.as_py()
+        return Moment("checkpoint" if kind == "version" and isinstance(found, str) else kind, found)
+
+
+def as_of_clauses(statement: Statement) -> list[AsOf]:
+    """`[FOR] VERSION AS OF value`, and the same with SYSTEM_VERSION, TIMESTAMP and SYSTEM_TIME,
+    wherever it stands; the value is a literal, a parameter, or an expression in parentheses."""
+    found = []
+    for place in range(1, len(statement)):
+        kind = _KINDS.get(statement.keyword(place))
+        if kind is None or not statement.has(place + 1, "AS OF"):
+            continue
+        first = place + 3
+        last = _value_end(statement, first)
+        if last is None:
+            continue
+        start = place - 1 if statement.keyword(place - 1) == "FOR" else place
+        found.append(
+            AsOf(
+                start,
+                statement.tokens[start].start,
+                statement.tokens[last - 1].end,
+                statement.tokens[start - 1].end,
+                kind,
+                statement.slice(first, last),
+            )
+        )
+    return found
+
+
+def without(text: str, clauses: list[AsOf]) -> str:
+    """The text with blanks where the clauses stood."""
+    for one in clauses:
+        text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
+    return text
+
+
+def _value_end(statement: Statement, place: int) -> int | None:
+    """The place after the value that begins at one; None if none does."""
+    if place >= len(statement):
+        return None
+    if statement.symbol(place) == "(":
+        return statement.closing(place)
+    if statement.keyword(place) in ("TIMESTAMP", "DATE"):
+        place += 1
+    kind = statement.tokens[place].kind if place < len(statement) else ""
+    return place + 1 if kind in ("string", "number", "placeholder") else None

@@ -1,0 +1,60 @@
+"""Planning by DataFusion, with errors of ours."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.session.clauses import check_clauses
+from memwal_sql.session.errors import original_error
+
+
+def planned(
+    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    """What DataFusion itself makes of a statement, whatever class the session is of.
+
+    Raises InvalidCallError for what it can't plan, UnsupportedError for what it would leave out.
+    """
+    check_clauses(text)
+    with planning_errors():
+        scalars = {name: _scalar(value) for name, value in parameters.items()}
+        return datafusion.SessionContext.sql(ctx, text, param_values=scalars)
+
+
+def _scalar(value: Any) -> pa.Scalar:
+    if isinstance(value, pa.Scalar):
+        return value
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        return pa.scalar(value.to_pylist(), pa.list_(value.type))
+    return pa.scalar(value)
+
+
+@contextmanager
+def planning_errors() -> Iterator[None]:
+    """Within it, what DataFusion refuses is an InvalidCallError, and what failed in a table of ours
+    is its own error."""
+    try:
+        yield
+    except Exception as error:  # DataFusion raises nothing more specific
+        original = original_error(error)
+        if original is error:
+            raise
+        if original is None:
+            original = InvalidCallError(str(error).removeprefix("DataFusion error: "))
+        raise original from error
+
+
+def values(
+    ctx: datafusion.SessionContext, expressions: list[str], parameters: Mapping[str, Any]
+) -> list[Any]:
+    """What expressions without columns come to, as Arrow's scalars."""
+    if not expressions:
+        return []
+    shown = ", ".join(f"({one}) AS c{place}" for place, one in enumerate(expressions))
+    with planning_errors():
+        row = planned(ctx, f"SELECT {shown}", parameters).to_arrow_table()
+    return [column[0] for column in row.columns]

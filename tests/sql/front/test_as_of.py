@@ -1,0 +1,178 @@
+"""AS OF in statements, against a list of the states that the table went through."""
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.storage.base.versions import read_base_version
+from memwal_sql.storage.objects.open import open_store
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
+State = dict[int, int]
+
+
+@pytest.fixture
+def ctx() -> datafusion.SessionContext:
+    return datafusion.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key="id", regions="bucket(id, 2)")
+    return mw.register(ctx, "t", table)
+
+
+def grown(table: mw.Table, seed: int) -> dict[int, State]:
+    """What the table had at each recorded version."""
+    random, state, states = Random(seed), State(), dict[int, State]()
+    for step in range(4):
+        with table.writer() as writer:
+            new = {random.randrange(9): step for _ in range(4)}
+            writer.upsert(pa.table({"id": list(new), "n": list(new.values())}, SCHEMA))
+            state = state | new
+            writer.flush()
+        if step % 2:
+            table.merge()
+        states[table.snapshot_regions()] = state
+    return states
+
+
+def found(ctx: datafusion.SessionContext, query: str, **parameters: object) -> State:
+    return {row["id"]: row["n"] for row in mw.sql(ctx, query, **parameters).to_pylist()}
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "VERSION AS OF {}",
+        "FOR VERSION AS OF {}",
+        "for system_version as of ({} + 0)",
+        "VERSION AS OF $v",
+        "/* 'then' */ VERSION -- AS OF\n AS OF {} /* ; */",
+    ],
+)
+def test_a_version_is_read_as_it_was(
+    table: mw.Table, ctx: datafusion.SessionContext, clause: str
+) -> None:
+    for version, state in grown(table, 1).items():
+        as_of = clause.format(version)
+        assert found(ctx, f"SELECT * FROM t {as_of}", v=version) == state
+        assert (
+            found(ctx, f"SELECT z.id, n FROM public.T {as_of} AS z WHERE z.n >= 0", v=version)
+            == state
+        )
+        assert (
+            found(ctx, f"WITH w AS (SELECT * FROM t {as_of}) (SELECT * FROM w)", v=version) == state
+        )
+    table.close()
+
+
+def test_times_are_read_by_the_newest_version_of_then(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    states = grown(table, 2)
+    store = open_store(table.uri)
+    for version, state in states.items():
+        base = read_base_version(store, version)
+        assert base is not None
+        at = datetime.fromtimestamp(base.timestamp, UTC) + timedelta(microseconds=1)
+        for text in (f"'{at.isoformat()}'", f"TIMESTAMP '{at.isoformat()}'", "$at"):
+            for words in ("TIMESTAMP", "FOR SYSTEM_TIME", "FOR TIMESTAMP", "SYSTEM_TIME"):
+                assert found(ctx, f"SELECT * FROM t {words} AS OF {text}", at=at) == state
+    last = found(ctx, "SELECT * FROM t TIMESTAMP AS OF (now() + INTERVAL '1 day')")
+    assert last == list(states.values())[-1]
+    table.close()
+
+
+def test_a_text_is_the_name_of_a_checkpoint(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [1], "n": [1]}))
+        table.checkpoint("monday")
+        writer.upsert(pa.table({"id": [1], "n": [2]}))
+    assert found(ctx, "SELECT * FROM t VERSION AS OF 'monday'") == {1: 1}
+    assert found(ctx, "SELECT * FROM t") == {1: 2}
+    with pytest.raises(mw.MemWalError, match="tuesday"):
+        mw.sql(ctx, "SELECT * FROM t VERSION AS OF 'tuesday'")
+    table.close()
+
+
+def test_statements_compare_a_table_with_its_past(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    states = grown(table, 3)
+    (first, then), (second, later) = list(states.items())[:2]
+    now = list(states.values())[-1]
+    changed = f"""
+        SELECT now.id, now.n FROM t AS now JOIN t VERSION AS OF {first} old ON old.id = now.id
+        WHERE now.n <> old.n AND now.id IN (SELECT id FROM t VERSION AS OF {second})
+    """
+    expected = {k: n for k, n in now.items() if k in then and then[k] != n and k in later}
+    assert found(ctx, changed) == expected
+    mw.sql(ctx, f"UPDATE t SET n = o.n FROM t VERSION AS OF {first} AS o WHERE o.id = t.id")
+    mw.sql(ctx, "DELETE FROM t WHERE id NOT IN (SELECT id FROM t VERSION AS OF $v)", v=first)
+    assert found(ctx, "SELECT * FROM t") == then
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT * FROM t AS a VERSION AS OF 1", "Expected|AS OF must follow"),
+        ("SELECT * FROM (SELECT 1) VERSION AS OF 1", "AS OF must follow.*column 26: 'VERSION'"),
+        ("WITH w AS (SELECT 1) SELECT * FROM w FOR VERSION AS OF 1", "AS OF must.*'FOR'"),
+        ("SELECT * FROM other VERSION AS OF 1", "no MemWAL table"),
+        ("SELECT * FROM t VERSION AS OF 99", "99"),
+        ("SELECT * FROM t VERSION AS OF 1.5", "1.5"),
+        ("SELECT * FROM t VERSION AS OF NULL", "NULL|Expected"),
+        ("SELECT * FROM t VERSION AS OF (NULL)", "give a version"),
+        ("SELECT * FROM t TIMESTAMP AS OF '2026-01-01'", "no time zone"),
+        ("SELECT * FROM t TIMESTAMP AS OF 3", "3"),
+        ("SELECT * FROM t VERSION AS OF $nope", "nope"),
+        ("DELETE FROM t VERSION AS OF 3", "AS"),
+    ],
+)
+def test_what_is_no_moment_is_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, query: str, message: str
+) -> None:
+    ctx.from_pydict({"id": [1]}, name="other")
+    with pytest.raises(mw.MemWalError, match=message):
+        mw.sql(ctx, query)
+    table.close()
+
+
+def test_words_of_the_clause_are_names_elsewhere(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    ctx.from_pydict({"version": [1], "of": [2]}, name="v")
+    assert mw.sql(ctx, "SELECT version AS of, of AS version FROM v").to_pylist() == [
+        {"of": 1, "version": 2}
+    ]
+    assert mw.sql(ctx, "SELECT 'FROM t VERSION AS OF 3' AS a").to_pylist() == [
+        {"a": "FROM t VERSION AS OF 3"}
+    ]
+    table.close()
+
+
+def test_explain_shows_how_a_statement_finds_its_rows(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    version = next(iter(grown(table, 4)))
+    before = found(ctx, "SELECT * FROM t")
+    for statement in (
+        f"SELECT * FROM t VERSION AS OF {version}",
+        "DELETE FROM t WHERE n > 1",
+        "UPDATE t SET n = 0",
+    ):
+        (row,) = mw.sql(ctx, f"EXPLAIN FORMAT INDENT {statement}").to_pylist()[1:]
+        assert "DeduplicateExec" in row["plan"] or "ScanExec" in row["plan"]
+    assert found(ctx, "SELECT * FROM t") == before
+    with pytest.raises(mw.UnsupportedError, match="would run the DELETE"):
+        mw.sql(ctx, "EXPLAIN ANALYZE DELETE FROM t")
+    assert mw.sql(ctx, "EXPLAIN ANALYZE SELECT * FROM t").to_pylist()
+    table.close()
