@@ -38,7 +38,7 @@ from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.memory import configure, resident
 from memwal_sql.registration import register
 from memwal_sql.session.errors import memwal_errors
-from memwal_sql.session.front.run import sql
+from memwal_sql.session.front.run import SessionContext, sql
 from memwal_sql.session.register import deregister
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.storage.region.versions import ManifestConflictError
@@ -83,6 +83,7 @@ __all__ = [
     "ReopenError",
     "RepairError",
     "RetryError",
+    "SessionContext",
     "SourceGoneError",
     "StoreUnavailableError",
     "Table",

@@ -25,6 +25,7 @@ NAMES = {
     "ReopenError",
     "RepairError",
     "RetryError",
+    "SessionContext",
     "SourceGoneError",
     "StoreUnavailableError",
     "Table",

@@ -75,6 +75,9 @@ class OpenTable(Protocol):
     def sync(self) -> None:
         """Return when every row written so far is durable."""
 
+    def flush(self) -> None:
+        """Turn every MemTable into a generation."""
+
     def stop(self, error: RepairError) -> None:
         """Write nothing more, for that reason."""
 

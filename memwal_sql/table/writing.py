@@ -102,6 +102,19 @@ class WrittenTable(TableHandle):
         writer.sync()  # a statement is durable, whatever the program's own writer is for
         return result
 
+    def flush(self) -> None:
+        """Turn what this process's open writer of the table, a program's or that of statements, has
+        in memory into generations; returns when all are committed.
+
+        Raises InvalidCallError where no writer is open in this process.
+        """
+        writer = live_table_writer(self._context.identity)
+        if writer is None:
+            raise InvalidCallError(
+                f"this process has no open writer of {self.uri}, and others flush their own rows"
+            )
+        writer.flush()
+
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""
         with self._insert_lock:

@@ -58,3 +58,9 @@ def values(
     with planning_errors():
         row = planned(ctx, f"SELECT {shown}", parameters).to_arrow_table()
     return [column[0] for column in row.columns]
+
+
+def answer(ctx: datafusion.SessionContext, rows: pa.Table) -> datafusion.DataFrame:
+    """A frame of rows in memory, which the session has under no name."""
+    batches = rows.combine_chunks().to_batches()
+    return ctx.read_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema))

@@ -9,11 +9,13 @@ import pyarrow as pa
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.change_rows import ChangedRows, changed_rows
 from memwal_sql.session.front.one_snapshot import frame
-from memwal_sql.session.front.planning import planned
+from memwal_sql.session.front.planning import answer, planned
+from memwal_sql.session.front.prepared import deallocate, executed, prepare
+from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.tokens import Statement, statement_of
 
 
-def sql(ctx: datafusion.SessionContext, text: str, **parameters: Any) -> datafusion.DataFrame:
+def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> datafusion.DataFrame:
     """Run one SQL statement in a session, with DELETE, UPDATE and TRUNCATE of its MemWAL tables.
 
         mw.sql(ctx, "UPDATE t SET n = n + $more WHERE id IN (SELECT id FROM due)", more=1)
@@ -25,8 +27,9 @@ def sql(ctx: datafusion.SessionContext, text: str, **parameters: Any) -> datafus
 
     Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
     snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past, and
-    searches take named arguments (`k => 5`). All other statements are handed to DataFusion as they
-    are.
+    searches take named arguments (`k => 5`). `CALL memwal.merge('t')` and its like run the jobs of
+    a table; PREPARE and EXECUTE work for all of these. All other statements are handed to
+    DataFusion as they are.
 
     Args:
         ctx: the session in which the tables were registered.
@@ -50,10 +53,10 @@ def run(
     change = _CHANGES[first](ctx, statement) if first in _CHANGES else None
     if change is not None:
         count = pa.array([change.run(ctx, parameters)], pa.uint64())
-        return ctx.read_batch(pa.record_batch([count], names=["count"]))
+        return answer(ctx, pa.table({"count": count}))
     handler = _STATEMENTS.get(first)
     done = None if handler is None else handler(ctx, statement, parameters)
-    return planned(ctx, statement.text, parameters) if done is None else done
+    return planned(ctx, statement.slice(0, len(statement)), parameters) if done is None else done
 
 
 def _query(
@@ -81,6 +84,47 @@ def _explain(
     return frame(ctx, f"{statement.slice(0, place)} {change.select}", parameters, change.name)
 
 
+def _prepare(
+    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    prepare(ctx, statement)
+    return answer(ctx, pa.table({}))
+
+
+def _execute(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    found = executed(ctx, statement, parameters)
+    return None if found is None else run(ctx, *found)
+
+
+def _deallocate(
+    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    return answer(ctx, pa.table({})) if deallocate(ctx, statement) else None
+
+
+class SessionContext(datafusion.SessionContext):
+    """A session of DataFusion in which `sql` is `mw.sql`: statements that write run at once."""
+
+    def sql(
+        self,
+        query: str,
+        options: datafusion.SQLOptions | None = None,
+        param_values: Mapping[str, Any] | None = None,
+        **parameters: Any,
+    ) -> datafusion.DataFrame:
+        """Run one statement; see `mw.sql`. `param_values` are more of `parameters`.
+
+        Raises UnsupportedError for `options`, which DataFusion alone has.
+        """
+        if options is not None:
+            raise UnsupportedError(
+                "SQLOptions are for DataFusion's own statements: ctx.sql_with_options(...)"
+            )
+        return sql(self, query, **{**(param_values or {}), **parameters})
+
+
 # What may stand between EXPLAIN and its statement, and how many words it is.
 _EXPLAINED = {"ANALYZE": 1, "VERBOSE": 1, "FORMAT": 2}
 _CHANGES: Mapping[str, Callable[[datafusion.SessionContext, Statement], ChangedRows | None]] = {
@@ -99,4 +143,8 @@ _STATEMENTS: Mapping[str, Handler] = {
     "FROM": _query,
     "COPY": _query,
     "EXPLAIN": _explain,
+    "CALL": called,
+    "PREPARE": _prepare,
+    "EXECUTE": _execute,
+    "DEALLOCATE": _deallocate,
 }

@@ -1,0 +1,115 @@
+"""PREPARE, EXECUTE, DEALLOCATE, CALL, and a session whose `sql` is `mw.sql`."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32())])
+
+
+@pytest.fixture
+def ctx() -> mw.SessionContext:
+    return mw.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: mw.SessionContext) -> mw.Table:
+    table = mw.register(ctx, "t", mw.create_table(uri, SCHEMA, primary_key="id"))
+    with table.writer() as writer:
+        writer.upsert(pa.table([range(5), range(5)], schema=SCHEMA))
+    return table
+
+
+def live(ctx: mw.SessionContext) -> dict[int, int]:
+    return {row["id"]: row["n"] for row in ctx.sql("SELECT * FROM t").to_pylist()}
+
+
+def test_prepared_statements_run_with_their_values(table: mw.Table, ctx: mw.SessionContext) -> None:
+    ctx.sql("PREPARE change(INT, BIGINT) AS UPDATE t SET n = n + $1 WHERE id = $2")
+    assert ctx.sql("EXECUTE change(10, 1 + 1)").to_pylist() == [{"count": 1}]
+    assert ctx.sql("execute Change(10, $id);", id=3).to_pylist() == [{"count": 1}]
+    assert live(ctx) == {0: 0, 1: 1, 2: 12, 3: 13, 4: 4}
+    ctx.sql('PREPARE "Past" AS SELECT n FROM t VERSION AS OF $1 WHERE id = 2')
+    table.checkpoint("now")
+    ctx.sql("DELETE FROM t")
+    assert ctx.sql("EXECUTE \"Past\"('now')").to_pylist() == [{"n": 12}]
+    ctx.sql("DEALLOCATE change")
+    with pytest.raises(mw.InvalidCallError, match="'change' does not exist"):
+        ctx.sql("EXECUTE change(1, 2)")
+    ctx.sql("DEALLOCATE ALL")
+    with pytest.raises(mw.InvalidCallError, match="does not exist"):
+        ctx.sql('DEALLOCATE PREPARE "Past"')
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("PREPARE", "name of a prepared statement is missing, at line 1, column 8"),
+        ("PREPARE x DELETE FROM t", "AS is missing.*'DELETE'"),
+        ("PREPARE x AS", "a statement is missing"),
+        ("PREPARE known AS SELECT 1", "is prepared: DEALLOCATE known"),
+        ("EXECUTE known", "takes 1 values, and 0 are given"),
+        ("EXECUTE known('x')", "x"),
+        ("EXECUTE known(1", "does not end"),
+        ("EXECUTE known(1) 2", "values in parentheses must follow"),
+        ("EXECUTE unknown(1)", "unknown"),
+        ("CALL memwal.nope('t')", "no such procedure; there are.*'merge'"),
+        ("CALL memwal.merge", "arguments in parentheses"),
+        ("CALL memwal.merge()", "name in quotes"),
+        ("CALL memwal.merge(t)", "t"),
+        ("CALL memwal.merge('other')", "no MemWAL table"),
+        ("CALL memwal.merge('t', nope => 1)", r"merge takes \['regions'\]: .*nope"),
+        ("CALL memwal.merge('t', progress => 1)", r"merge takes \['regions'\]: .*progress"),
+        ("CALL memwal.merge('t', regions => 'a', 1)", "without a name"),
+        ("CALL memwal.merge('t', regions => 'a', regions => 'b')", "given twice"),
+        ("CALL memwal.merge('t', regions => )", "value of this argument is missing"),
+        ("CALL memwal.collect_garbage('t', older_than => INTERVAL '1 month')", "has no length"),
+        ("CALL somebody.else(1)", "CALL"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_read_is_refused(
+    table: mw.Table, ctx: mw.SessionContext, statement: str, message: str
+) -> None:
+    ctx.sql("PREPARE known(INT) AS SELECT $1")
+    with pytest.raises(mw.InvalidCallError, match=message):
+        ctx.sql(statement)
+    table.close()
+
+
+def test_jobs_are_called_by_statements(table: mw.Table, ctx: mw.SessionContext) -> None:
+    ctx.sql("UPDATE t SET n = 7 WHERE id = 0")  # opens the session's writer
+    assert ctx.sql("CALL memwal.flush('t')").to_pylist() == []
+    assert ctx.sql("CALL memwal.merge('t', regions => ['unsharded=0'])").to_pylist() == [
+        {"generations": 1}
+    ]
+    assert ctx.sql("CALL memwal.build_indexes('public.t')").to_pylist() == [{"index": "id_idx"}]
+    assert ctx.sql("CALL memwal.snapshot_regions('t')").to_pylist() == [
+        {"version": mw.open_table(table.uri).version}
+    ]
+    until = datetime.now(UTC) + timedelta(days=1)
+    ctx.sql("CALL memwal.checkpoint('t', 'one', expires => $until)", until=until)
+    ctx.sql("CALL memwal.checkpoint('t', name => 'two', expires => INTERVAL '90 minutes')")
+    rows = ctx.sql("CALL memwal.checkpoints('t')").to_pylist()
+    assert [row["name"] for row in rows] == ["one", "two"]
+    assert rows[0]["expires"] == until
+    assert timedelta(minutes=80) < rows[1]["expires"] - datetime.now(UTC) < timedelta(minutes=91)
+    ctx.sql("CALL memwal.drop_checkpoint('t', 'one')")
+    call = "CALL memwal.collect_garbage('t', dry_run => true, older_than => INTERVAL '0 seconds')"
+    found = ctx.sql(call)
+    assert found.schema().names[0] == "kind"
+    assert ctx.sql("CALL memwal.check('t')").to_pylist() == table.check().to_arrow().to_pylist()
+    assert live(ctx) == {0: 7, 1: 1, 2: 2, 3: 3, 4: 4}
+    table.close()
+
+
+def test_a_session_of_ours_leaves_other_statements_to_datafusion(ctx: mw.SessionContext) -> None:
+    assert ctx.sql("SELECT $1 + $b AS c", param_values={"1": 1}, b=2).to_pylist() == [{"c": 3}]
+    ctx.sql("CREATE VIEW v AS SELECT 1 AS a")
+    assert ctx.sql("SHOW TABLES").to_pylist()
+    assert ctx.sql("SELECT * FROM v").to_pylist() == [{"a": 1}]
+    with pytest.raises(mw.UnsupportedError, match="TABLESAMPLE"):
+        ctx.sql("CREATE VIEW w AS SELECT * FROM v TABLESAMPLE (10)")
