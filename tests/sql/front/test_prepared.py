@@ -90,7 +90,7 @@ def test_jobs_are_called_by_statements(table: mw.Table, ctx: mw.SessionContext) 
     assert ctx.sql("CALL memwal.snapshot_regions('t')").to_pylist() == [
         {"version": mw.open_table(table.uri).version}
     ]
-    until = datetime.now(UTC) + timedelta(days=1)
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     ctx.sql("CALL memwal.checkpoint('t', 'one', expires => $until)", until=until)
     ctx.sql("CALL memwal.checkpoint('t', name => 'two', expires => INTERVAL '90 minutes')")
     rows = ctx.sql("CALL memwal.checkpoints('t')").to_pylist()
