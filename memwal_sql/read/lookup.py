@@ -59,7 +59,8 @@ def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) ->
     found = []
     for spec in info.region_specs:
         values = spec.key_function(info.schema, info.primary_key)(key)
-        region = collector.region_of(base, spec.spec_id, values)
+        wanted = spec.spec_id, values
+        region = collector.region_of(base, wanted, (wanted,))
         if region is not None:
             found.append(region)
     return found + collector.regions_without_values(base)
@@ -74,8 +75,9 @@ def _routes(
     """
     for spec in base.info.region_specs:
         distinct, index = spec.assign(keys.table)
-        for number, row in enumerate(spec.values_of(distinct)):
-            region = collector.region_of(base, spec.spec_id, tuple(row.values()))
+        wanted = {(spec.spec_id, tuple(row.values())): None for row in spec.values_of(distinct)}
+        for number, one in enumerate(wanted):
+            region = collector.region_of(base, one, wanted)
             if region is not None:
                 yield region, np.flatnonzero(index == number)
     for region in collector.regions_without_values(base):

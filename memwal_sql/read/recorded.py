@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
-from memwal_sql.errors import RetryError
-from memwal_sql.read.region import RegionReader
+from memwal_sql.errors import CorruptFileError, RetryError
+from memwal_sql.read.region import RegionReader, values_in_order
+from memwal_sql.read.twins import ValuesKey
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import partial_generation, unknown_partial
@@ -37,6 +39,35 @@ def recorded_regions(context: TableContext, base: BaseTable) -> list[RegionManif
             return None
         context.scope.store.put(key, cached, _BYTES_PER_REGION * len(cached))
     return cached
+
+
+@dataclass(frozen=True)
+class RecordedValues:
+    """The values of a region, known without its manifest."""
+
+    region_id: UUID
+    spec_id: int
+    values: Mapping[str, RegionValue]
+
+    @property
+    def key(self) -> ValuesKey:
+        """What no other region of the table has."""
+        return self.spec_id, tuple(self.values.values())
+
+
+def recorded_values(context: TableContext, base: BaseTable) -> list[RecordedValues]:
+    """Those of the regions recorded at `base`, as far as they have any; they never change, however
+    old the record is. None of a damaged record, which readers of the present do without."""
+    try:
+        manifests = recorded_regions(context, base) or []
+    except CorruptFileError:
+        return []
+    pairs = ((one, values_in_order(one, base.info)) for one in manifests)
+    return [
+        RecordedValues(one.region_id, one.region_spec_id, values)
+        for one, values in pairs
+        if values is not None
+    ]
 
 
 def check_whole(context: TableContext, base: BaseTable) -> None:

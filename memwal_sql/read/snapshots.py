@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,12 @@ from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
 from memwal_sql.read.look import ask_all
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
-from memwal_sql.read.recorded import RecordedView, recorded_regions
+from memwal_sql.read.recorded import (
+    RecordedValues,
+    RecordedView,
+    recorded_regions,
+    recorded_values,
+)
 from memwal_sql.read.region import (
     RegionReader,
     StaleBaseError,
@@ -93,6 +98,7 @@ class SnapshotCollector:
         self._checkpoint_regions: tuple[RegionSources, ...] | None = None
         self._regions: dict[UUID, RegionReader] = {}
         self._folders: set[str] = set()  # of these
+        self._passed_over: Sequence[UUID] = ()  # by the last listing
         self._by_values: dict[ValuesKey, RegionReader] = {}
         self._twins: dict[ValuesKey, list[RegionReader]] = {}
         self._without_values: tuple[RegionReader, ...] = ()
@@ -246,14 +252,20 @@ class SnapshotCollector:
         return self._context.store.remote and not self._regions
 
     def region_of(
-        self, base: BaseTable, spec_id: int, values: tuple[RegionValue, ...]
+        self, base: BaseTable, key: ValuesKey, wanted: Collection[ValuesKey] | None = None
     ) -> RegionReader | None:
         """The region with these values; regions are listed only while it is not known, or while
-        there may be another one. Raises RepairError where there is."""
-        key = spec_id, values
+        there may be another one. Raises RepairError where there is.
+
+        Where only regions with the `wanted` values are asked for, no other is looked at whose
+        values are recorded.
+        """
         region = self._by_values.get(key)
         if region is None:
-            self._listed(base)
+            if wanted is None:
+                self._listed(base)
+            else:
+                self._listed(base, lambda recorded: [one for one in recorded if one.key in wanted])
             region = self._by_values.get(key)
         if region is not None and region.may_have_twin:
             self.regions(base)
@@ -270,11 +282,11 @@ class SnapshotCollector:
         Raises InvalidCallError where a region's values are not known: it may be the one, and
         a second region for the same keys would hide rows (protocol rules 10 and 11).
         """
-        wanted = tuple(values.values())
+        key = spec_id, tuple(values.values())
         try:
-            region = self.region_of(base, spec_id, wanted)
+            region = self.region_of(base, key)
         except StaleBaseError:  # a twin was emptied just now
-            region = self.region_of(self.catch_up(), spec_id, wanted)
+            region = self.region_of(self.catch_up(), key)
         spec = base.info.spec(spec_id)
         derived = None if spec is None else lancedb_id(spec, values)
         unknown = []
@@ -325,11 +337,26 @@ class SnapshotCollector:
             if any(self._regions[one.region_id] is not one for one in unknown):
                 raise StaleBaseError("the values of regions are known now that were not before")
 
-    def _listed(self, base: BaseTable) -> None:
-        """Look for new regions; the values of those that were known before stay as they were."""
+    def _listed(
+        self,
+        base: BaseTable,
+        choose: Callable[[list[RecordedValues]], Iterable[RecordedValues]] | None = None,
+    ) -> None:
+        """Look for new regions; the values of those that were known before stay as they were.
+
+        Of those with recorded values only the ones that `choose` returns are looked at: a region
+        keeps its values for as long as it lives.
+        """
         folders = self._context.store.list_folders(MEM_WAL_FOLDER)
         listed = [region_of(folder) for folder in folders if folder not in self._folders]
         new = [one for one in listed if one is not None and one not in self._regions]
+        passed_over: set[UUID] = set()
+        if new and choose is not None:
+            recorded = recorded_values(self._context, base)
+            chosen = {one.region_id for one in choose(recorded)}
+            passed_over = {one.region_id for one in recorded}.intersection(new) - chosen
+            new = [one for one in new if one not in passed_over]
+        self._passed_over = tuple(passed_over)
         if new:
             # They may be those of a table that was made anew: then this raises.
             found: list[RegionManifest | None] = []
@@ -398,14 +425,17 @@ class SnapshotCollector:
             found.update(zip(new, self.sources(base, new, strong=strong), strict=True))
             return kept
 
+        def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
+            return prune(filters, recorded, specs, schema)
+
         # No answer about a region depends on which others there are.
         regions, known_regions = self._named(base, filters), len(self._regions)
         if regions is None:
             if self._context.store.remote and self._regions:
                 known = self._live(base, self._in_order())
-                beside(True, partial(self._listed, base), partial(kept_of, known))
+                beside(True, partial(self._listed, base, choose), partial(kept_of, known))
             else:
-                self._listed(base)
+                self._listed(base, choose)
             regions = self._live(base, self._in_order())
             known_regions = len(regions)
         kept = kept_of(regions)
@@ -415,7 +445,8 @@ class SnapshotCollector:
             for one in kept
         )
         gaps = IndexGaps(self._context, base, kept)
-        pruned = known_regions - len(kept)
+        passed_over = sum(one not in self._regions for one in self._passed_over)
+        pruned = known_regions + passed_over - len(kept)
         if pruned:
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, known_regions)
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
