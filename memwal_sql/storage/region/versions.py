@@ -184,8 +184,9 @@ class RegionManifests:
 
     def newest_of(self, first: RegionManifest, versions: Sequence[int]) -> RegionManifest:
         """Our version 1, or the newest one where there are others: they were as quick, or its
-        number was free because it had been collected."""
-        if versions[-1] == 1:
+        number was free because it had been collected. Raises `NotFoundError` where none is
+        there, as somebody has removed the region."""
+        if versions and versions[-1] == 1:
             return first
         if 2 not in versions:
             self._withdraw(paths.manifest_path(self._region_id, 1))

@@ -63,6 +63,15 @@ def test_what_is_committed_is_read_back(store: ObjectStore) -> None:
     assert RegionManifests(store, REGION).latest().region_values == created.region_values
 
 
+def test_a_region_that_was_removed_when_it_was_made_is_not_found(store: ObjectStore) -> None:
+    manifests = RegionManifests(store, REGION, TYPES)
+    first = manifests.put_first(RegionManifest(REGION))
+    assert first is not None
+    store.delete([paths.manifest_path(REGION, 1)])
+    with pytest.raises(NotFoundError, match="has no manifest"):
+        manifests.newest_of(first, manifests.versions())
+
+
 def test_the_message_has_the_fields_that_native_code_reads(store: ObjectStore) -> None:
     """Protocol rule 2; native's bytes, between our checksum and our nonce."""
     native = (
