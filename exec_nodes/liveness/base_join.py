@@ -87,7 +87,8 @@ class BaseMatch:
         pairs = zip(keys, newer, strict=True)
         columns = [one.slice(start).column if start else one.column for one, (_, start) in pairs]
         self._newer = newer
-        self.numbers = KeyCodes(concat(columns))
+        self._keys = concat(columns)
+        self.numbers = KeyCodes(self._keys)
         self._owners = [
             np.zeros(self.numbers.size, np.uint8) for _ in range(0, len(columns), _OWNERS)
         ]
@@ -126,7 +127,8 @@ class BaseMatch:
     def read(self, base: Source) -> Superseded:
         """What is found in the rows of `base`."""
         piece = self.piece()
-        for keys, addresses in self._base_keys(base):
+        resident = base.resident_keys(self._keys)
+        for keys, addresses in self._base_keys(base) if resident is None else [resident]:
             piece.add(keys, addresses)
         return self.result([piece])
 

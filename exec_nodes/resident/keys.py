@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.base.columns import RowAddresses
-from exec_nodes.keys.keys import KeyBatch, is_integral, one_array, plain
+from exec_nodes.keys.keys import KeyBatch, KeyColumn, is_integral, one_array, plain
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.fragments import FRAGMENT_BITS, all_addresses
 from exec_nodes.lance.scan import every_value
@@ -36,6 +36,19 @@ class SortedKeys:
         while at >= 0 and self.keys[at] == wanted:
             yield int(self.addresses[at])
             at -= 1
+
+    def find_all(self, wanted: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], RowAddresses]:
+        """The rows of keys in ascending order, each given once: their keys and addresses."""
+        at, keys, rows = self.keys.searchsorted(wanted), [wanted[:0]], [self.addresses[:0]]
+        while len(at):
+            inside = at < len(self.keys)
+            at, wanted = at[inside], wanted[inside]
+            equal = self.keys[at] == wanted
+            at, wanted = at[equal], wanted[equal]
+            keys.append(wanted)
+            rows.append(self.addresses[at])
+            at = at + 1  # a key may have several rows
+        return np.concatenate(keys), np.concatenate(rows)
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,24 @@ class KeyLookups:
         scanner = self._dataset.scanner(columns=schema.names, filter=condition, fragments=fragments)
         rows = scanner.to_table()
         return rows if rows.num_rows <= 1 else None
+
+    def find_all(self, keys: KeyColumn) -> tuple[KeyColumn, RowAddresses] | None:
+        """The rows whose key is one of `keys`, by keys in memory: their keys and addresses, in no
+        particular order; None if not all are there."""
+        if not self._readable:
+            return None
+        found = self._runs.read(self._reader, self._runs.rows * self._reader.row_bytes // 2)
+        if found.unread:
+            return None
+        wanted = np.sort(one_array(keys).to_numpy())
+        wanted = wanted[np.append(True, wanted[1:] != wanted[:-1])[: len(wanted)]]
+        some, addresses = [wanted[:0]], [np.empty(0, np.uint64)]
+        for run in found.runs:
+            of_run, at = run.value.find_all(wanted)
+            live = self._rows.live(at, run.fragments)
+            some.append(of_run[live])
+            addresses.append(at[live])
+        return pa.array(np.concatenate(some)), np.concatenate(addresses)
 
     def extend(self) -> None:
         """Read what is missing here of the keys, where they are kept of any version."""

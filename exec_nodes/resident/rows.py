@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.arrow.filter_rows import Flags, among
 from exec_nodes.base.columns import ADDRESS_BYTES, RowAddresses
 from exec_nodes.base.tasks import in_background
 from exec_nodes.lance.fragments import FRAGMENT_BITS
@@ -60,6 +61,17 @@ class ResidentRows:
         if found is not None:
             self.fetched(found)
         return found
+
+    def live(self, addresses: RowAddresses, fragments: Mapping[int, Any]) -> Flags:
+        """By address, whether it is one of the version's rows of some of its fragments."""
+        live = np.zeros(len(addresses), np.bool_)
+        numbers = addresses >> np.uint64(FRAGMENT_BITS)
+        for number, fragment in fragments.items():
+            own = np.flatnonzero(numbers == number)
+            if len(own) and fragment.num_deletions:
+                own = own[among(addresses[own], self._columns.addresses(fragment))]
+            live[own] = True
+        return live
 
     def take(self, addresses: RowAddresses, schema: pa.Schema) -> pa.Table | None:
         """The columns of `schema` of the rows at these addresses, in the order asked; None if they

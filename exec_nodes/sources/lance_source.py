@@ -24,7 +24,7 @@ from exec_nodes.base.columns import (
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.keys.bloom import BloomFilter
-from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch, KeyColumn
 from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.deletion_files import ReadFile
@@ -283,6 +283,14 @@ class LanceSource:
 
     def keys(self) -> SourceKeys:
         return self._resident.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)
+
+    def resident_keys(self, keys: KeyColumn) -> tuple[KeyColumn, RowAddresses] | None:
+        """See `Source.resident_keys`: of the only key column, if it is of integers."""
+        names = self._info.primary_key
+        if len(names) > 1 or self._fragments is not None or not self._kept.ids.keys() >= set(names):
+            return None
+        with lance_errors(self.name, self.place):
+            return self._lookups.find_all(keys)
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """See `Source.might_contain`: by the bloom filter; the base table has none."""

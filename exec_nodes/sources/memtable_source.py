@@ -12,7 +12,7 @@ import pyarrow as pa
 from exec_nodes.base.columns import KEY_POSITION_FIELD, TOMBSTONE, Filter, RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hash_index import KeyIndex
-from exec_nodes.keys.keys import KeyBatch
+from exec_nodes.keys.keys import KeyBatch, KeyColumn
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 from exec_nodes.text.postings.analyzer import Analyzer
@@ -81,6 +81,9 @@ class MemTableSource:
     def keys(self) -> SourceKeys:
         """See `Source.keys`; the row address of entry i is i."""
         return self._keys
+
+    def resident_keys(self, keys: KeyColumn) -> None:
+        return None
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """See `Source.might_contain`; exact."""

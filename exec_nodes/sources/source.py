@@ -143,6 +143,10 @@ class Source(Protocol):
     def keys(self) -> SourceKeys:
         """Every key held; cached where it fits."""
 
+    def resident_keys(self, keys: KeyColumn) -> tuple[KeyColumn, RowAddresses] | None:
+        """The rows whose key is one of `keys`, see `keys.key_column`: their keys and addresses, in
+        no particular order; None where only a scan tells."""
+
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """One flag a key: False only if the source has no row, tombstone or not, of that key."""
 

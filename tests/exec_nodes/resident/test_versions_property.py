@@ -227,6 +227,7 @@ class Reader:
             "rows": {int(a): row for a, row in zip(addresses, taken, strict=True)},
             "row addresses": source.addresses(source.whole_fragments.values()).tolist(),
             "keys": {key: self._row(source, key, names) for key in self._table.keys},
+            "all keys": self._addresses(source),
             "stale sets": stale.tolist(),
             "vectors": [search.nearest(5, mask).addresses.tolist() for mask in (NONE, stale)],
             "texts": [self._words(source, name, s) for name in TEXTS for s in (NONE, stale, NONE)],
@@ -249,6 +250,7 @@ class Reader:
             "rows": by_address,
             "row addresses": addresses,
             "keys": {key: by_key.get(key) for key in self._table.keys},
+            "all keys": sorted((row["id"], row[ROW_ADDRESS]) for row in rows),
             "stale sets": sorted(stale),
             "vectors": [[a for a in nearest if a not in gone][:5] for gone in (set(), stale)],
             "texts": [
@@ -268,6 +270,12 @@ class Reader:
     def _row(self, source: LanceSource, key: int, names: list[str]) -> object:
         row = source.last(KeyBatch(pa.table({"id": pa.array([key], pa.int64())})), names)
         return None if row is None else row[0].to_pylist()[0]
+
+    def _addresses(self, source: LanceSource) -> list[tuple[int, int]]:
+        """Of all keys at once, as lookups have read them."""
+        found = source.resident_keys(pa.array([*self._table.keys] * 2, pa.int64()))
+        assert found is not None
+        return sorted(zip(found[0].to_pylist(), found[1].tolist(), strict=True))
 
     def _words(self, source: LanceSource, name: str, stale: RowAddresses) -> dict[str, list[int]]:
         live = SOURCE_TEXTS.live(source, name, ANALYZER, stale)
