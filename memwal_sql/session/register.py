@@ -58,6 +58,19 @@ def register(
 
     Raises InvalidCallError for an unknown consistency or `missing` and for an empty name.
     """
+    _put(ctx, name, mounted(ctx, name, table, consistency, missing=missing))
+
+
+def mounted(
+    ctx: SessionContext,
+    name: str,
+    table: RegisteredTable,
+    consistency: str = "strong",
+    *,
+    missing: str = ERROR,
+) -> MountedTable:
+    """The table as the session is to have it under `name`, for who puts it there; the tables about
+    it are there afterwards. Raises as `register` does."""
     if not name:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
@@ -71,11 +84,11 @@ def register(
         ("wal", WAL, table.wal),
         ("indexes", INDEXES, table.indexes),
     )
-    _put(ctx, name, MountedTable(provider))
     functions.add(name, table, consistency, provider)
     for suffix, schema, load in known:
         about = metadata_name(name, suffix)
         _put(ctx, about, MountedTable(MetadataProvider(about, schema, load)))
+    return MountedTable(provider)
 
 
 def deregister(ctx: SessionContext, name: str) -> None:
