@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 import datafusion
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.planning import values
-from memwal_sql.session.front.tokens import Statement
+from memwal_sql.session.front.queries.planning import values
+from memwal_sql.session.front.queries.tokens import Statement
 
 
 @dataclass(frozen=True, slots=True)

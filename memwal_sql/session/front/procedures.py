@@ -13,8 +13,8 @@ import datafusion
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.planning import answer, values
-from memwal_sql.session.front.tokens import Statement
+from memwal_sql.session.front.queries.planning import answer, values
+from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.table_functions import search_functions, table_name
 
 _SCHEMA = "memwal"

@@ -7,12 +7,12 @@ import datafusion
 import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.front.change_rows import ChangedRows, changed_rows
-from memwal_sql.session.front.one_snapshot import frame
-from memwal_sql.session.front.planning import answer, planned
+from memwal_sql.session.front.changes.change_rows import ChangedRows, changed_rows
 from memwal_sql.session.front.prepared import deallocate, executed, prepare
 from memwal_sql.session.front.procedures import called
-from memwal_sql.session.front.tokens import Statement, statement_of
+from memwal_sql.session.front.queries.one_snapshot import frame
+from memwal_sql.session.front.queries.planning import answer, planned
+from memwal_sql.session.front.queries.tokens import Statement, statement_of
 
 
 def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> datafusion.DataFrame:

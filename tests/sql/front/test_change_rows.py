@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.session.front import change_rows, one_snapshot
+from memwal_sql.session.front.changes import change_rows
+from memwal_sql.session.front.queries import one_snapshot
 
 SCHEMA = pa.schema(
     [

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.session.front import one_snapshot
-from memwal_sql.session.front.search_calls import search_calls
-from memwal_sql.session.front.tokens import statement_of
+from memwal_sql.session.front.queries import one_snapshot
+from memwal_sql.session.front.queries.search_calls import search_calls
+from memwal_sql.session.front.queries.tokens import statement_of
 
 Q = pa.array([3.2, 0.1])
 SCHEMA = pa.schema(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from memwal_native import table_references
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.tokens import statement_of
+from memwal_sql.session.front.queries.tokens import statement_of
 
 _WORDS = [
     "a",

@@ -17,9 +17,9 @@ from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.front.one_snapshot import WritableTable, frame
-from memwal_sql.session.front.planning import planning_errors
-from memwal_sql.session.front.tokens import Statement, quoted
+from memwal_sql.session.front.queries.one_snapshot import WritableTable, frame
+from memwal_sql.session.front.queries.planning import planning_errors
+from memwal_sql.session.front.queries.tokens import Statement, quoted
 from memwal_sql.session.table_functions import TableName, search_functions, whole_name
 from memwal_sql.write.conditional.resolve import RowChanges
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.session.front.planning import values
-from memwal_sql.session.front.tokens import Statement
+from memwal_sql.session.front.queries.planning import values
+from memwal_sql.session.front.queries.tokens import Statement
 
 _KINDS = {
     "VERSION": "version",

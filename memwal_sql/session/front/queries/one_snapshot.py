@@ -18,10 +18,10 @@ from exec_nodes.node import Node
 from memwal_native import MountedTable, table_references
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import Planner, opened
-from memwal_sql.session.front.as_of import AsOf, Moment, PastOf, as_of_clauses, without
-from memwal_sql.session.front.planning import planned
-from memwal_sql.session.front.search_calls import SearchCall, search_calls
-from memwal_sql.session.front.tokens import Statement, quoted, statement_of
+from memwal_sql.session.front.queries.as_of import AsOf, Moment, PastOf, as_of_clauses, without
+from memwal_sql.session.front.queries.planning import planned
+from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
+from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
 from memwal_sql.session.provider import SqlTable, TableProvider
 from memwal_sql.session.table_functions import TableName, search_functions, whole_name
 from memwal_sql.write.conditional.resolve import ReadChanges

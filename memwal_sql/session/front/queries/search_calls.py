@@ -14,7 +14,7 @@ from typing import Any
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.search.request import DEFAULT_K
-from memwal_sql.session.front.tokens import Statement, quoted, statement_of
+from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
 from memwal_sql.session.table_functions import FUNCTIONS, TableName, table_name
 
 _ARGUMENTS = {

@@ -1,0 +1,1 @@
+"""The queries of statements: their text, their tables as of one snapshot, their planning."""
