@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from memwal_sql.read.region import RegionReader
-from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import INDEX_NAME
@@ -66,7 +66,7 @@ INDEXES = pa.schema(
 )
 
 
-def regions(base: BaseTable, collector: SnapshotCollector) -> pa.Table:
+def regions(base: BaseTable, registry: RegionRegistry) -> pa.Table:
     """One row a region."""
 
     def row(region: RegionReader) -> dict[str, object]:
@@ -87,13 +87,13 @@ def regions(base: BaseTable, collector: SnapshotCollector) -> pa.Table:
             "wal_entry_position_last_seen": manifest.wal_entry_position_last_seen,
         }
 
-    return _table(map(row, collector.regions(base)), REGIONS)
+    return _table(map(row, registry.regions(base)), REGIONS)
 
 
-def generations(base: BaseTable, collector: SnapshotCollector) -> pa.Table:
+def generations(base: BaseTable, registry: RegionRegistry) -> pa.Table:
     """One row a generation: `merged` and `flushed` ones in storage, `memtable` ones in memory."""
     rows: list[dict[str, object]] = []
-    for region in collector.regions(base):
+    for region in registry.regions(base):
         unflushed = region.unflushed()
         merged = base.details.merged_generations.get(region.region_id, 0)
         for flushed in unflushed.manifest.flushed_generations:
@@ -121,10 +121,10 @@ def generations(base: BaseTable, collector: SnapshotCollector) -> pa.Table:
     return _table(rows, GENERATIONS)
 
 
-def wal(context: TableContext, base: BaseTable, collector: SnapshotCollector) -> pa.Table:
+def wal(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.Table:
     """One row a WAL entry, from the oldest that has not been collected."""
     rows: list[dict[str, object]] = []
-    for region in collector.regions(base):
+    for region in registry.regions(base):
         log = Wal(context.store, region.region_id)
         flushed = region.refresh().replay_after_wal_entry_position
         for position in log.positions():

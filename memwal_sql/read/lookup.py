@@ -60,10 +60,10 @@ def _regions_of(collector: SnapshotCollector, base: BaseTable, key: Hashable) ->
     for spec in info.region_specs:
         values = spec.key_function(info.schema, info.primary_key)(key)
         wanted = spec.spec_id, values
-        region = collector.region_of(base, wanted, (wanted,))
+        region = collector.registry.region_of(base, wanted, (wanted,))
         if region is not None:
             found.append(region)
-    return found + collector.regions_without_values(base)
+    return found + collector.registry.without_values(base)
 
 
 def _routes(
@@ -77,10 +77,10 @@ def _routes(
         distinct, index = spec.assign(keys.table)
         wanted = {(spec.spec_id, tuple(row.values())): None for row in spec.values_of(distinct)}
         for number, one in enumerate(wanted):
-            region = collector.region_of(base, one, wanted)
+            region = collector.registry.region_of(base, one, wanted)
             if region is not None:
                 yield region, np.flatnonzero(index == number)
-    for region in collector.regions_without_values(base):
+    for region in collector.registry.without_values(base):
         yield region, np.arange(len(keys))
 
 
@@ -112,7 +112,7 @@ def _sources(
     """The sources of each region, newest first; `meanwhile` as `SnapshotCollector.sources`."""
     found = collector.sources(base, regions, meanwhile, strong=True)
     if None in [region.values for region in regions]:
-        collector.check_values(base, zip(regions, found, strict=True))
+        collector.registry.check_values(base, zip(regions, found, strict=True))
     return found
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from threading import Lock
 from typing import Literal, TypeVar
-from uuid import UUID
 
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import (
@@ -21,37 +19,30 @@ from memwal_sql.errors import (
     TableReplacedError,
 )
 from memwal_sql.read.index_lag import IndexGaps
-from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
 from memwal_sql.read.look import ask_all
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
 from memwal_sql.read.recorded import (
     RecordedValues,
     RecordedView,
     recorded_regions,
-    recorded_values,
 )
 from memwal_sql.read.region import (
     RegionReader,
     StaleBaseError,
     gap_error,
-    values_in_order,
 )
+from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.read.served_version import ServedVersion
-from memwal_sql.read.twins import ValuesKey, check_recorded, is_emptied, twins_error
+from memwal_sql.read.twins import check_recorded
 from memwal_sql.read.warm_up import warm_up
 from memwal_sql.state.base_table import BaseTable, BaseTracker
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.objects.side_by_side import beside, side_by_side
-from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
 from memwal_sql.storage.records.gc_watermarks import check_watermarks
-from memwal_sql.storage.region.manifest import RegionManifest
-from memwal_sql.storage.region.versions import RegionManifests
 from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
-from planner.regions.ids import lancedb_id
-from planner.regions.pruning import pinned_values, prune
-from planner.regions.values import RegionValue
+from planner.regions.pruning import prune
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +66,7 @@ class SnapshotCollector:
 
     Attributes:
         pinned: whether one version is read, as it was recorded.
+        registry: the regions that are known by now.
     """
 
     def __init__(
@@ -94,14 +86,9 @@ class SnapshotCollector:
         self._tracker = tracker
         self.pinned = pinned
         self._checkpoint = checkpoint
+        self.registry = RegionRegistry(context, tracker, pinned=pinned)
         self._served = ServedVersion(context, tracker, self._warm_up)
         self._checkpoint_regions: tuple[RegionSources, ...] | None = None
-        self._regions: dict[UUID, RegionReader] = {}
-        self._folders: set[str] = set()  # of these
-        self._passed_over: Sequence[UUID] = ()  # by the last listing
-        self._by_values: dict[ValuesKey, RegionReader] = {}
-        self._twins: dict[ValuesKey, list[RegionReader]] = {}
-        self._without_values: tuple[RegionReader, ...] = ()
         self._view: tuple[BaseTable, RecordedView] | None = None
         self._checked: OrderedDict[str, MergeProgress] = OrderedDict()
         self._lock = Lock()
@@ -249,224 +236,53 @@ class SnapshotCollector:
     @property
     def takes_a_while(self) -> bool:
         """Whether regions are far away, and none is known yet."""
-        return self._context.store.remote and not self._regions
-
-    def region_of(
-        self, base: BaseTable, key: ValuesKey, wanted: Collection[ValuesKey] | None = None
-    ) -> RegionReader | None:
-        """The region with these values; regions are listed only while it is not known, or while
-        there may be another one. Raises RepairError where there is.
-
-        Where only regions with the `wanted` values are asked for, no other is looked at whose
-        values are recorded.
-        """
-        region = self._by_values.get(key)
-        if region is None:
-            if wanted is None:
-                self._listed(base)
-            else:
-                self._listed(base, lambda recorded: [one for one in recorded if one.key in wanted])
-            region = self._by_values.get(key)
-        if region is not None and region.may_have_twin:
-            self.regions(base)
-        if key in self._twins:
-            self._check_twins(base, key)
-            region = self._by_values.get(key)
-        return region
-
-    def manifest_of(
-        self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
-    ) -> RegionManifest | None:
-        """The manifest of the region with these values, if there is one; what writers ask.
-
-        Raises InvalidCallError where a region's values are not known: it may be the one, and
-        a second region for the same keys would hide rows (protocol rules 10 and 11).
-        """
-        key = spec_id, tuple(values.values())
-        try:
-            region = self.region_of(base, key)
-        except StaleBaseError:  # a twin was emptied just now
-            region = self.region_of(self.catch_up(), key)
-        spec = base.info.spec(spec_id)
-        derived = None if spec is None else lancedb_id(spec, values)
-        unknown = []
-        for one in self._without_values:
-            if one.region_id == derived:
-                region = region or one
-            elif not is_lancedbs(self._context, base, one.refresh()):
-                unknown.append(str(one.region_id))
-        if unknown:
-            raise InvalidCallError(
-                f"{self._context.uri} has regions whose values native code has not written down: "
-                f"{sorted(unknown)}, under ids that LanceDB does not derive from values. Rows "
-                "can't be routed beside them: go on writing with native code, or merge them all, "
-                "remove their folders, and write with this package only"
-            )
-        return None if region is None else region.refresh()
-
-    def regions_without_values(self, base: BaseTable) -> list[RegionReader]:
-        """Regions given by hand, or made by native code: any key may be in them.
-
-        They are listed anew when the table has such regions, or no spec to derive them from.
-        """
-        if self._without_values or not base.info.region_specs:
-            self._listed(base)
-        return list(self._without_values)
-
-    def regions(self, base: BaseTable) -> list[RegionReader]:
-        """Every region of the table, after looking for new ones, in a stable order; their values
-        as far as they can be known now."""
-        self._listed(base)
-        # Without its values a region can't be told from one that has the same.
-        unknown = [one for one in self._without_values if may_come(base, one.manifest)]
-        for manifest in self.parallel(partial(self._another_look, base), unknown):
-            self._reader(manifest, base)
-        return self._in_order()
-
-    def check_values(
-        self, base: BaseTable, found: Iterable[tuple[RegionReader, Sequence[Source]]]
-    ) -> None:
-        """Look again for the values of regions in which rows were found. As long as there are none
-        nothing tells the values, and it does not matter that another region has the same.
-
-        Raises StaleBaseError where they are known by that: it may have.
-        """
-        unknown = [one for one, rows in found if rows and one.values is None]
-        if unknown and any(may_come(base, one.manifest) for one in unknown):
-            self.regions(base)
-            if any(self._regions[one.region_id] is not one for one in unknown):
-                raise StaleBaseError("the values of regions are known now that were not before")
-
-    def _listed(
-        self,
-        base: BaseTable,
-        choose: Callable[[list[RecordedValues]], Iterable[RecordedValues]] | None = None,
-    ) -> None:
-        """Look for new regions; the values of those that were known before stay as they were.
-
-        Of those with recorded values only the ones that `choose` returns are looked at: a region
-        keeps its values for as long as it lives.
-        """
-        folders = self._context.store.list_folders(MEM_WAL_FOLDER)
-        listed = [region_of(folder) for folder in folders if folder not in self._folders]
-        new = [one for one in listed if one is not None and one not in self._regions]
-        passed_over: set[UUID] = set()
-        if new and choose is not None:
-            recorded = recorded_values(self._context, base)
-            chosen = {one.region_id for one in choose(recorded)}
-            passed_over = {one.region_id for one in recorded}.intersection(new) - chosen
-            new = [one for one in new if one not in passed_over]
-        self._passed_over = tuple(passed_over)
-        if new:
-            # They may be those of a table that was made anew: then this raises.
-            found: list[RegionManifest | None] = []
-            check = (lambda: None) if self.pinned else self._tracker.verified
-            look = partial(self.parallel, self._first_look, new)
-            beside(self._context.store.remote, check, lambda: found.extend(look()))
-            for manifest in found:
-                if manifest is not None:
-                    self._reader(manifest, base)
-
-    def _in_order(self) -> list[RegionReader]:
-        found = list(self._regions.values())  # at once, as other threads may add to it
-        found.sort(key=attrgetter("order"))
-        return found
+        return self._context.store.remote and not self.registry
 
     def regions_to_merge(self) -> list[RegionReader]:
         """Every region. Raises RepairError where two have the same values: what is merged last
         would win."""
 
         def found(base: BaseTable) -> list[RegionReader]:
-            regions = self.regions(base)
-            self.check_twins(base)
+            regions = self.registry.regions(base)
+            self.registry.check_twins(base)
             return regions
 
         return self._over_newest(found)
 
-    def check_twins(self, base: BaseTable) -> None:
-        """Raise RepairError where regions that are known by now have the same values, and
-        StaleBaseError where one of them is merged in a newer base version."""
-        for key in tuple(self._twins):
-            self._check_twins(base, key)
-
-    def twins(self) -> list[list[RegionReader]]:
-        """The regions with the same values among those known by now."""
-        return [list(regions) for regions in self._twins.values()]
-
-    def _check_twins(self, base: BaseTable, key: ValuesKey) -> None:
-        alive = [one for one in self._twins[key] if not is_emptied(one, base)]
-        if len(alive) > 1:
-            newest = self.newest()
-            if sum(not is_emptied(one, newest) for one in alive) < len(alive):
-                raise StaleBaseError(
-                    f"of the regions {[str(one.region_id) for one in alive]} one was emptied after "
-                    f"base version {base.version}"
-                )
-            ids = [one.region_id for one in alive]
-            raise twins_error(self._context.uri, alive[0].values, ids)
-        if alive:
-            self._by_values[key] = alive[0]
-
-    def _live(self, base: BaseTable, regions: list[RegionReader]) -> list[RegionReader]:
-        """The regions that have rows or may get some. Raises as `check_twins`."""
-        if not self._twins:
-            return regions
-        self.check_twins(base)
-        twins = {one for group in self.twins() for one in group}
-        return [one for one in regions if one not in twins or not is_emptied(one, base)]
-
     def _current(self, base: BaseTable, filters: Sequence[Predicate], *, strong: bool) -> Snapshot:
-        specs, schema = base.info.region_specs, base.info.schema
+        registry, info = self.registry, base.info
         found: dict[RegionReader, tuple[Source, ...]] = {}
 
         def kept_of(regions: list[RegionReader]) -> tuple[RegionReader, ...]:
-            kept = prune(filters, regions, specs, schema)
+            kept = prune(filters, regions, info.region_specs, info.schema)
             new = [one for one in kept if one not in found]
             found.update(zip(new, self.sources(base, new, strong=strong), strict=True))
             return kept
 
         def choose(recorded: list[RecordedValues]) -> tuple[RecordedValues, ...]:
-            return prune(filters, recorded, specs, schema)
+            return prune(filters, recorded, info.region_specs, info.schema)
 
         # No answer about a region depends on which others there are.
-        regions, known_regions = self._named(base, filters), len(self._regions)
+        regions, known_regions = registry.pinned_by(base, filters), len(registry)
         if regions is None:
-            if self._context.store.remote and self._regions:
-                known = self._live(base, self._in_order())
-                beside(True, partial(self._listed, base, choose), partial(kept_of, known))
+            if self._context.store.remote and registry:
+                known = registry.live(base, registry.known())
+                beside(True, partial(registry.look_for_new, base, choose), partial(kept_of, known))
             else:
-                self._listed(base, choose)
-            regions = self._live(base, self._in_order())
+                registry.look_for_new(base, choose)
+            regions = registry.live(base, registry.known())
             known_regions = len(regions)
         kept = kept_of(regions)
-        self.check_values(base, found.items())
+        registry.check_values(base, found.items())
         collected = tuple(
             RegionSources(one.region_id, one.name, one.spec_id, one.values, found[one])
             for one in kept
         )
         gaps = IndexGaps(self._context, base, kept)
-        passed_over = sum(one not in self._regions for one in self._passed_over)
-        pruned = known_regions + passed_over - len(kept)
+        pruned = known_regions + registry.passed_over - len(kept)
         if pruned:
             _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, known_regions)
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
-
-    def _named(self, base: BaseTable, filters: Sequence[Predicate]) -> list[RegionReader] | None:
-        """The regions of the values that `filters` leave, where all of them are known, and no other
-        region can have their rows; None where that takes a look for new ones."""
-        if not filters or self._without_values or not base.info.region_specs:
-            return None
-        found = []
-        for spec in base.info.region_specs:
-            values = pinned_values(tuple(filters), spec, base.info.schema)
-            if values is None or spec.is_manual:
-                return None
-            for one in values:
-                region = self._by_values.get((spec.spec_id, one))
-                if region is None or region.may_have_twin or (spec.spec_id, one) in self._twins:
-                    return None
-                found.append(region)
-        return sorted(found, key=attrgetter("order"))
 
     def sources(
         self,
@@ -489,7 +305,7 @@ class SnapshotCollector:
             known = [source for one in looks for source in one.known]
             beside(True, ask, partial(meanwhile, known))
         pairs = zip(regions, looks, strict=True)
-        return self.parallel(lambda pair: pair[0].looked(base, pair[1]), pairs)
+        return side_by_side(True, lambda pair: pair[0].looked(base, pair[1]), pairs)
 
     def _recorded(self, base: BaseTable, filters: Sequence[Predicate]) -> Snapshot:
         if self._checkpoint is not None:
@@ -501,7 +317,7 @@ class SnapshotCollector:
             return self._current(base, filters, strong=False)
         known = self._view
         if known is None or known[0] is not base:
-            pairs = [(self._reader(manifest, base), manifest) for manifest in manifests]
+            pairs = [(self.registry.reader(manifest, base), manifest) for manifest in manifests]
             check_recorded(self._context.uri, pairs, base)
             self._view = known = base, RecordedView(pairs)
         view = known[1]
@@ -534,10 +350,13 @@ class SnapshotCollector:
             recorded = recorded_regions(self._context, base)
             if recorded is None and self.pinned:
                 return PinnedSnapshot(base.version, ())
+        registry = self.registry
         if recorded is None:
-            regions = [(region, region.manifest) for region in self._live(base, self.regions(base))]
+            regions = [
+                (region, region.manifest) for region in registry.live(base, registry.regions(base))
+            ]
         else:
-            regions = [(self._reader(manifest, base), manifest) for manifest in recorded]
+            regions = [(registry.reader(manifest, base), manifest) for manifest in recorded]
             check_recorded(self._context.uri, regions, base)
             regions.sort(key=lambda pair: pair[0].order)
         manifests = {region.region_id: manifest for region, manifest in regions}
@@ -553,47 +372,8 @@ class SnapshotCollector:
             region.sources(base, manifest, ())  # raises where this base version is too old
             return PinnedRegion(manifest, end)
 
-        pinned = tuple(self.parallel(pin, kept))
+        pinned = tuple(side_by_side(self._context.store.remote, pin, kept))
         return PinnedSnapshot(base.version, pinned, len(readers) - len(kept))
-
-    def _reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
-        with self._lock:
-            known = self._regions.get(manifest.region_id)
-            if known is not None and not _are_found(known, manifest, base):
-                return known
-            reader = RegionReader(self._context, manifest, base)
-            self._regions[manifest.region_id] = reader
-            self._folders.add(str(manifest.region_id))
-            # Made anew each time, as other threads go through it without the lock.
-            without = tuple(one for one in self._without_values if one is not known)
-            if reader.values is None:
-                self._without_values = (*without, reader)
-            else:
-                key = reader.spec_id, tuple(reader.values.values())
-                first = self._by_values.setdefault(key, reader)
-                self._without_values = without
-                if first is not reader:
-                    self._twins.setdefault(key, [first]).append(reader)
-            return reader
-
-    def _first_look(self, region_id: UUID) -> RegionManifest | None:
-        try:
-            manifest = RegionManifests(self._context.store, region_id).latest()
-        except NotFoundError:
-            return None  # a folder whose creator has not come to its manifest yet
-        return with_values(self._context, self._tracker.current, manifest)
-
-    def _another_look(self, base: BaseTable, region: RegionReader) -> RegionManifest:
-        return with_values(self._context, base, region.refresh())
-
-    def parallel(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """The results of `call`, in order; several at once where each waits for a remote store."""
-        return side_by_side(self._context.store.remote, call, items)
-
-
-def _are_found(region: RegionReader, manifest: RegionManifest, base: BaseTable) -> bool:
-    """Whether a manifest has the values that were not known when the region was first seen."""
-    return region.values is None and values_in_order(manifest, base.info) is not None
 
 
 def _has_grown(before: MergeProgress, now: MergeProgress) -> bool:

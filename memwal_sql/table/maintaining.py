@@ -145,7 +145,7 @@ class MaintainedTable(TableHandle):
         store = self._context.store
         return map_concurrently(
             lambda region: region.with_values(note_last_seen(store, region.refresh())),
-            self._collector.regions(base),
+            self._collector.registry.regions(base),
         )
 
     def checkpoint(self, name: str, expires: Expires = None) -> int:

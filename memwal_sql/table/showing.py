@@ -17,17 +17,17 @@ class ShownTable(TableHandle):
     def regions(self) -> pa.Table:
         """One row a region: its values, epoch, positions and generations."""
         self._check_present("show the present")
-        return inspect.regions(self._tracker.latest(), self._collector)
+        return inspect.regions(self._tracker.latest(), self._collector.registry)
 
     def generations(self) -> pa.Table:
         """One row a generation in memory or in files of its own, merged ones among them."""
         self._check_present("show the present")
-        return inspect.generations(self._tracker.latest(), self._collector)
+        return inspect.generations(self._tracker.latest(), self._collector.registry)
 
     def wal(self) -> pa.Table:
         """One row a WAL entry that is there, in order of region and position."""
         self._check_present("show the present")
-        return inspect.wal(self._context, self._tracker.latest(), self._collector)
+        return inspect.wal(self._context, self._tracker.latest(), self._collector.registry)
 
     def indexes(self) -> pa.Table:
         """One row an index of the base table."""
@@ -38,7 +38,7 @@ class ShownTable(TableHandle):
         """The table's tree as numbers: regions, generations, sizes, merge and index progress; of
         a handle on a version, as they were recorded there."""
         base = self._collector.newest()
-        return overview(self._context, base, self._collector, pinned=self._pinned)
+        return overview(self._context, base, self._collector.registry, pinned=self._pinned)
 
     def __rich__(self) -> Tree:
         return render_tree(self.overview())

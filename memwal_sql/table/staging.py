@@ -55,7 +55,7 @@ class SharedTable(MaintainedTable):
         return Publisher(
             context=self._context,
             base=self._tracker.latest,
-            find=lambda spec_id, values: self._collector.manifest_of(
+            find=lambda spec_id, values: self._collector.registry.manifest_of(
                 self._tracker.current, spec_id, values
             ),
         )
@@ -69,7 +69,7 @@ class SharedTable(MaintainedTable):
         self._check_writable("write")
 
         def manifests() -> list[RegionManifest]:
-            regions = self._collector.regions(self._tracker.latest())
+            regions = self._collector.registry.regions(self._tracker.latest())
             return [region.refresh() for region in regions]
 
         publisher = self.publisher()
@@ -106,7 +106,7 @@ class SharedTable(MaintainedTable):
         """
         self._check_present("repair regions")
         base = self._tracker.latest()
-        self._collector.regions(base)
+        self._collector.registry.regions(base)
         repairer = RegionRepairer(
             self._context,
             self._tracker.latest,
@@ -117,7 +117,7 @@ class SharedTable(MaintainedTable):
         )
         named = _region_id(newer)
         done = []
-        for regions in self._collector.twins():
+        for regions in self._collector.registry.twins():
             alive = [one for one in regions if not is_emptied(one, base)]
             if len(alive) > 1:
                 done += repairer.repair(alive, named)

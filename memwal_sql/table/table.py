@@ -76,7 +76,7 @@ class Table(ScannedTable, SearchedTable, SharedTable, ShownTable, PastTable):
         return changes(
             self._context,
             self._collector.not_below_watermarks(self._tracker.latest()),
-            self._collector,
+            self._collector.registry,
             region=region,
             after=after,
             until=until,
@@ -87,7 +87,7 @@ class Table(ScannedTable, SearchedTable, SharedTable, ShownTable, PastTable):
         """The place after everything written so far, `[position, generation]` by region id."""
         self._check_present("follow changes")
         base = self._collector.not_below_watermarks(self._tracker.latest())
-        return change_offsets(self._context, base, self._collector)
+        return change_offsets(self._context, base, self._collector.registry)
 
     def __enter__(self) -> Table:
         return self

@@ -178,4 +178,4 @@ class WrittenTable(TableHandle):
             self._collector.check_watermarks(latest)
 
     def _region_of(self, spec_id: int, values: Mapping[str, RegionValue]) -> RegionManifest | None:
-        return self._collector.manifest_of(self._tracker.current, spec_id, values)
+        return self._collector.registry.manifest_of(self._tracker.current, spec_id, values)

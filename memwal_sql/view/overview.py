@@ -8,9 +8,10 @@ from typing import Any
 from memwal_sql.read.inspect import indexes as index_table
 from memwal_sql.read.recorded import recorded_regions
 from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
-from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.objects.side_by_side import side_by_side
 from planner.regions.text import text_of
 from planner.regions.values import region_name
 
@@ -99,7 +100,7 @@ class Overview:
 
 
 def overview(
-    context: TableContext, base: BaseTable, collector: SnapshotCollector, *, pinned: bool
+    context: TableContext, base: BaseTable, registry: RegionRegistry, *, pinned: bool
 ) -> Overview:
     """The table as it is, or when `pinned` as it was recorded at `base`."""
     fragments = base.dataset.get_fragments()
@@ -112,7 +113,7 @@ def overview(
         rows=sum(fragment.count_rows() for fragment in fragments),
         bytes=sum(_file_bytes(fragment) for fragment in fragments),
         fragments=len(fragments),
-        regions=_recorded(context, base) if pinned else _present(base, collector),
+        regions=_recorded(context, base) if pinned else _present(context, base, registry),
         indexes=tuple(
             IndexView(
                 name=row["name"],
@@ -128,9 +129,11 @@ def overview(
     )
 
 
-def _present(base: BaseTable, collector: SnapshotCollector) -> tuple[RegionView, ...]:
-    regions = collector.regions(base)
-    states = collector.parallel(RegionReader.unflushed, regions)
+def _present(
+    context: TableContext, base: BaseTable, registry: RegionRegistry
+) -> tuple[RegionView, ...]:
+    regions = registry.regions(base)
+    states = side_by_side(context.store.remote, RegionReader.unflushed, regions)
     return tuple(_region(one.name, state, base) for one, state in zip(regions, states, strict=True))
 
 

@@ -17,8 +17,7 @@ from lancedb._lancedb import LsmWriteSpec
 import memwal_sql as mw
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.bulk.rows import RowForm
-from memwal_sql.read import left_out_values
-from memwal_sql.read import snapshots as collector
+from memwal_sql.read import left_out_values, registry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionManifest
@@ -280,7 +279,7 @@ def test_a_region_whose_values_another_thread_finds_makes_none_be_passed_over(
             reader.snapshot()  # as another thread does meanwhile
         return left_out_values.may_come(base, manifest)
 
-    monkeypatch.setattr(collector, "may_come", also_there)
+    monkeypatch.setattr(registry, "may_come", also_there)
     found = reader.snapshot().regions
     assert len(asked) == 8 and {asked[1], *asked[6:]} == {*manifests(table.uri)}
     assert all(one.values for one in found) and len(found) == 3

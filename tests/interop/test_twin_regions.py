@@ -18,7 +18,7 @@ from lancedb._lancedb import LsmWriteSpec
 import memwal_sql as mw
 from memwal_sql.bulk import region_repair
 from memwal_sql.bulk.publish_region import RegionPublisher
-from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.region.manifest import RegionStatus
 from memwal_sql.write import region_opener
@@ -134,7 +134,7 @@ def test_the_first_query_that_finds_rows_of_a_region_without_values_refuses_it(
     for _ in range(2):
         table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
     with monkeypatch.context() as patch:
-        patch.setattr(SnapshotCollector, "manifest_of", lambda *_: None)
+        patch.setattr(RegionRegistry, "manifest_of", lambda *_: None)
         patch.setattr(
             region_opener,
             "new_region_id",

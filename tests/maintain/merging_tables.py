@@ -93,6 +93,6 @@ def merger_of(table: mw.Table, max_pass_bytes: int = MAX_PASS_BYTES) -> Callable
             table._context, table._regions_now, report_nothing, max_pass_bytes=max_pass_bytes
         )
         base = table._tracker.latest()
-        return merger.run(table._collector.regions(base), base)
+        return merger.run(table._collector.registry.regions(base), base)
 
     return merge

@@ -273,7 +273,7 @@ def test_queries_over_other_columns_do_not_share_what_a_region_has_read(tmp_path
     before = collector.newest()
     _swap_columns(table.uri)
     after = collector.newest()
-    (region,) = collector.regions(before)
+    (region,) = collector.registry.regions(before)
     newest = region.refresh()
     generations = _Interrupted(newest.flushed_generations)
     manifest = replace(newest, flushed_generations=generations)

@@ -11,7 +11,7 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.read.changes.offsets import BEGINNING, ChangeOffset, Offsets, Place, parse_place
 from memwal_sql.read.changes.region_feed import FEED_FIELDS, RegionChanges, feed_schema
 from memwal_sql.read.region import RegionReader
-from memwal_sql.read.snapshots import SnapshotCollector
+from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from planner.regions.ids import region_id
@@ -21,7 +21,7 @@ from planner.regions.spec import MANUAL_SPEC_ID
 def changes(
     context: TableContext,
     base: BaseTable,
-    collector: SnapshotCollector,
+    registry: RegionRegistry,
     *,
     region: str | UUID | None,
     after: Offsets | None,
@@ -32,7 +32,7 @@ def changes(
     taken = sorted(set(columns) & {field.name for field in FEED_FIELDS})
     if taken:
         raise InvalidCallError(f"the change feed has columns {taken} of its own: leave them out")
-    known = collector.regions(base)
+    known = registry.regions(base)
     regions = _chosen(context, known, region)
     starts = _places(context, known, regions, after, "after")
     ends = _places(context, known, regions, until, "until")
@@ -52,11 +52,11 @@ def changes(
 
 
 def change_offsets(
-    context: TableContext, base: BaseTable, collector: SnapshotCollector
+    context: TableContext, base: BaseTable, registry: RegionRegistry
 ) -> dict[str, list[int]]:
     """See `Table.change_offsets`."""
     ends = {}
-    for region in collector.regions(base):
+    for region in registry.regions(base):
         end = RegionChanges(context, region, base, ()).end()
         ends[str(region.region_id)] = [end.position, end.generation or 0]
     return ends

@@ -1,0 +1,263 @@
+"""The regions of a table that are known by now, by their ids and by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from threading import Lock
+from uuid import UUID
+
+from exec_nodes.sources.source import Source
+from memwal_sql.errors import InvalidCallError, NotFoundError
+from memwal_sql.read.left_out_values import is_lancedbs, may_come, with_values
+from memwal_sql.read.recorded import RecordedValues, recorded_values
+from memwal_sql.read.region import RegionReader, StaleBaseError, values_in_order
+from memwal_sql.read.twins import ValuesKey, is_emptied, twins_error
+from memwal_sql.state.base_table import BaseTable, BaseTracker
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage.objects.side_by_side import beside, side_by_side
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, region_of
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
+from planner.predicates.expr import Predicate
+from planner.regions.ids import lancedb_id
+from planner.regions.pruning import pinned_values
+from planner.regions.values import RegionValue
+
+
+class RegionRegistry:
+    """Finds the regions of one table, and keeps a reader of each. Safe to use from several
+    threads."""
+
+    def __init__(self, context: TableContext, tracker: BaseTracker, *, pinned: bool) -> None:
+        """`pinned`: no newer version of the table than the tracker's is looked for."""
+        self._context = context
+        self._tracker = tracker
+        self._pinned = pinned
+        self._remote = context.store.remote
+        self._regions: dict[UUID, RegionReader] = {}
+        self._folders: set[str] = set()  # of these
+        self._passed_over: Sequence[UUID] = ()  # by the last listing
+        self._by_values: dict[ValuesKey, RegionReader] = {}
+        self._twins: dict[ValuesKey, list[RegionReader]] = {}
+        self._without_values: tuple[RegionReader, ...] = ()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    @property
+    def passed_over(self) -> int:
+        """How many regions the last look for new ones found that are not known, as those who asked
+        did not choose them."""
+        return sum(one not in self._regions for one in self._passed_over)
+
+    def region_of(
+        self, base: BaseTable, key: ValuesKey, wanted: Collection[ValuesKey] | None = None
+    ) -> RegionReader | None:
+        """The region with these values; regions are listed only while it is not known, or while
+        there may be another one. Raises RepairError where there is.
+
+        Where only regions with the `wanted` values are asked for, no other is looked at whose
+        values are recorded.
+        """
+        region = self._by_values.get(key)
+        if region is None:
+            if wanted is None:
+                self.look_for_new(base)
+            else:
+                self.look_for_new(
+                    base, lambda recorded: [one for one in recorded if one.key in wanted]
+                )
+            region = self._by_values.get(key)
+        if region is not None and region.may_have_twin:
+            self.regions(base)
+        if key in self._twins:
+            self._check_twins(base, key)
+            region = self._by_values.get(key)
+        return region
+
+    def manifest_of(
+        self, base: BaseTable, spec_id: int, values: Mapping[str, RegionValue]
+    ) -> RegionManifest | None:
+        """The manifest of the region with these values, if there is one; what writers ask.
+
+        Raises InvalidCallError where a region's values are not known: it may be the one, and
+        a second region for the same keys would hide rows (protocol rules 10 and 11).
+        """
+        key = spec_id, tuple(values.values())
+        try:
+            region = self.region_of(base, key)
+        except StaleBaseError:  # a twin was emptied just now
+            region = self.region_of(self._tracker.latest(), key)
+        spec = base.info.spec(spec_id)
+        derived = None if spec is None else lancedb_id(spec, values)
+        unknown = []
+        for one in self._without_values:
+            if one.region_id == derived:
+                region = region or one
+            elif not is_lancedbs(self._context, base, one.refresh()):
+                unknown.append(str(one.region_id))
+        if unknown:
+            raise InvalidCallError(
+                f"{self._context.uri} has regions whose values native code has not written down: "
+                f"{sorted(unknown)}, under ids that LanceDB does not derive from values. Rows "
+                "can't be routed beside them: go on writing with native code, or merge them all, "
+                "remove their folders, and write with this package only"
+            )
+        return None if region is None else region.refresh()
+
+    def without_values(self, base: BaseTable) -> list[RegionReader]:
+        """Regions given by hand, or made by native code: any key may be in them.
+
+        They are listed anew when the table has such regions, or no spec to derive them from.
+        """
+        if self._without_values or not base.info.region_specs:
+            self.look_for_new(base)
+        return list(self._without_values)
+
+    def regions(self, base: BaseTable) -> list[RegionReader]:
+        """Every region of the table, after looking for new ones, in a stable order; their values
+        as far as they can be known now."""
+        self.look_for_new(base)
+        # Without its values a region can't be told from one that has the same.
+        unknown = [one for one in self._without_values if may_come(base, one.manifest)]
+        for manifest in side_by_side(self._remote, partial(self._another_look, base), unknown):
+            self.reader(manifest, base)
+        return self.known()
+
+    def check_values(
+        self, base: BaseTable, found: Iterable[tuple[RegionReader, Sequence[Source]]]
+    ) -> None:
+        """Look again for the values of regions in which rows were found. As long as there are none
+        nothing tells the values, and it does not matter that another region has the same.
+
+        Raises StaleBaseError where they are known by that: it may have.
+        """
+        unknown = [one for one, rows in found if rows and one.values is None]
+        if unknown and any(may_come(base, one.manifest) for one in unknown):
+            self.regions(base)
+            if any(self._regions[one.region_id] is not one for one in unknown):
+                raise StaleBaseError("the values of regions are known now that were not before")
+
+    def look_for_new(
+        self,
+        base: BaseTable,
+        choose: Callable[[list[RecordedValues]], Iterable[RecordedValues]] | None = None,
+    ) -> None:
+        """Look for new regions; the values of those that were known before stay as they were.
+
+        Of those with recorded values only the ones that `choose` returns are looked at: a region
+        keeps its values for as long as it lives.
+        """
+        folders = self._context.store.list_folders(MEM_WAL_FOLDER)
+        listed = [region_of(folder) for folder in folders if folder not in self._folders]
+        new = [one for one in listed if one is not None and one not in self._regions]
+        passed_over: set[UUID] = set()
+        if new and choose is not None:
+            recorded = recorded_values(self._context, base)
+            chosen = {one.region_id for one in choose(recorded)}
+            passed_over = {one.region_id for one in recorded}.intersection(new) - chosen
+            new = [one for one in new if one not in passed_over]
+        self._passed_over = tuple(passed_over)
+        if new:
+            # They may be those of a table that was made anew: then this raises.
+            found: list[RegionManifest | None] = []
+            check = (lambda: None) if self._pinned else self._tracker.verified
+            look = partial(side_by_side, self._remote, self._first_look, new)
+            beside(self._remote, check, lambda: found.extend(look()))
+            for manifest in found:
+                if manifest is not None:
+                    self.reader(manifest, base)
+
+    def known(self) -> list[RegionReader]:
+        """The regions that are known by now, in a stable order."""
+        found = list(self._regions.values())  # at once, as other threads may add to it
+        found.sort(key=attrgetter("order"))
+        return found
+
+    def check_twins(self, base: BaseTable) -> None:
+        """Raise RepairError where regions that are known by now have the same values, and
+        StaleBaseError where one of them is merged in a newer base version."""
+        for key in tuple(self._twins):
+            self._check_twins(base, key)
+
+    def twins(self) -> list[list[RegionReader]]:
+        """The regions with the same values among those known by now."""
+        return [list(regions) for regions in self._twins.values()]
+
+    def live(self, base: BaseTable, regions: list[RegionReader]) -> list[RegionReader]:
+        """The regions that have rows or may get some. Raises as `check_twins`."""
+        if not self._twins:
+            return regions
+        self.check_twins(base)
+        twins = {one for group in self.twins() for one in group}
+        return [one for one in regions if one not in twins or not is_emptied(one, base)]
+
+    def pinned_by(self, base: BaseTable, filters: Sequence[Predicate]) -> list[RegionReader] | None:
+        """The regions of the values that `filters` leave, where all of them are known, and no other
+        region can have their rows; None where that takes a look for new ones."""
+        if not filters or self._without_values or not base.info.region_specs:
+            return None
+        found = []
+        for spec in base.info.region_specs:
+            values = pinned_values(tuple(filters), spec, base.info.schema)
+            if values is None or spec.is_manual:
+                return None
+            for one in values:
+                region = self._by_values.get((spec.spec_id, one))
+                if region is None or region.may_have_twin or (spec.spec_id, one) in self._twins:
+                    return None
+                found.append(region)
+        return sorted(found, key=attrgetter("order"))
+
+    def reader(self, manifest: RegionManifest, base: BaseTable) -> RegionReader:
+        """The reader of the region of a manifest, which is known from now on."""
+        with self._lock:
+            known = self._regions.get(manifest.region_id)
+            if known is not None and not _are_found(known, manifest, base):
+                return known
+            reader = RegionReader(self._context, manifest, base)
+            self._regions[manifest.region_id] = reader
+            self._folders.add(str(manifest.region_id))
+            # Made anew each time, as other threads go through it without the lock.
+            without = tuple(one for one in self._without_values if one is not known)
+            if reader.values is None:
+                self._without_values = (*without, reader)
+            else:
+                key = reader.spec_id, tuple(reader.values.values())
+                first = self._by_values.setdefault(key, reader)
+                self._without_values = without
+                if first is not reader:
+                    self._twins.setdefault(key, [first]).append(reader)
+            return reader
+
+    def _check_twins(self, base: BaseTable, key: ValuesKey) -> None:
+        alive = [one for one in self._twins[key] if not is_emptied(one, base)]
+        if len(alive) > 1:
+            newest = self._tracker.latest()
+            if sum(not is_emptied(one, newest) for one in alive) < len(alive):
+                raise StaleBaseError(
+                    f"of the regions {[str(one.region_id) for one in alive]} one was emptied after "
+                    f"base version {base.version}"
+                )
+            ids = [one.region_id for one in alive]
+            raise twins_error(self._context.uri, alive[0].values, ids)
+        if alive:
+            self._by_values[key] = alive[0]
+
+    def _first_look(self, region_id: UUID) -> RegionManifest | None:
+        try:
+            manifest = RegionManifests(self._context.store, region_id).latest()
+        except NotFoundError:
+            return None  # a folder whose creator has not come to its manifest yet
+        return with_values(self._context, self._tracker.current, manifest)
+
+    def _another_look(self, base: BaseTable, region: RegionReader) -> RegionManifest:
+        return with_values(self._context, base, region.refresh())
+
+
+def _are_found(region: RegionReader, manifest: RegionManifest, base: BaseTable) -> bool:
+    """Whether a manifest has the values that were not known when the region was first seen."""
+    return region.values is None and values_in_order(manifest, base.info) is not None
