@@ -1,10 +1,8 @@
-"""A Lance table as a source: the base table at one version, or a flushed generation."""
+"""A version of a Lance table as a source: the base table, or a flushed generation."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,10 +27,7 @@ from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
-from exec_nodes.lance.fragments import RowIds, fragment_identity
 from exec_nodes.lance.scan import (
-    every_value,
-    fragment_groups,
     read_table,
     row_bytes,
     scan_dataset,
@@ -40,11 +35,11 @@ from exec_nodes.lance.scan import (
 )
 from exec_nodes.lance.stored_generation import open_generation
 from exec_nodes.resident.admission import Admission
-from exec_nodes.resident.columns import FragmentColumns, decoded_columns
+from exec_nodes.resident.columns import decoded_columns
 from exec_nodes.resident.keys import KeyLookups
 from exec_nodes.resident.rows import ResidentRows
-from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import STORE, Key, ResidentStore
+from exec_nodes.sources.lance_version import LanceVersion
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 
@@ -61,9 +56,8 @@ class TableShape(Protocol):
         """The key columns in key order."""
 
 
-class LanceSource:
-    """Reads one immutable version of a Lance table, whose URI is `place`. Made by `base` or
-    `flushed`."""
+class LanceSource(LanceVersion):
+    """Answers queries from one version. Made by `base` or `flushed`."""
 
     def __init__(
         self,
@@ -82,23 +76,22 @@ class LanceSource:
         read_file: ReadFile | None = None,
         version: int | None = None,
     ) -> None:
-        self.identity = identity
-        self.version = version
+        super().__init__(
+            identity=identity,
+            name=BASE_NAME if generation == BASE_GENERATION else _name(region, generation),
+            place=place,
+            resident=resident,
+            open_dataset=open_dataset,
+            version=version,
+            fragments=fragments,
+            read_file=read_file,
+        )
         self.region = region
         self.generation = generation
-        self.name = BASE_NAME if generation == BASE_GENERATION else _name(region, generation)
-        self.place = place
         self._info = info
-        self._resident = resident
-        self._open = open_dataset
         self._bloom = bloom
         self._bloom_checksum = bloom_checksum
-        self._fragments = fragments
         self._whole = whole
-        self._read_file = read_file
-        self._dataset: Any = None
-        self._runs: dict[Key, ResidentRuns[Any]] = {}
-        self._lock = threading.Lock()
 
     @classmethod
     def base(
@@ -184,51 +177,6 @@ class LanceSource:
         )
 
     @property
-    def fragments(self) -> list[Any] | None:
-        """Lance's fragments that are read; None for all."""
-        if self._fragments is None:
-            return None
-        return [fragment for group in self._groups for fragment in group]
-
-    @property
-    def dataset(self) -> Any:
-        """The Lance dataset; opened once."""
-        if self._dataset is None:
-            with self._lock, lance_errors(self.name, self.place):
-                if self._dataset is None:
-                    self._dataset = self._open()
-        return self._dataset
-
-    def has_index(self, name: str) -> bool:
-        """Whether its own files have an index: a generation may be older than one."""
-        return name in self._index_names
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the dataset is open."""
-        return self._dataset is not None
-
-    @lazy_property
-    def _index_names(self) -> frozenset[str]:
-        with lance_errors(self.name, self.place):
-            return frozenset(index.name for index in self.dataset.describe_indices())
-
-    @lazy_property
-    def index_segments(self) -> frozenset[str]:
-        """Ids of the indexes' segments: other than rows, they are replaced from time to time."""
-        with lance_errors(self.name, self.place):
-            indexes = self.dataset.describe_indices()
-        return frozenset(segment.uuid for index in indexes for segment in index.segments)
-
-    @lazy_property
-    def whole_fragments(self) -> Mapping[Hashable, Any]:
-        """The fragments that are read, in ascending row address, by what caches know them by in
-        every version of the table."""
-        own = self.dataset.get_fragments() if self.fragments is None else self.fragments
-        ascending = sorted(own, key=lambda fragment: fragment.fragment_id)
-        return {fragment_identity(self.place, fragment): fragment for fragment in ascending}
-
-    @property
     def ready(self) -> bool:
         return "rows" in self.__dict__ and "_groups" in self.__dict__
 
@@ -244,18 +192,6 @@ class LanceSource:
         if self._is_small(names):
             with lance_errors(self.name, self.place):
                 self._decoded(names)
-
-    @lazy_property
-    def rows(self) -> int:
-        """Rows held, without those in Lance's deletion vectors."""
-        if self._fragments is not None:
-            return sum(fragment.metadata.num_rows for group in self._groups for fragment in group)
-        return int(self.dataset.count_rows())
-
-    @lazy_property
-    def parts(self) -> int:
-        """As many groups of fragments as there are processors, at most."""
-        return max(1, len(self._groups))
 
     def scan(
         self,
@@ -363,45 +299,13 @@ class LanceSource:
             if len(self._info.primary_key) == 1:
                 self._lookups.extend()
 
-    def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
-        """The addresses of the rows of some fragments."""
-        with lance_errors(self.name, self.place):
-            found = [self._kept.addresses(fragment) for fragment in fragments]
-        return np.concatenate([np.empty(0, np.uint64), *found])
-
-    def every_value(self, field: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
-        """A column of all rows of some fragments, deleted ones too."""
-        with lance_errors(self.name, self.place):
-            yield from every_value(self.dataset, field, fragments)
-
-    def runs(self, kind: str, detail: Hashable) -> ResidentRuns[Any]:
-        """What is resident of its fragments of one kind; `detail` tells which."""
-        key = Key(kind, (self.place,), detail)
-        found = self._runs.get(key)
-        if found is None:
-            made = ResidentRuns[Any](self._resident, key, self.whole_fragments)
-            found = self._runs.setdefault(key, made)
-        return found
-
     def field(self, name: str) -> pa.Field:
         """A column, as the table's schema has it."""
         return self._info.schema.field(name)
 
-    def field_id(self, name: str) -> int | None:
-        """What Lance knows a column by, whatever its name; None if the rows don't have it."""
-        return self._kept.ids.get(name)
-
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         batches = (b for part in range(self.parts) for b in self.scan((), filters, None, part))
         return merged_addresses(batches)
-
-    def row_ids(self, addresses: RowAddresses) -> RowAddresses:
-        """What Lance knows these rows by: their addresses, unless the table has stable row ids."""
-        if not self.dataset.has_stable_row_ids:
-            return addresses
-        key = Key("row ids", (self.identity,))
-        ids = self._resident.compute(key, lambda: RowIds(self.dataset), lambda found: found.nbytes)
-        return ids.of(addresses)
 
     @lazy_property
     def _lookups(self) -> KeyLookups:
@@ -410,21 +314,12 @@ class LanceSource:
         return KeyLookups(self.field(key), runs, self.dataset, self._rows)
 
     @lazy_property
-    def _kept(self) -> FragmentColumns:
-        return FragmentColumns(self.place, self.dataset, self._resident, self._read_file)
-
-    @lazy_property
     def _rows(self) -> ResidentRows:
         return ResidentRows(self._kept, self.rows)
 
     @lazy_property
     def _tombstone(self) -> tuple[str, ...]:
         return () if self.generation == BASE_GENERATION else (TOMBSTONE,)
-
-    @lazy_property
-    def _groups(self) -> list[list[Any]]:
-        with lance_errors(self.name, self.place):
-            return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
 
     def _is_small(self, names: Sequence[str]) -> bool:
         """Whether a scan of these columns is answered from memory."""

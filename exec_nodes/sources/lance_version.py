@@ -1,0 +1,156 @@
+"""One version of a Lance table: its fragments and indexes, and what is resident of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.base.columns import RowAddresses
+from exec_nodes.base.lazy import lazy_property
+from exec_nodes.lance.deletion_files import ReadFile
+from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.fragments import RowIds, fragment_identity
+from exec_nodes.lance.scan import every_value, fragment_groups
+from exec_nodes.resident.columns import FragmentColumns
+from exec_nodes.resident.runs import ResidentRuns
+from exec_nodes.resident.store import Key, ResidentStore
+
+
+class LanceVersion:
+    """An immutable version, or some of its fragments, which is opened when it is first read. Safe
+    to use from several threads.
+
+    Attributes:
+        identity: never that of other rows or columns.
+        name: as plans and errors have it.
+        place: the table's URI.
+        version: its number, of the base table.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Hashable,
+        name: str,
+        place: str,
+        resident: ResidentStore,
+        open_dataset: Callable[[], Any],
+        version: int | None,
+        fragments: frozenset[int] | None,
+        read_file: ReadFile | None,
+    ) -> None:
+        """`read_file` gives the bytes of a file in the table's folder."""
+        self.identity = identity
+        self.name = name
+        self.place = place
+        self.version = version
+        self._resident = resident
+        self._open = open_dataset
+        self._fragments = fragments
+        self._read_file = read_file
+        self._dataset: Any = None
+        self._runs: dict[Key, ResidentRuns[Any]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def fragments(self) -> list[Any] | None:
+        """Lance's fragments that are read; None for all."""
+        if self._fragments is None:
+            return None
+        return [fragment for group in self._groups for fragment in group]
+
+    @property
+    def dataset(self) -> Any:
+        """The Lance dataset; opened once."""
+        if self._dataset is None:
+            with self._lock, lance_errors(self.name, self.place):
+                if self._dataset is None:
+                    self._dataset = self._open()
+        return self._dataset
+
+    def has_index(self, name: str) -> bool:
+        """Whether its own files have an index: a generation may be older than one."""
+        return name in self._index_names
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the dataset is open."""
+        return self._dataset is not None
+
+    @lazy_property
+    def _index_names(self) -> frozenset[str]:
+        with lance_errors(self.name, self.place):
+            return frozenset(index.name for index in self.dataset.describe_indices())
+
+    @lazy_property
+    def index_segments(self) -> frozenset[str]:
+        """Ids of the indexes' segments: other than rows, they are replaced from time to time."""
+        with lance_errors(self.name, self.place):
+            indexes = self.dataset.describe_indices()
+        return frozenset(segment.uuid for index in indexes for segment in index.segments)
+
+    @lazy_property
+    def whole_fragments(self) -> Mapping[Hashable, Any]:
+        """The fragments that are read, in ascending row address, by what caches know them by in
+        every version of the table."""
+        own = self.dataset.get_fragments() if self.fragments is None else self.fragments
+        ascending = sorted(own, key=lambda fragment: fragment.fragment_id)
+        return {fragment_identity(self.place, fragment): fragment for fragment in ascending}
+
+    @lazy_property
+    def rows(self) -> int:
+        """Rows held, without those in Lance's deletion vectors."""
+        if self._fragments is not None:
+            return sum(fragment.metadata.num_rows for group in self._groups for fragment in group)
+        return int(self.dataset.count_rows())
+
+    @lazy_property
+    def parts(self) -> int:
+        """As many groups of fragments as there are processors, at most."""
+        return max(1, len(self._groups))
+
+    def addresses(self, fragments: Iterable[Any]) -> RowAddresses:
+        """The addresses of the rows of some fragments."""
+        with lance_errors(self.name, self.place):
+            found = [self._kept.addresses(fragment) for fragment in fragments]
+        return np.concatenate([np.empty(0, np.uint64), *found])
+
+    def every_value(self, field: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
+        """A column of all rows of some fragments, deleted ones too."""
+        with lance_errors(self.name, self.place):
+            yield from every_value(self.dataset, field, fragments)
+
+    def runs(self, kind: str, detail: Hashable) -> ResidentRuns[Any]:
+        """What is resident of its fragments of one kind; `detail` tells which."""
+        key = Key(kind, (self.place,), detail)
+        found = self._runs.get(key)
+        if found is None:
+            made = ResidentRuns[Any](self._resident, key, self.whole_fragments)
+            found = self._runs.setdefault(key, made)
+        return found
+
+    def field_id(self, name: str) -> int | None:
+        """What Lance knows a column by, whatever its name; None if the rows don't have it."""
+        return self._kept.ids.get(name)
+
+    def row_ids(self, addresses: RowAddresses) -> RowAddresses:
+        """What Lance knows these rows by: their addresses, unless the table has stable row ids."""
+        if not self.dataset.has_stable_row_ids:
+            return addresses
+        key = Key("row ids", (self.identity,))
+        ids = self._resident.compute(key, lambda: RowIds(self.dataset), lambda found: found.nbytes)
+        return ids.of(addresses)
+
+    @lazy_property
+    def _kept(self) -> FragmentColumns:
+        return FragmentColumns(self.place, self.dataset, self._resident, self._read_file)
+
+    @lazy_property
+    def _groups(self) -> list[list[Any]]:
+        with lance_errors(self.name, self.place):
+            return fragment_groups(self.dataset, os.cpu_count() or 1, self._fragments)
