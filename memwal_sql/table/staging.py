@@ -67,22 +67,21 @@ class SharedTable(MaintainedTable):
         `Publisher.publish` raises, and RetryError when other commits kept coming in between.
         """
         self._check_writable("write")
-
-        def manifests() -> list[RegionManifest]:
-            regions = self._collector.registry.regions(self._tracker.latest())
-            return [region.refresh() for region in regions]
-
         publisher = self.publisher()
         version = replace_rows(
             self._context,
             self._tracker.latest(),
             tasks,
-            empty_wals=lambda: publisher.empty_wals(manifests()),
+            empty_wals=lambda: publisher.empty_wals(self._manifests()),
             merge=self.merge,
-            manifests=manifests,
+            manifests=self._manifests,
         )
         self.build_indexes()
         return version
+
+    def _manifests(self) -> list[RegionManifest]:
+        """Those of all regions, as they are now."""
+        return [one.refresh() for one in self._collector.registry.regions(self._tracker.latest())]
 
     def repair_regions(
         self, newer: UUID | str | None = None, progress: Report | None = None

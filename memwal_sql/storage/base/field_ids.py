@@ -38,6 +38,19 @@ def generation_schema(base: LanceSchema, schema: pa.Schema) -> LanceSchema:
     return restore(metadata, *renumbered)
 
 
+def with_columns(base: LanceSchema, added: pa.Schema, first_id: int) -> LanceSchema:
+    """`base` and the columns of `added` after its own, whose fields have the ids from `first_id`
+    on, as Lance would number them."""
+    restore, metadata, fields = _parts(base)
+    _, _, new = _parts(LanceSchema.from_pyarrow(added))
+    renumbered = []
+    for _, message in _fields(new):
+        message.id += first_id
+        message.parent_id += first_id if message.parent_id >= 0 else 0
+        renumbered.append(message.SerializeToString())
+    return restore(metadata, *fields, *renumbered)
+
+
 def _ids(schema: LanceSchema) -> dict[tuple[str, ...], int]:
     """Field ids by the names that lead to them, nested fields after their parents."""
     _, _, fields = _parts(schema)

@@ -1,0 +1,263 @@
+"""Columns of the base table: added, dropped, renamed, made nullable.
+
+Rows that are in logs, in memory and in generations go by field id, so that a commit of the base
+changes them all. Lance numbers a new column from the largest id that it finds; that of a column
+that was dropped may be gone from there, while rows in front still have it. So dropping notes the
+largest id in the metadata of the schema, and adding begins above it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, write_fragments
+
+from exec_nodes.lance.errors import BASE_NAME, lance_panics
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, StoreUnavailableError
+from memwal_sql.maintain.details import latest_dataset, maintenance
+from memwal_sql.state.context import TableContext
+from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
+from memwal_sql.storage.base.field_ids import with_columns
+from memwal_sql.storage.retries import over_conflicts
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_ID = "memwal_sql:max_field_id"
+_OFFSET = 0xFFFFFFFF  # of a row's address, that within its fragment
+_ANY_SIZE = 1 << 50
+
+
+class Computed(Protocol):
+    """New columns, computed of others."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The new columns."""
+
+    @property
+    def read(self) -> Sequence[str]:
+        """The names of the others."""
+
+    def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The new columns of rows that have the others."""
+
+
+def add_columns(context: TableContext, added: pa.Schema) -> None:
+    """Add columns after the others, null in all rows."""
+
+    def commit() -> None:
+        with maintenance(context, f"add_columns {added.names}"):
+            dataset = latest_dataset(context)
+            first_id = _first_id(dataset, added)
+            fragments = [one.metadata for one in dataset.get_fragments()]
+            _commit_columns(context, dataset, added, first_id, fragments)
+
+    over_conflicts(commit, context.uri)
+
+
+def add_computed(
+    context: TableContext,
+    new: Computed,
+    merge: Callable[[], object],
+    check: Callable[[Any], None],
+) -> None:
+    """Add columns as they are computed of the base table's rows.
+
+    `merge` is called before, and `check` with the version that they are added to; it raises
+    ConflictError to begin anew.
+    """
+
+    def commit() -> None:
+        merge()
+        with maintenance(context, f"add_columns {new.schema.names}"):
+            dataset = latest_dataset(context)
+            check(dataset)
+            first_id = _first_id(dataset, new.schema)
+            fragments = [
+                _computed(context, dataset, one, new, first_id) for one in dataset.get_fragments()
+            ]
+            _commit_columns(context, dataset, new.schema, first_id, fragments)
+
+    over_conflicts(commit, context.uri)
+
+
+def _commit_columns(
+    context: TableContext,
+    dataset: Any,
+    added: pa.Schema,
+    first_id: int,
+    fragments: Sequence[FragmentMetadata],
+) -> None:
+    schema = with_columns(dataset.lance_schema, added, first_id)
+    operation = lance.LanceOperation.Merge(fragments, schema)
+    with _lance_commit(context):
+        lance.LanceDataset.commit(dataset, operation, read_version=dataset.version, max_retries=0)
+    _log.info("changed %s: added columns %s", context.uri, added.names)
+
+
+def drop_columns(context: TableContext, names: Sequence[str]) -> None:
+    """Drop columns; Lance drops their indexes with them."""
+
+    def commit() -> None:
+        with maintenance(context, f"drop_columns {list(names)}"):
+            dataset = latest_dataset(context)
+            check_alterable(dataset, names)
+            largest = dataset.max_field_id
+            if largest > _noted(dataset):
+                with _lance_commit(context):
+                    dataset.update_schema_metadata({_LARGEST_ID: str(largest)})
+            with _lance_commit(context):
+                dataset.drop_columns(list(names))
+
+    over_conflicts(commit, context.uri)
+    _log.info("changed %s: dropped columns %s", context.uri, list(names))
+
+
+def rename_column(context: TableContext, name: str, new: str) -> None:
+    """Give a column another name."""
+
+    def commit() -> None:
+        with maintenance(context, f"rename_column {name}"):
+            dataset = latest_dataset(context)
+            check_alterable(dataset, [name])
+            field = dataset.schema.field(name).with_name(new)
+            place = dataset.schema.get_field_index(name)
+            _check_whole(dataset, dataset.schema.set(place, field))
+            with _lance_commit(context):
+                dataset.alter_columns({"path": name, "name": new})
+
+    over_conflicts(commit, context.uri)
+    _log.info("changed %s: renamed column %r to %r", context.uri, name, new)
+
+
+def make_nullable(context: TableContext, name: str) -> None:
+    """Let a column have nulls."""
+
+    def commit() -> None:
+        with maintenance(context, f"make_nullable {name}"):
+            dataset = latest_dataset(context)
+            check_alterable(dataset, [name])
+            if not dataset.schema.field(name).nullable:
+                with _lance_commit(context):
+                    dataset.alter_columns({"path": name, "nullable": True})
+
+    over_conflicts(commit, context.uri)
+    _log.info("changed %s: column %r may have nulls", context.uri, name)
+
+
+def check_alterable(dataset: Any, names: Sequence[str]) -> None:
+    """Raise InvalidCallError for names that are no columns, or columns of the primary key."""
+    unknown = [name for name in names if name not in dataset.schema.names]
+    if unknown:
+        raise InvalidCallError(
+            f"{unknown} are no columns of the table; it has {dataset.schema.names}"
+        )
+    keys = [name for name in names if name in primary_key_of(dataset.schema)]
+    if keys:
+        raise InvalidCallError(
+            f"{keys} are columns of the primary key, which rows are found and divided by: they "
+            "can't be changed; make a new table and write the rows into it"
+        )
+
+
+def _computed(
+    context: TableContext, dataset: Any, fragment: Any, new: Computed, first_id: int
+) -> FragmentMetadata:
+    """The fragment with a file of the new columns, whose fields have the ids from `first_id` on.
+
+    Lance's own `add_columns` refuses this where a table has a log in front, for the rows in there.
+    """
+    known: FragmentMetadata = fragment.metadata
+    failed: list[MemWalError] = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        """One for each row that was written into the fragment, null for those deleted since."""
+        after = 0
+        for batch in fragment.scanner(columns=list(new.read), with_row_address=True).to_batches():
+            places = (batch["_rowaddr"].to_numpy() & _OFFSET).astype(np.int64)
+            if len(places):
+                try:
+                    values = new.compute(batch)
+                except MemWalError as error:  # of which Lance would keep the text
+                    failed.append(error)
+                    raise
+                yield _spread(values, places - after, int(places[-1]) + 1 - after)
+                after = int(places[-1]) + 1
+        rest = pa.RecordBatch.from_pylist([], new.schema)
+        yield _spread(rest, np.zeros(0, np.int64), known.physical_rows - after)
+
+    try:
+        (written,) = write_fragments(
+            pa.RecordBatchReader.from_batches(new.schema, rows()),
+            dataset.uri,
+            schema=new.schema,
+            mode="overwrite",  # of which nothing is committed: only files of new columns alone
+            max_rows_per_file=known.physical_rows,
+            max_bytes_per_file=_ANY_SIZE,
+            data_storage_version=dataset.data_storage_version,
+            storage_options=context.storage_options,
+        )
+    except OSError:
+        if failed:
+            raise failed[0] from None
+        raise
+    file = written.files[0]
+    file.fields = [one + first_id for one in file.fields]
+    return dataclasses.replace(known, files=[*known.files, file])
+
+
+def _spread(rows: pa.RecordBatch, places: npt.NDArray[np.int64], length: int) -> pa.RecordBatch:
+    """So many rows, those given at their places and nulls at all others."""
+    order = np.full(length, -1, np.int64)
+    order[places] = np.arange(len(places))
+    chosen = pa.array(order, mask=order < 0)
+    return pa.RecordBatch.from_arrays([c.take(chosen) for c in rows.columns], schema=rows.schema)
+
+
+def _first_id(dataset: Any, added: pa.Schema) -> int:
+    """The id of the first of new fields. Raises InvalidCallError where they can't be added."""
+    _check_new(dataset, added)
+    return max(int(dataset.max_field_id), _noted(dataset)) + 1
+
+
+def _noted(dataset: Any) -> int:
+    text = (dataset.schema.metadata or {}).get(_LARGEST_ID.encode(), b"-1")
+    return int(text)
+
+
+def _check_new(dataset: Any, added: pa.Schema) -> None:
+    taken = sorted(set(added.names) & set(dataset.schema.names))
+    if taken:
+        raise InvalidCallError(f"the table has columns {taken} already")
+    required = [field.name for field in added if not field.nullable]
+    if required:
+        raise InvalidCallError(
+            f"the new columns {required} are null in the rows that are there: make them nullable"
+        )
+    _check_whole(dataset, pa.schema([*dataset.schema, *added]))
+
+
+def _check_whole(dataset: Any, schema: pa.Schema) -> None:
+    check_schema(logical_schema(schema), primary_key_of(dataset.schema))
+
+
+@contextmanager
+def _lance_commit(context: TableContext) -> Iterator[None]:
+    try:
+        with lance_panics(BASE_NAME, context.uri):
+            yield
+    except MemWalError:
+        raise
+    except (OSError, RuntimeError) as error:
+        if "conflict" in str(error).lower():
+            raise ConflictError(f"the base table changed meanwhile: {error}") from error
+        kind = StoreUnavailableError if isinstance(error, OSError) else MemWalError
+        raise kind(f"Lance failed, and the columns are as they were: {error}") from error

@@ -1,0 +1,126 @@
+"""Changes of a table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from memwal_sql.arguments import names_given
+from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
+from memwal_sql.maintain.columns import (
+    add_columns,
+    add_computed,
+    check_alterable,
+    drop_columns,
+    make_nullable,
+    rename_column,
+)
+from memwal_sql.maintain.details import details_of, latest_dataset
+from memwal_sql.state.open_writers import live_table_writer
+from memwal_sql.table.staging import SharedTable
+from memwal_sql.write.conditional.new_columns import NewColumns
+from memwal_sql.write.router import active_spec
+
+Added: TypeAlias = pa.Field | pa.Schema | Iterable[pa.Field] | Mapping[str, str]
+
+
+class AlteredTable(SharedTable):
+    """Adds, drops and renames columns.
+
+    Rows follow their columns wherever they are: in the base table, in generations, in logs and in
+    memory. A writer that is open goes on with the columns that it was opened with: of those that
+    were added its rows have nulls, and what it writes into one that was dropped is not read.
+    """
+
+    def add_columns(self, columns: Added) -> None:
+        """Add columns after the others.
+
+        Args:
+            columns: fields, which are null in every row; or SQL expressions over the row by name,
+                as in `{"total": "price * quantity"}`: each row that is there gets the value of its
+                own. For expressions all regions are claimed, flushed and merged first: the writers
+                that are open get FencedError, and rows that somebody writes while this runs have
+                nulls. Later rows have what they are written with.
+
+        Raises InvalidCallError before anything is changed for names that are taken, fields that are
+        not nullable and what is no expression over the row; RetryError when other commits of the
+        base table kept coming in between; UnsupportedError for expressions where regions are given
+        by hand.
+        """
+        self._check_writable("change columns")
+        if not isinstance(columns, Mapping):
+            add_columns(self._context, _fields(columns))
+            return self.refresh()
+        if active_spec(self._tracker.latest().info) is None:
+            raise UnsupportedError(
+                "regions that are given by hand can't be claimed for a computed column: add it as "
+                "a field, and set it by update(...) with a writer of each region"
+            )
+        new = NewColumns(self.schema, columns)
+        self._flush_own()
+        self.publisher().empty_wals(self._manifests())
+
+        def check(dataset: Any) -> None:
+            merged = details_of(self._context, dataset).merged_generations
+            regions = self._manifests()
+            if any(m.current_generation - 1 > merged.get(m.region_id, 0) for m in regions):
+                raise ConflictError("generations were flushed since")
+
+        add_computed(self._context, new, self.merge, check)
+        return self.refresh()
+
+    def drop_columns(self, names: str | Iterable[str]) -> None:
+        """Drop columns, and before them their indexes. Raises InvalidCallError for names that the
+        table has not, and for columns of the primary key."""
+        self._check_writable("change columns")
+        wanted = [names] if isinstance(names, str) else names_given("names", names)
+        dataset = latest_dataset(self._context)
+        check_alterable(dataset, wanted)
+        if not wanted:
+            raise InvalidCallError("names=[]: name the columns to drop")
+        for index in dataset.describe_indices():
+            if set(index.field_names) & set(wanted):
+                self.drop_index(index.name)
+        drop_columns(self._context, wanted)
+        self.refresh()
+
+    def rename_column(self, name: str, new: str) -> None:
+        """Give a column another name; its indexes go with it. Raises InvalidCallError for a name
+        that the table has not, one that is taken, and a column of the primary key."""
+        self._check_writable("change columns")
+        rename_column(self._context, name, new)
+        self.refresh()
+
+    def set_nullable(self, name: str, nullable: bool = True) -> None:
+        """Let a column have nulls.
+
+        Raises InvalidCallError for a name that the table has not and a column of the primary key,
+        and UnsupportedError for `nullable=False`, as writers that are open may write nulls.
+        """
+        self._check_writable("change columns")
+        if not nullable:
+            raise UnsupportedError(
+                f"column {name!r} can't be made required: writers that are open, here or elsewhere,"
+                " would go on to write nulls"
+            )
+        make_nullable(self._context, name)
+        self.refresh()
+
+    def _flush_own(self) -> None:
+        """What this process's writer has is no loss when it is fenced."""
+        writer = live_table_writer(self._context.identity)
+        if writer is not None:
+            writer.flush()
+
+
+def _fields(columns: pa.Field | pa.Schema | Iterable[pa.Field]) -> pa.Schema:
+    given = [columns] if isinstance(columns, pa.Field) else columns
+    fields = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if not fields or not all(isinstance(one, pa.Field) for one in fields):
+        raise InvalidCallError(
+            f"columns={columns!r} must be fields of Arrow, as pa.field('n', pa.int64()), or SQL "
+            "expressions by name"
+        )
+    return pa.schema(fields)

@@ -1,0 +1,73 @@
+"""Columns that are computed of the others, by SQL expressions over the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import datafusion
+import pyarrow as pa
+
+from exec_nodes.arrow.nested import inner_fields, with_inner_fields
+from memwal_native import sql_tokens
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.conditional.expressions import Expressions
+
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+class NewColumns:
+    """Columns to add.
+
+    Attributes:
+        read: the columns that the expressions are about.
+        schema: the new columns, in the types that DataFusion gives the expressions.
+    """
+
+    def __init__(self, schema: pa.Schema, columns: Mapping[str, str]) -> None:
+        """Raises InvalidCallError for what is no expression over the row."""
+        if not columns:
+            raise InvalidCallError("columns={}: name columns to add")
+        for name, text in columns.items():
+            if not isinstance(text, str):
+                raise InvalidCallError(f"{name}: {text!r} is no SQL expression, as text")
+        named = {name for text in columns.values() for name in _names(text)}
+        # Without one a batch would not say how many rows it has.
+        self.read = [name for name in schema.names if name in named] or schema.names[:1]
+        rows = pa.schema([schema.field(name) for name in self.read])
+        self.schema = pa.schema([_field(rows, name, text) for name, text in columns.items()])
+        self._expressions = Expressions(pa.schema([*rows, *self.schema]), None, columns)
+        self.compute(pa.RecordBatch.from_pylist([], rows))
+
+    def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The new columns of rows that have the columns `read`, at least."""
+        _, values = self._expressions.evaluate(rows.select(self.read))
+        return pa.RecordBatch.from_arrays(list(values.values()), schema=self.schema)
+
+
+def _names(text: str) -> list[str]:
+    """The names in an expression, as DataFusion takes them: in lower case unless quoted."""
+    try:
+        tokens = sql_tokens(text)
+    except ValueError as error:
+        raise InvalidCallError(f"{text!r} is no SQL expression: {error}") from error
+    names = ((kind, value) for kind, value, *_ in tokens if kind in ("word", "quoted"))
+    return [value if kind == "quoted" else value.lower() for kind, value in names]
+
+
+def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
+    frame = datafusion.SessionContext().from_arrow(rows.empty_table())
+    try:
+        kind = _plain(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)
+    except Exception as error:  # DataFusion's own have no class of theirs
+        raise InvalidCallError(
+            f"{name}: {text!r} is no expression over the row: {error}"
+        ) from error
+    if pa.types.is_null(kind):
+        raise InvalidCallError(f"{name}: {text!r} has no type: CAST(NULL AS BIGINT) has one")
+    return pa.field(name, kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type in which a table stores what DataFusion computes."""
+    fields = [f.with_type(_plain(f.type)) for f in inner_fields(kind)]
+    return with_inner_fields(kind, fields) if fields else _PLAIN.get(kind, kind)
