@@ -252,12 +252,23 @@ class LanceSource(LanceVersion):
         if columns and not self._is_small(names):
             with lance_errors(self.name, self.place):
                 if self._kept.ids.keys() >= set(names):
-                    row = self._lookups.rows_of(key, self._schema_of(names))
+                    row = self._last_row(key, names)
         if row is None:
             row = self.take(key, columns)
         if not row.num_rows:
             return None
         return row.select(list(columns)), bool(self._tombstone) and row[TOMBSTONE][0].as_py()
+
+    def _last_row(self, key: KeyBatch, names: Sequence[str]) -> pa.Table | None:
+        """As `KeyLookups.rows_of`. The key is given: its column is read only where it is all that
+        is asked for."""
+        own = [name for name in names if name in key.names]
+        others = [name for name in names if name not in own]
+        row = self._lookups.rows_of(key, self._schema_of(others or names))
+        if others and row is not None and row.num_rows:
+            for name in own:
+                row = row.append_column(self.field(name), key.table[name])
+        return row
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """See `Source.take`: by the btree of the key columns, or among decoded columns."""

@@ -8,6 +8,7 @@ from threading import Barrier
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -110,7 +111,7 @@ def test_a_row_of_the_base_table_is_read_meanwhile(
 def test_requests_of_a_process_that_begins() -> None:
     """Of the key's region alone: a hint, whether there is a newer manifest, it, the one before it,
     three questions, its log by a listing and an entry, two questions, a bloom filter.
-    Lance reads a small base table in eight."""
+    Lance reads a small base table in two, and a small generation in three."""
     seen = Requests()
     with s3_server("tables", around=seen.around) as options:
         schema = pa.schema([pa.field("id", pa.int64(), False), ("val", pa.int64())])
@@ -129,4 +130,25 @@ def test_requests_of_a_process_that_begins() -> None:
             assert len(seen.take()) <= 5
             assert table.get(7)["val"].to_pylist() == [2]
             asked = seen.take()
-            assert len(asked) <= 2 + 1 + 3 + 4 + 8 + 8, asked
+            assert len(asked) <= 2 + 1 + 3 + 4 + 8 + 2 + 3, asked
+
+
+def test_a_key_that_is_given_is_not_read() -> None:
+    """A lookup in an indexed base table reads the other columns, a request each."""
+    seen = Requests()
+    with s3_server("tables", around=seen.around) as options, as_another_process():
+        names = ["id", "first", "second"]
+        schema = pa.schema([pa.field(name, pa.int64(), name != "id") for name in names])
+        table = mw.create_table("s3://tables/wide", schema, "id", storage_options=options)
+        random, count = np.random.default_rng(1), 100_000
+        values = [random.permutation(count), *random.integers(0, 1 << 62, (2, count))]
+        with table.writer() as writer:
+            writer.upsert(pa.Table.from_arrays([pa.array(one) for one in values], schema=schema))
+            writer.flush()
+        table.merge()
+        table.build_indexes()
+        expected = [table.get(77_777) for _ in range(3)][-1]
+        seen.take()
+        assert table.get(77_777) == expected
+        asked = seen.take()
+        assert len([one for one in asked if one.startswith("GET")]) == 2, asked

@@ -90,6 +90,9 @@ def test_every_key_type_is_looked_up_exactly(tmp_path: Path, kind: str, indexed:
     for place in range(len(column)):
         asked = KeyBatch(table.select(["My key"]).slice(place, 1))
         assert base.take(asked, ["v"])["v"].to_pylist() == [place]
+        row, deleted = base.last(asked, ["v", "My key"]) or (None, None)
+        assert row is not None and not deleted
+        assert row.select(["My key"]) == asked.table and row["v"].to_pylist() == [place]
     every = base.take(KeyBatch(table.select(["My key"])), ["v"])
     assert sorted(zip(every["v"].to_pylist(), every[KEY_POSITION].to_pylist(), strict=True)) == [
         (place, place) for place in range(len(column))
