@@ -95,7 +95,7 @@ class KeyLookups:
         if self._readable:
             found = self._runs.read(self._reader, Admission.lookup)
             for run in reversed(found.runs):  # most rows of an old one may be gone
-                for address in run.value.find(key.values[0]):
+                for address in run.run.value.find(key.values[0]):
                     if address >> FRAGMENT_BITS in run.fragments:
                         row = self._rows.at(address, schema)
                         if row is not None:
@@ -122,7 +122,7 @@ class KeyLookups:
         wanted = wanted[np.append(True, wanted[1:] != wanted[:-1])[: len(wanted)]]
         some, addresses = [wanted[:0]], [np.empty(0, np.uint64)]
         for run in found.runs:
-            of_run, at = run.value.find_all(wanted)
+            of_run, at = run.run.value.find_all(wanted)
             live = self._rows.live(at, run.fragments)
             some.append(of_run[live])
             addresses.append(at[live])

@@ -63,15 +63,10 @@ class Run(Generic[T]):
 
 @dataclass(frozen=True)
 class LiveRun(Generic[T]):
-    """A run, and those of its fragments that a version has, by number."""
+    """A run, which is of fragments that are gone too, and those that a version has, by number."""
 
     run: Run[T]
     fragments: Mapping[int, Any]
-
-    @property
-    def value(self) -> T:
-        """What was derived of the run's fragments, those that are gone too."""
-        return self.run.value
 
 
 @dataclass(frozen=True)

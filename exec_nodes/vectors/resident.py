@@ -81,9 +81,9 @@ def resident_vectors(
     found = runs.read(builder, Admission.search, eager=eager)
     if found.unread:
         return None
-    uncoded = [one for one in found.runs if coded(builder.metrics) - set(one.value.metrics)]
+    uncoded = [one for one in found.runs if coded(builder.metrics) - set(one.run.value.metrics)]
     for one in uncoded:
-        one.value.codes(metric)
+        one.run.value.codes(metric)
     if uncoded:
         runs.recount(builder)
     return found.runs
@@ -94,7 +94,7 @@ def extend(source: LanceSource, columns: Iterable[str]) -> None:
     for column in columns:
         runs = _runs(source, column)
         if runs.take_use():
-            known = (one.value.metrics for one in runs.coverage().runs)
+            known = (one.run.value.metrics for one in runs.coverage().runs)
             runs.extend(VectorReader(source, column, frozenset[Metric]().union(*known)))
 
 
@@ -115,11 +115,11 @@ def _runs(source: LanceSource, column: str) -> ResidentRuns[VectorColumn]:
 def live_flags(source: Source, run: VectorRun, mask: RowAddresses) -> Flags | None:
     """By position, whether `source` has the row and `mask`, sorted, has not; None if all count."""
     if not isinstance(source, LanceSource):
-        return live_rows(run.value.addresses, mask)
+        return live_rows(run.run.value.addresses, mask)
 
     def make() -> tuple[Flags | None]:
-        here = among(run.value.addresses, source.addresses(run.fragments.values()))
-        unmasked = live_rows(run.value.addresses, mask)
+        here = among(run.run.value.addresses, source.addresses(run.fragments.values()))
+        unmasked = live_rows(run.run.value.addresses, mask)
         if here.all():
             return (unmasked,)
         return (here if unmasked is None else here & unmasked,)

@@ -56,7 +56,7 @@ class SourceSearch:
         query, source, found = self.query, self.source, []
         rows = source.matching(self.filters) if self.filters else None
         for one in runs:
-            vectors, counts = one.value, live_flags(source, one, mask)
+            vectors, counts = one.run.value, live_flags(source, one, mask)
             if rows is not None:
                 met = among(vectors.addresses, rows)
                 counts = met if counts is None else met & counts

@@ -98,7 +98,7 @@ class SnapshotCollector:
         newest where the regions are read as they were recorded in it."""
         check_consistency(consistency)
         recorded = self.pinned or consistency == "eventual"
-        return self.not_below_watermarks(self.newest() if recorded else self.served())
+        return self.not_below_watermarks(self.newest() if recorded else self._served.latest())
 
     def query(self, consistency: str, take: Callable[[BaseTable], T]) -> T:
         """`over_base`, with the version to `begin` with.
@@ -164,12 +164,6 @@ class SnapshotCollector:
         """The `snapshot` over the newest base version."""
         check_consistency(consistency)
         return self._over_newest(lambda base: self.snapshot(base, consistency, filters))
-
-    def served(self) -> BaseTable:
-        """The base version that queries of now begin with; its rows are those of the newest."""
-        if self.pinned:
-            return self._tracker.current
-        return self._served.latest()
 
     def catch_up(self) -> BaseTable:
         """The newest base version, which queries begin with from now on."""

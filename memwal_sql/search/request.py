@@ -138,13 +138,14 @@ def full_text_search(
     schema: pa.Schema, column: str | Sequence[str], query: Any, k: Any, options: Mapping[str, Any]
 ) -> Search:
     """The `k` best texts; see `Table.full_text_search`."""
-    wanted = _text_query(schema, column, query, k, checked_options(options, TEXT_OPTIONS))
+    names = _names(column)
+    wanted = _text_query(schema, names, query, k, checked_options(options, TEXT_OPTIONS))
     added = _added(schema, SCORE_FIELD)
 
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
         return plan_full_text_search(replace(wanted, columns=columns, filters=filters), snapshot)
 
-    return Search(_names(column), added, True, plan)
+    return Search(names, added, True, plan)
 
 
 def hybrid_search(
@@ -158,7 +159,7 @@ def hybrid_search(
 ) -> Search:
     """The `k` rows that do best in both searches together; see `Table.hybrid_search`."""
     every = (*VECTOR_OPTIONS, *TEXT_OPTIONS, *FUSION_OPTIONS)
-    found = checked_options(options, every)
+    found, names = checked_options(options, every), _names(text_column)
 
     def of(names: Sequence[str]) -> dict[str, Any]:
         return {name: found[name] for name in names if name in found}
@@ -167,7 +168,7 @@ def hybrid_search(
     constant = {"constant": fusion.pop("rrf_k")} if "rrf_k" in fusion else {}
     wanted = HybridQuery(
         _vector_query(schema, vector_column, vector, k, of(VECTOR_OPTIONS)),
-        _text_query(schema, text_column, text, k, of(TEXT_OPTIONS)),
+        _text_query(schema, names, text, k, of(TEXT_OPTIONS)),
         checked_k(k),
         (),
         **fusion,
@@ -179,7 +180,7 @@ def hybrid_search(
     def plan(columns: Columns, filters: Filters, snapshot: Snapshot) -> TakeExec:
         return plan_hybrid_search(replace(wanted, columns=columns, filters=filters), snapshot)
 
-    return Search((vector_column, *_names(text_column)), added, True, plan)
+    return Search((vector_column, *names), added, True, plan)
 
 
 def _vector_query(
@@ -190,9 +191,8 @@ def _vector_query(
 
 
 def _text_query(
-    schema: pa.Schema, column: str | Sequence[str], query: Any, k: Any, options: Mapping[str, Any]
+    schema: pa.Schema, columns: Columns, query: Any, k: Any, options: Mapping[str, Any]
 ) -> TextQuery:
-    columns = _names(column)
     texts = [field.name for field in schema if is_text(field.type)]
     for name in columns:
         if not is_text(_field(schema, name).type):

@@ -339,14 +339,15 @@ def test_which_commits_leave_what_readers_see(life: Life) -> None:
 def test_a_lookup_has_the_columns_of_the_version_that_it_reads(life: Life) -> None:
     """Another thread may take note of a newer one meanwhile."""
     reader = mw.open_table(life.uri)
-    before = reader._collector.served()
+    served_version = reader._collector._served
+    before = served_version.latest()
     lance.dataset(life.uri).alter_columns({"path": "val", "name": "other"})
 
     def served() -> object:
         reader._tracker.reload()
         return before
 
-    with patch.object(reader._collector, "served", served):
+    with patch.object(served_version, "latest", served):
         found = reader.get([1])
     assert found.schema.names == ["id", "val", "vec"]
     assert reader.get([1]).schema.names == ["id", "other", "vec"]

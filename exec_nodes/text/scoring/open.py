@@ -135,9 +135,10 @@ class SourceTexts:
             self._store.evict_where(_TOKENIZED, lambda one: one == key)
         runs = ResidentRuns[_Texts](self._store, key, own)
         for run in runs.extend(Tokenizer(source, column, analyzer)).runs:
-            documents = rows.of_fragments(run.value.addresses, run.fragments)
+            text = run.run.value
+            documents = rows.of_fragments(text.addresses, run.fragments)
             # Resident twice, and evicted by themselves: texts keep the run alive that they are of.
-            parts.append(MemoryPart(run.value.view, *documents, nbytes=run.value.nbytes))
+            parts.append(MemoryPart(text.view, *documents, nbytes=text.nbytes))
         return parts
 
     def _segments(

@@ -94,7 +94,7 @@ class Version:
         values: Values = {}
         for run in found.runs:
             live = set(self.source.addresses(run.fragments.values()).tolist())
-            for address, value in self._pairs(run.value):
+            for address, value in self._pairs(run.run.value):
                 if address in live and address >> FRAGMENT_BITS in run.fragments:
                     assert address not in values
                     values[address] = value
