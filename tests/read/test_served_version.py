@@ -22,7 +22,7 @@ import memwal_sql as mw
 from exec_nodes.base.tasks import background_by
 from exec_nodes.resident import keys as resident_keys
 from exec_nodes.resident.admission import Admission
-from exec_nodes.sources import lance_source
+from exec_nodes.sources import lance_source, lance_version
 from memwal_sql.errors import ReopenError
 from memwal_sql.read.served_version import Served
 from memwal_sql.storage.base.memwal_index import FoundDetails, commit_details, read_details_at
@@ -103,11 +103,14 @@ def test_nothing_is_read_of_a_merge_after_the_warm_up(
     warm_up(pending)
     assert base_version(reader) == lance.dataset(life.uri).version > before
     with ExitStack() as stack:
-        for name in ("every_value", "scan_dataset", "read_table", "take_rows"):
-            stack.enter_context(patch.object(lance_source, name, side_effect=AssertionError))
-        stack.enter_context(
-            patch.object(resident_keys.KeyReader, "build", side_effect=AssertionError)
-        )
+        for place, name in (
+            (lance_version, "every_value"),
+            (lance_source, "scan_dataset"),
+            (lance_source, "read_table"),
+            (lance_source, "take_rows"),
+            (resident_keys.KeyReader, "build"),
+        ):
+            stack.enter_context(patch.object(place, name, side_effect=AssertionError))
         stack.enter_context(no_reads())
         found = seen(reader, keys, QUERY)
     assert found == fresh(life.uri, None, keys, QUERY)
