@@ -6,6 +6,7 @@ from memwal_sql import lance_log as lance_log  # before anything imports Lance
 
 # isort: split
 from memwal_sql.create import create_table, enable, open_table
+from memwal_sql.drop import drop_table
 from memwal_sql.errors import (
     BackPressureError,
     ChangesCollectedError,
@@ -103,6 +104,7 @@ __all__ = [
     "create_table",
     "day",
     "deregister",
+    "drop_table",
     "enable",
     "expression",
     "hour",

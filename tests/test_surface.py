@@ -44,6 +44,7 @@ NAMES = {
     "configure",
     "day",
     "deregister",
+    "drop_table",
     "enable",
     "expression",
     "hour",

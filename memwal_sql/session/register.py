@@ -84,7 +84,7 @@ def mounted(
         ("wal", WAL, table.wal),
         ("indexes", INDEXES, table.indexes),
     )
-    functions.add(name, table, consistency, provider)
+    functions.add(name, table, consistency, provider, missing)
     for suffix, schema, load in known:
         about = metadata_name(name, suffix)
         _put(ctx, about, MountedTable(MetadataProvider(about, schema, load)))

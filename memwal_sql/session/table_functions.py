@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary, ref
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from memwal_sql.search.request import (
 )
 from memwal_sql.session.provider import ReadTable
 from memwal_sql.session.search_provider import SearchProvider
+from memwal_sql.write.ingest.missing import ERROR
 
 if TYPE_CHECKING:
     from datafusion import Expr
@@ -91,13 +92,14 @@ FUNCTIONS = (
 )
 
 
-class _Registered(NamedTuple):
+class Registered(NamedTuple):
     """A table under a name; the session holds its provider as long as it has it there."""
 
     name: str
     table: ReadTable
     consistency: str
     provider: ref[object]
+    missing: str
 
     def is_in(self, session: SessionContext) -> bool:
         """Whether the session has it, and no other one, under its name."""
@@ -111,16 +113,51 @@ def _let_dropped_go() -> None:
     recall("")
 
 
+class TableFolder(Protocol):
+    """A folder of tables that a session has as a schema of a catalog."""
+
+    @property
+    def storage_options(self) -> Mapping[str, str] | None:
+        """Those of its tables."""
+
+    def location(self, name: str) -> str:
+        """The place of a table."""
+
+    def registered(self, name: str) -> Registered | None:
+        """A table of ours as it is now; None for another one, or none."""
+
+    def forget(self, name: str) -> None:
+        """A table is about to go."""
+
+
 class SearchFunctions:
     """The table functions of one session, and the tables that they know."""
 
     def __init__(self) -> None:
-        self._tables: dict[TableName, _Registered] = {}
+        self._tables: dict[TableName, Registered] = {}
+        self._folders: dict[tuple[str, str], TableFolder] = {}
 
-    def add(self, name: str, table: ReadTable, consistency: str, provider: object) -> None:
+    def add_folder(self, catalog: str, schema: str, folder: TableFolder) -> None:
+        """Let the functions find the tables of a folder under `catalog.schema.name`."""
+        self._folders[catalog, schema] = folder
+
+    def folder(self, name: TableName) -> TableFolder | None:
+        """The folder that the table of a name is in, or would be."""
+        return self._folders.get(name[:2])
+
+    def add(
+        self,
+        name: str,
+        table: ReadTable,
+        consistency: str,
+        provider: object,
+        missing: str = ERROR,
+    ) -> None:
         """Let the functions find `table` under `name`, for as long as the session has `provider`
         there."""
-        self._tables[table_name(name)] = _Registered(name, table, consistency, ref(provider))
+        self._tables[table_name(name)] = Registered(
+            name, table, consistency, ref(provider), missing
+        )
 
     def remove(self, name: str, session: SessionContext) -> bool:
         """Undo `add`; whether the session still had the table under this name."""
@@ -136,10 +173,16 @@ class SearchFunctions:
 
     def table(self, name: TableName, session: SessionContext) -> tuple[ReadTable, str] | None:
         """The table that the session has under a name, and its consistency; None for another."""
+        found = self.registered(name, session)
+        return None if found is None else (found.table, found.consistency)
+
+    def registered(self, name: TableName, session: SessionContext) -> Registered | None:
+        """The same with all that `register` was told."""
+        folder = self.folder(name)
+        if folder is not None:
+            return folder.registered(name[-1])
         found = self._tables.get(name)
-        if found is None or not found.is_in(session):
-            return None
-        return found.table, found.consistency
+        return None if found is None or not found.is_in(session) else found
 
     def call(
         self, name: str, function: _Function, *given: Expr, session: SessionContext

@@ -133,16 +133,25 @@ def register_table(writer: OpenTable) -> None:
 def stop_writers_before(table: Identity) -> None:
     """Stop the writers of this process that write a table which was at the place of this new one:
     its regions may have the same ids."""
+    error = TableReplacedError(
+        f"{table[0]} was deleted and made again since this writer was opened: its rows are gone "
+        "with the table; open a new writer"
+    )
+    for writer in _writers_at(table[0]):
+        if writer.identity != table:
+            writer.stop(error)
+
+
+def stop_writers_at(uri: str, error: RepairError) -> None:
+    """Stop the writers of this process that write the table at a place, for that reason."""
+    for writer in _writers_at(uri):
+        writer.stop(error)
+
+
+def _writers_at(uri: str) -> list[OpenTable]:
     with _lock:
-        writers = [one for one in _tables.values() if one.pid == os.getpid()]
-    for writer in writers:
-        if writer.identity[0] == table[0] and writer.identity != table:
-            writer.stop(
-                TableReplacedError(
-                    f"{table[0]} was deleted and made again since this writer was opened: its "
-                    "rows are gone with the table; open a new writer"
-                )
-            )
+        writers = list(_tables.values())
+    return [one for one in writers if one.pid == os.getpid() and one.identity[0] == uri]
 
 
 def unregister_table(writer: OpenTable) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from lance.schema import LanceSchema
 
+from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.keys.keys import check_key_type
 from memwal_sql.errors import InvalidCallError
 
@@ -15,6 +16,7 @@ _KEY = b"lance-schema:unenforced-primary-key"
 _POSITION = b"lance-schema:unenforced-primary-key:position"
 _BLOB = b"lance-encoding:blob"
 _LANCE_PREFIXES = (b"lance-schema:", b"lance:")
+_WITHOUT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _RESERVED = frozenset(
     {TOMBSTONE, "_gen", "_source", "_distance", "_score", "_relevance_score"}
     # Lance's own
@@ -69,6 +71,12 @@ def _logical_field(field: pa.Field) -> pa.Field:
         if not key.startswith(_LANCE_PREFIXES)
     }
     return field.with_metadata(metadata or None)
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which a table stores what DataFusion computes."""
+    fields = [f.with_type(stored_type(f.type)) for f in inner_fields(kind)]
+    return with_inner_fields(kind, fields) if fields else _WITHOUT_VIEWS.get(kind, kind)
 
 
 def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:

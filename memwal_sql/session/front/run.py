@@ -8,6 +8,10 @@ import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change_rows import ChangedRows, changed_rows
+from memwal_sql.session.front.definitions.alter import altered
+from memwal_sql.session.front.definitions.create import created
+from memwal_sql.session.front.definitions.drop import dropped
+from memwal_sql.session.front.definitions.indexes import created_index, dropped_index
 from memwal_sql.session.front.prepared import deallocate, executed, prepare
 from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.one_snapshot import frame
@@ -28,8 +32,8 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
     Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
     snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past, and
     searches take named arguments (`k => 5`). `CALL memwal.merge('t')` and its like run the jobs of
-    a table; PREPARE and EXECUTE work for all of these. All other statements are handed to
-    DataFusion as they are.
+    a table; PREPARE and EXECUTE work for all of these. CREATE, ALTER and DROP are for tables of
+    this package where they say so. All other statements are handed to DataFusion as they are.
 
     Args:
         ctx: the session in which the tables were registered.
@@ -104,6 +108,20 @@ def _deallocate(
     return answer(ctx, pa.table({})) if deallocate(ctx, statement) else None
 
 
+def _create(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    is_index = "INDEX" in (statement.keyword(1), statement.keyword(3))
+    return (created_index if is_index else created)(ctx, statement, parameters)
+
+
+def _drop(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    is_index = statement.keyword(1) == "INDEX"
+    return (dropped_index if is_index else dropped)(ctx, statement, parameters)
+
+
 class SessionContext(datafusion.SessionContext):
     """A session of DataFusion in which `sql` is `mw.sql`: statements that write run at once."""
 
@@ -144,6 +162,9 @@ _STATEMENTS: Mapping[str, Handler] = {
     "COPY": _query,
     "EXPLAIN": _explain,
     "CALL": called,
+    "CREATE": _create,
+    "DROP": _drop,
+    "ALTER": altered,
     "PREPARE": _prepare,
     "EXECUTE": _execute,
     "DEALLOCATE": _deallocate,

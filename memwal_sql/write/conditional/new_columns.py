@@ -7,12 +7,10 @@ from collections.abc import Mapping
 import datafusion
 import pyarrow as pa
 
-from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from memwal_native import sql_tokens
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.state.schema import stored_type
 from memwal_sql.write.conditional.expressions import Expressions
-
-_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 class NewColumns:
@@ -57,7 +55,7 @@ def _names(text: str) -> list[str]:
 def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
     frame = datafusion.SessionContext().from_arrow(rows.empty_table())
     try:
-        kind = _plain(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)
+        kind = stored_type(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)
     except Exception as error:  # DataFusion's own have no class of theirs
         raise InvalidCallError(
             f"{name}: {text!r} is no expression over the row: {error}"
@@ -65,9 +63,3 @@ def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
     if pa.types.is_null(kind):
         raise InvalidCallError(f"{name}: {text!r} has no type: CAST(NULL AS BIGINT) has one")
     return pa.field(name, kind)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type in which a table stores what DataFusion computes."""
-    fields = [f.with_type(_plain(f.type)) for f in inner_fields(kind)]
-    return with_inner_fields(kind, fields) if fields else _PLAIN.get(kind, kind)

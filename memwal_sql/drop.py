@@ -1,0 +1,53 @@
+"""Deleting a table: `drop_table`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import lance
+
+from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_panics
+from memwal_sql.errors import InvalidCallError, TableReplacedError, UnsupportedError
+from memwal_sql.state.enable import Uri
+from memwal_sql.state.open_writers import stop_writers_at
+from memwal_sql.storage.objects.errors import store_error
+from memwal_sql.storage.objects.memory import lance_uri
+from memwal_sql.storage.objects.open import canonical_uri, open_store
+from memwal_sql.storage.objects.options import checked_options
+from memwal_sql.storage.objects.two_phase import TwoPhaseStore
+from memwal_sql.storage.paths import MEM_WAL_FOLDER, RECORD_FOLDER
+
+_log = logging.getLogger(__name__)
+
+
+def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> None:
+    """Delete a table with all that is in its folder: rows, versions, checkpoints.
+
+    The writers that this process has open for it are stopped; close those of other processes
+    first, as they would go on writing there. A plain Lance table may be deleted as well.
+
+    Raises InvalidCallError where there is no table, and UnsupportedError for a store with a commit
+    log, whose entries would outlive it.
+    """
+    uri = canonical_uri(uri)
+    options = checked_options(storage_options) or None
+    store = open_store(uri, options)
+    if isinstance(store, TwoPhaseStore):
+        raise UnsupportedError(
+            f"{uri} has a commit log, whose entries would be those of a new table: delete the "
+            "folder and its entries by hand"
+        )
+    stop_writers_at(uri, TableReplacedError(f"{uri} was dropped: its rows are gone"))
+    try:
+        with lance_panics(BASE_NAME, uri):
+            lance.LanceDataset.drop(lance_uri(uri), options)
+    except ValueError as error:
+        raise InvalidCallError(f"{uri} is no table, and nothing was deleted: {error}") from error
+    except OSError as error:
+        if is_not_found(error):
+            raise InvalidCallError(f"{uri} is no table: there is nothing") from None
+        raise store_error(f"{uri} could not be deleted", str(error), str(error)) from error
+    for folder in (MEM_WAL_FOLDER, RECORD_FOLDER):  # of a table in memory Lance has its own alone
+        store.delete_in_bulk([one.path for one in store.list(folder)])
+    _log.info("dropped %s", uri)

@@ -1,0 +1,111 @@
+"""The columns of a new table, as CREATE TABLE and ALTER TABLE give them: DataFusion reads each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.front.queries.tokens import Statement
+
+# What else stands behind a column's type, and is nothing that a table has.
+_REFUSED = (
+    "DEFAULT",
+    "UNIQUE",
+    "CHECK",
+    "REFERENCES",
+    "GENERATED",
+    "AS",
+    "COLLATE",
+    "COMMENT",
+    "AUTO_INCREMENT",
+    "AUTOINCREMENT",
+    "IDENTITY",
+)
+_CONSTRAINTS = ("UNIQUE", "CHECK", "FOREIGN KEY", "EXCLUDE")
+_TYPES = {
+    # Lance has no views, and a time with a zone needs one.
+    "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+    "datafusion.execution.time_zone": "UTC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns, and the names of those of the primary key; none where none is given."""
+
+    schema: pa.Schema
+    primary_key: tuple[str, ...]
+
+
+def columns_of(statement: Statement, parts: Sequence[tuple[int, int]]) -> Columns:
+    """The columns between commas, each a `name type [NOT NULL] [PRIMARY KEY]`, and
+    `[CONSTRAINT name] PRIMARY KEY (columns)`.
+
+    Raises InvalidCallError, with the place, for what is no column and for two primary keys,
+    UnsupportedError for defaults and constraints, which no writer would keep.
+    """
+    fields: list[pa.Field] = []
+    keys: list[tuple[str, ...]] = []
+    for start, last in _whole(statement, parts):
+        first = start
+        if statement.keyword(first) == "CONSTRAINT":
+            first += 2
+        if statement.has(first, "PRIMARY KEY") and statement.symbol(first + 2) == "(":
+            if statement.closing(first + 2) != last:
+                raise statement.error("only columns may follow PRIMARY KEY", first)
+            named = statement.split(first + 3, last - 1)
+            keys.append(tuple(_name(statement, *one) for one in named))
+            continue
+        if first > start or any(
+            statement.has(first, one) and statement.symbol(first + len(one.split())) == "("
+            for one in _CONSTRAINTS
+        ):
+            raise UnsupportedError(str(statement.error("a table has no such constraint", start)))
+        refused = min(statement.find(word, first + 1, last) for word in _REFUSED)
+        if refused < last:
+            raise UnsupportedError(str(statement.error("a column can't have this", refused)))
+        key = statement.find("PRIMARY KEY", first + 1, last)
+        text = f"{statement.slice(first, key)} {statement.slice(key + 2, last)}"
+        fields.append(_field(statement, text, first))
+        if key < last:
+            keys.append((fields[-1].name,))
+    if len(keys) > 1:
+        raise statement.error("there are several primary keys", parts[0][0])
+    return Columns(pa.schema(fields), keys[0] if keys else ())
+
+
+def _whole(statement: Statement, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts between commas that are not within a type, as `STRUCT<a INT, b INT>` has one."""
+    whole: list[tuple[int, int]] = []
+    depth = 0
+    for first, last in parts:
+        start = whole.pop()[0] if depth > 0 else first
+        for place in range(first, last):
+            symbol = statement.symbol(place)
+            depth += symbol.count("<") - symbol.count(">")
+        whole.append((start, last))
+    return whole
+
+
+def _field(statement: Statement, text: str, place: int) -> pa.Field:
+    config = datafusion.SessionConfig()
+    for name, value in _TYPES.items():
+        config = config.set(name, value)
+    scratch = datafusion.SessionContext(config)
+    try:
+        scratch.sql(f"CREATE TABLE one ({text})")  # of a column, in a session of its own
+        (field,) = scratch.table("one").schema()
+    except Exception as error:  # DataFusion raises nothing more specific
+        reason = str(error).removeprefix("DataFusion error: ").partition(" at Line:")[0]
+        raise statement.error(f"this is no column: {reason}", place) from None
+    return field
+
+
+def _name(statement: Statement, first: int, last: int) -> str:
+    if last != first + 1 or not statement.tokens[first].is_name:
+        raise statement.error("the name of a column must stand here", first)
+    return statement.tokens[first].name

@@ -1,0 +1,175 @@
+"""CREATE TABLE and CREATE EXTERNAL TABLE: tables that are made, or opened.
+
+CREATE TABLE t (id BIGINT PRIMARY KEY, city TEXT) PARTITIONED BY (bucket(id, 16)) LOCATION '...'
+CREATE TABLE t (PRIMARY KEY (id)) LOCATION '...' AS SELECT ...
+CREATE EXTERNAL TABLE t STORED AS MEMWAL LOCATION '...'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.create import create_table, open_table
+from memwal_sql.drop import drop_table
+from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.session.clauses import check_names_differ
+from memwal_sql.session.front.definitions.clauses import Clauses, clauses_of
+from memwal_sql.session.front.definitions.columns import Columns, columns_of
+from memwal_sql.session.front.definitions.names import if_exists, written
+from memwal_sql.session.front.queries.one_snapshot import frame
+from memwal_sql.session.front.queries.planning import answer, planning_errors
+from memwal_sql.session.front.queries.tokens import Statement
+from memwal_sql.session.register import register
+from memwal_sql.session.table_functions import search_functions, whole_name
+from memwal_sql.state.enable import find_lance, region_spec
+from memwal_sql.state.schema import stored_type
+from memwal_sql.storage.objects.open import canonical_uri
+from memwal_sql.storage.objects.options import checked_options
+from memwal_sql.table import Table
+from memwal_sql.table_factory import options_of
+from memwal_sql.write.router import active_spec
+from planner.regions.text import text_of
+
+_PARTS = 3
+
+
+def created(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    """Run CREATE [EXTERNAL] TABLE of a table of ours; None for one of DataFusion's.
+
+    It is ours where it says USING memwal, STORED AS MEMWAL or, but for external tables, LOCATION,
+    and in a catalog of ours.
+    """
+    replaces, place = if_exists(statement, 1, "OR REPLACE")
+    external, place = if_exists(statement, place, "EXTERNAL")
+    if statement.keyword(place) != "TABLE":
+        return None
+    lenient, place = if_exists(statement, place + 1, "IF NOT EXISTS")
+    at = place
+    parts, place = statement.table(place)
+    listed: list[tuple[int, int]] = []
+    if statement.symbol(place) == "(":
+        after = statement.closing(place)
+        listed, place = statement.split(place + 1, after - 1), after
+    clauses = clauses_of(statement, place, parameters)
+    functions = search_functions(ctx)
+    folder = functions.folder(whole_name(parts)) if len(parts) <= _PARTS else None
+    if folder is None and not clauses.is_ours and (external or clauses.location is None):
+        return None
+    if clauses.unknown is not None:
+        raise statement.error("a MemWAL table has no such clause", clauses.unknown)
+    if replaces:
+        raise UnsupportedError("OR REPLACE would delete a table: DROP TABLE does, before")
+    if ctx.table_exist(written(parts)):
+        if lenient:
+            return answer(ctx, pa.table({}))
+        raise statement.error("the session has a table of this name", at)
+    if folder is not None and clauses.location is not None:
+        raise InvalidCallError("the tables of a catalog are in its folder: leave LOCATION out")
+    location = clauses.location if folder is None else folder.location(parts[-1])
+    if location is None:
+        raise statement.error("LOCATION 'folder' must say where the table is", len(statement))
+    regions = _regions(clauses)
+    opening, registering = options_of(clauses.options)
+    if folder is not None:
+        if clauses.options:
+            raise InvalidCallError(f"a table of a catalog has no options {sorted(clauses.options)}")
+        opening["storage_options"] = folder.storage_options
+    count: int | None = None
+    if not listed and clauses.query is None:
+        if not external:
+            raise statement.error("columns in parentheses, or AS and a query, are missing", place)
+        if regions is not None:
+            raise InvalidCallError("a table that is opened has its regions: leave them out")
+        table = open_table(location, **opening)
+    else:
+        if pinned := sorted(set(opening) - {"storage_options"}):
+            raise InvalidCallError(f"{pinned} are for tables that are there: leave columns out")
+        options = opening.get("storage_options")
+        columns = columns_of(statement, listed)
+        rows: pa.Table | None = None
+        if clauses.query is not None:
+            rows = _rows(ctx, statement, clauses.query, parameters, columns.schema)
+            columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
+        known = checked_options(options) or None
+        may_open = rows is None and (external or lenient)
+        if may_open and find_lance(canonical_uri(location), known) is not None:
+            table = _as_wanted(open_table(location, storage_options=options), columns, regions)
+        else:
+            table = create_table(location, columns.schema, columns.primary_key, regions, options)
+            if rows is not None:
+                count = _filled(table, rows, options)
+    if folder is None:
+        register(ctx, written(parts), table, **registering)
+    counts = {} if count is None else {"count": pa.array([count], pa.uint64())}
+    return answer(ctx, pa.table(counts))
+
+
+def _regions(clauses: Clauses) -> str | None:
+    given = clauses.options.pop("regions", None)
+    if given is not None and clauses.regions is not None:
+        raise InvalidCallError("give the regions by PARTITIONED BY or as an option, not both")
+    return clauses.regions if given is None else given
+
+
+def _rows(
+    ctx: datafusion.SessionContext,
+    statement: Statement,
+    place: int,
+    parameters: Mapping[str, Any],
+    columns: pa.Schema,
+) -> pa.Table:
+    """The rows of AS, under the names that the columns are given."""
+    found = frame(ctx, statement.slice(place, len(statement)), parameters)
+    with planning_errors():
+        rows = found.to_arrow_table()
+    if columns.names:
+        if len(columns) != rows.num_columns:
+            raise statement.error(
+                f"the query has {rows.num_columns} columns for {len(columns)}", place
+            )
+        rows = rows.rename_columns(columns.names)
+    check_names_differ(rows.schema.names)
+    return rows
+
+
+def _schema(computed: pa.Schema, given: pa.Schema) -> pa.Schema:
+    """The columns that are given, or those of the query."""
+    if given.names:
+        return given
+    return pa.schema([field.with_type(stored_type(field.type)) for field in computed])
+
+
+def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> int:
+    """Write the first rows of a table; where that fails there is no table again."""
+    try:
+        with table.writer() as writer:
+            return int(writer.insert(rows).rows)
+    except BaseException:
+        table.close()
+        drop_table(table.uri, options)
+        raise
+
+
+def _as_wanted(table: Table, columns: Columns, regions: str | None) -> Table:
+    """The table that is there. Raises InvalidCallError unless it is the one that is described."""
+    info = table.info
+    keys = set(columns.primary_key)
+    wanted = pa.schema([f.with_nullable(False) if f.name in keys else f for f in columns.schema])
+    same = table.schema.equals(wanted) and table.primary_key == columns.primary_key
+    if same and regions is not None:
+        spec = active_spec(info)
+        asked = region_spec(regions, table.schema, table.primary_key)
+        same = text_of(asked) == ("manual" if spec is None else text_of(spec))
+    if not same:
+        shown = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+        raise InvalidCallError(
+            f"{table.uri} is there, and another one: it has the columns {shown}, the primary key "
+            f"{list(table.primary_key)} and its own regions; leave the columns out to open it"
+        )
+    return table

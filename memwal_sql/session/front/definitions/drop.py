@@ -1,0 +1,50 @@
+"""DROP TABLE: a session lets go of a table, and a catalog deletes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.drop import drop_table
+from memwal_sql.session.front.definitions.names import if_exists, registered, table_of, written
+from memwal_sql.session.front.queries.planning import answer
+from memwal_sql.session.front.queries.tokens import Statement
+from memwal_sql.session.register import deregister
+from memwal_sql.session.table_functions import search_functions, whole_name
+
+_PARTS = 3
+
+
+def dropped(
+    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    """Run `DROP TABLE [IF EXISTS] t` of a table of ours; None for another one.
+
+    A table of a catalog is deleted with its files, after the writers of this process are stopped.
+    One that was registered is deregistered, and its files stay.
+    """
+    if statement.keyword(1) != "TABLE":
+        return None
+    lenient, at = if_exists(statement, 2)
+    parts, after = statement.table(at)
+    folder = search_functions(ctx).folder(whole_name(parts)) if len(parts) <= _PARTS else None
+    found = registered(ctx, parts)
+    if folder is None and found is None:
+        return None
+    if after < len(statement):
+        raise statement.error("DROP TABLE takes the name of one table alone", after)
+    if folder is None:
+        deregister(ctx, written(parts))
+        return answer(ctx, pa.table({}))
+    if not ctx.table_exist(written(parts)):
+        if lenient:
+            return answer(ctx, pa.table({}))
+        raise statement.error("the catalog has no table of this name", at)
+    if found is not None:
+        table_of(found).close()
+    folder.forget(parts[-1])
+    drop_table(folder.location(parts[-1]), folder.storage_options)
+    return answer(ctx, pa.table({}))

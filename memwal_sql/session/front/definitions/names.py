@@ -1,0 +1,37 @@
+"""The tables that definitions are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import datafusion
+
+from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
+from memwal_sql.session.table_functions import Registered, search_functions, whole_name
+from memwal_sql.table import Table
+
+_PARTS = 3
+
+
+def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None:
+    """A table of ours that the session has under a name."""
+    if len(parts) > _PARTS:
+        return None
+    return search_functions(ctx).registered(whole_name(parts), ctx)
+
+
+def table_of(found: Registered) -> Table:
+    """The handle that was registered."""
+    return cast(Table, found.table)
+
+
+def written(parts: Sequence[str]) -> str:
+    """A name as SQL takes it whatever is in it."""
+    return ".".join(map(quoted, parts))
+
+
+def if_exists(statement: Statement, place: int, words: str = "IF EXISTS") -> tuple[bool, int]:
+    """Whether these words stand at a place, and the place after them."""
+    there = statement.has(place, words)
+    return there, place + len(words.split()) if there else place

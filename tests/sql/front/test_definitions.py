@@ -1,0 +1,299 @@
+"""CREATE, ALTER and DROP of tables and indexes by statements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datafusion
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+
+@pytest.fixture
+def ctx() -> datafusion.SessionContext:
+    return datafusion.SessionContext()
+
+
+@pytest.fixture
+def place(uri: str) -> str:
+    return uri
+
+
+def rows(
+    ctx: datafusion.SessionContext, query: str, **parameters: object
+) -> list[dict[str, object]]:
+    return list(mw.sql(ctx, query, **parameters).to_pylist())
+
+
+def names(ctx: datafusion.SessionContext) -> set[str]:
+    return {name for name in ctx.catalog().schema().names() if "$" not in name}
+
+
+COLUMNS = """(
+    id BIGINT, "City Name" VARCHAR NOT NULL, at TIMESTAMP WITH TIME ZONE, v FLOAT[2],
+    tags TEXT[], pair STRUCT<x INT, y VARCHAR>, price DECIMAL(10, 2), CONSTRAINT k PRIMARY KEY (id)
+)"""
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("City Name", pa.string(), nullable=False),
+        ("at", pa.timestamp("ns", "UTC")),
+        ("v", pa.list_(pa.float32(), 2)),
+        ("tags", pa.list_(pa.string())),
+        ("pair", pa.struct([("x", pa.int32()), ("y", pa.string())])),
+        ("price", pa.decimal128(10, 2)),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "USING memwal PARTITIONED BY (bucket(id, 3)) LOCATION '{}'",
+        "LOCATION $place OPTIONS ('regions' 'bucket(id, 3)')",
+        "LOCATION '{}' WITH (regions = 'bucket(id, 3)', 'consistency' = 'manifest')",
+        "STORED AS memwal TBLPROPERTIES ('memwal.regions' = 'bucket(id, 3)') LOCATION '{}'",
+    ],
+)
+def test_a_table_has_the_columns_key_and_regions_of_its_statement(
+    ctx: datafusion.SessionContext, place: str, rest: str
+) -> None:
+    mw.sql(ctx, f"CREATE TABLE t {COLUMNS} {rest.format(place)}", place=place)
+    table = mw.open_table(place)
+    assert table.schema == SCHEMA
+    assert table.primary_key == ("id",)
+    (spec,) = table.info.region_specs
+    assert [(f.transform, dict(f.parameters)) for f in spec.fields] == [
+        (mw.bucket("id", 3).transform, dict(mw.bucket("id", 3).parameters))
+    ]
+    insert = """INSERT INTO t VALUES (1, 'Oslo', TIMESTAMP '2026-01-01T00:00:00Z', [1.0, 2.0],
+        ['a'], named_struct('x', 1, 'y', 'z'), 1.5)"""
+    assert rows(ctx, insert) == [{"count": 1}]
+    assert rows(ctx, 'SELECT "City Name" AS c FROM t') in ([{"c": "Oslo"}], [])
+    assert table.count_rows() == 1
+
+
+def test_keys_of_several_columns_keep_their_order(
+    ctx: datafusion.SessionContext, place: str
+) -> None:
+    mw.sql(
+        ctx,
+        "CREATE TABLE t (a INT NOT NULL, b TEXT, PRIMARY KEY (b, a)) PARTITIONED BY (b) "
+        f"LOCATION '{place}'",
+    )
+    table = mw.open_table(place)
+    assert table.primary_key == ("b", "a")
+    assert table.info.region_specs[0].fields[0].transform == mw.identity("b").transform
+
+
+def test_a_table_of_a_query_has_its_rows_or_is_not_there(
+    ctx: datafusion.SessionContext, place: str
+) -> None:
+    create = f"CREATE TABLE t (PRIMARY KEY (n)) PARTITIONED BY (bucket(n, 2)) LOCATION '{place}' AS"
+    double = f"{create} SELECT value / 2 AS n FROM generate_series(1, 4)"
+    with pytest.raises(mw.KeysExistError):
+        mw.sql(ctx, double)
+    assert names(ctx) == set()
+    series = "generate_series(1, 9) WHERE value <= $top"
+    query = f"SELECT value AS n, arrow_cast('x', 'Utf8View') AS s FROM {series}"
+    assert rows(ctx, f"{create} {query}", top=4) == [{"count": 4}]
+    assert rows(ctx, "SELECT sum(n) AS n, max(s) AS s FROM t") == [{"n": 10, "s": "x"}]
+    assert mw.open_table(place).schema.field("s").type == pa.string()
+    assert rows(ctx, "CREATE TABLE IF NOT EXISTS t USING memwal AS SELECT 1 AS n") == []
+
+
+def test_given_columns_name_and_cast_those_of_the_query(
+    ctx: datafusion.SessionContext, place: str
+) -> None:
+    create = f"CREATE TABLE t (id INT PRIMARY KEY, x TEXT) LOCATION '{place}' AS SELECT"
+    assert rows(ctx, f"{create} 1, 'a' UNION ALL SELECT 2, NULL") == [{"count": 2}]
+    assert mw.open_table(place).schema.field("id").type == pa.int32()
+    with pytest.raises(mw.InvalidCallError, match="3 columns for 2"):
+        mw.sql(ctx, f"{create.replace('TABLE t', 'TABLE u')} 1, 2, 3")
+
+
+def test_a_table_is_opened_or_made_by_an_external_one(
+    ctx: datafusion.SessionContext, place: str
+) -> None:
+    """The same statement again, in another session, opens it."""
+    statement = (
+        "CREATE EXTERNAL TABLE {} (id BIGINT, n INT, PRIMARY KEY (id)) STORED AS MEMWAL "
+        f"LOCATION '{place}' OPTIONS ('regions' 'bucket(id, 2)')"
+    )
+    mw.sql(ctx, statement.format("t"))
+    rows(ctx, "INSERT INTO t VALUES (1, 2)")
+    other = datafusion.SessionContext()
+    mw.sql(other, statement.format("t"))
+    mw.sql(other, f"CREATE EXTERNAL TABLE u STORED AS MEMWAL LOCATION '{place}'")
+    assert rows(other, "SELECT t.n + u.n AS n FROM t JOIN u USING (id)") == [{"n": 4}]
+    for change in (("n INT", "n BIGINT"), ("(id)", "(id, n)"), ("id, 2", "id, 3")):
+        with pytest.raises(mw.InvalidCallError, match="is there, and another one"):
+            mw.sql(other, statement.format("w").replace(*change))
+    with pytest.raises(mw.InvalidCallError, match="table already"):
+        mw.sql(other, f"CREATE TABLE w (id BIGINT PRIMARY KEY) LOCATION '{place}'")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE x AS SELECT 1 AS a",
+        "CREATE TABLE x (a INT)",
+        "CREATE TABLE IF NOT EXISTS x (a INT PRIMARY KEY) AS VALUES (1)",
+        "CREATE OR REPLACE TABLE x AS SELECT 1 AS a",
+        "CREATE VIEW x AS SELECT 1 AS a",
+    ],
+)
+def test_tables_in_memory_and_views_stay_datafusion_s(
+    ctx: datafusion.SessionContext, statement: str
+) -> None:
+    mw.sql(ctx, statement)
+    assert names(ctx) == {"x"}
+    kind = "VIEW" if "VIEW" in statement else "TABLE"
+    mw.sql(ctx, f"DROP {kind} x")
+    assert names(ctx) == set()
+
+
+def test_files_of_others_stay_datafusion_s(ctx: datafusion.SessionContext, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("a\n1\n")
+    mw.sql(
+        ctx, f"CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '{file}' OPTIONS (has_header true)"
+    )
+    assert rows(ctx, "SELECT * FROM x") == [{"a": 1}]
+
+
+def test_a_session_lets_go_of_a_table_and_its_files_stay(
+    ctx: datafusion.SessionContext, place: str
+) -> None:
+    mw.sql(ctx, f"CREATE TABLE t (id BIGINT PRIMARY KEY) LOCATION '{place}'")
+    rows(ctx, "INSERT INTO t VALUES (1)")
+    mw.sql(ctx, "DROP TABLE t")
+    assert ctx.catalog().schema().names() == set()
+    assert mw.open_table(place).count_rows() == 1
+    mw.sql(ctx, "DROP TABLE IF EXISTS t")
+    with pytest.raises(mw.InvalidCallError):
+        mw.sql(ctx, "DROP TABLE t")
+
+
+def test_columns_are_changed_where_they_stand(ctx: datafusion.SessionContext, place: str) -> None:
+    mw.sql(ctx, f"CREATE TABLE t (id BIGINT PRIMARY KEY, a INT NOT NULL) LOCATION '{place}'")
+    rows(ctx, "INSERT INTO t VALUES (1, 2)")
+    for statement in (
+        "ALTER TABLE t ADD COLUMN b TEXT, ADD COLUMN IF NOT EXISTS a INT",
+        "ALTER TABLE t ADD COLUMNS (c INT, d DOUBLE[])",
+        'ALTER TABLE public.t RENAME COLUMN b TO "B b"',
+        "ALTER TABLE t ALTER COLUMN a DROP NOT NULL",
+        "ALTER TABLE t DROP COLUMN c, DROP COLUMN IF EXISTS nothing",
+        "ALTER TABLE IF EXISTS nothing DROP COLUMN c",
+    ):
+        assert rows(ctx, statement) == []
+    rows(ctx, "INSERT INTO t VALUES (2, NULL, 'x', [1.5])")
+    found = rows(ctx, "SELECT * FROM t ORDER BY id")
+    assert found == [
+        {"id": 1, "a": 2, "B b": None, "d": None},
+        {"id": 2, "a": None, "B b": "x", "d": [1.5]},
+    ]
+    assert rows(ctx, "SELECT count(*) AS n FROM t$regions") == [{"n": 1}]
+
+
+def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str) -> None:
+    mw.sql(ctx, f"CREATE TABLE t (id BIGINT PRIMARY KEY, body TEXT, v FLOAT[2]) LOCATION '{place}'")
+    rows(ctx, "INSERT INTO t VALUES (1, 'running dogs', [1.0, 0.0]), (2, 'a cat', [0.0, 1.0])")
+    mw.sql(ctx, "CALL memwal.flush('t')")
+    mw.sql(ctx, "CALL memwal.merge('t')")
+    fts = "CREATE INDEX words ON t USING fts (body) WITH (stem = $stem, language = 'English')"
+    mw.sql(ctx, fts, stem=True)
+    mw.sql(ctx, "CREATE INDEX IF NOT EXISTS words ON t USING fts (body)")
+    mw.sql(ctx, "CREATE OR REPLACE INDEX words ON t USING fts (body) WITH (stem = true)")
+    mw.sql(ctx, "CREATE INDEX ON t USING ivf_flat (v) WITH (num_partitions = 1, metric = 'cosine')")
+    mw.sql(ctx, "CREATE INDEX bodies ON t (body)")
+    found = rows(ctx, "SELECT name FROM t$indexes WHERE name <> 'id_idx' ORDER BY name")
+    assert [row["name"] for row in found] == ["bodies", "v_idx", "words"]
+    assert rows(ctx, "SELECT id FROM full_text_search('t', 'body', 'run', 3)") == [{"id": 1}]
+    mw.sql(ctx, "DROP INDEX words ON t")
+    mw.sql(ctx, "DROP INDEX IF EXISTS words ON t")
+    found = rows(ctx, "SELECT name FROM t$indexes WHERE name = 'words'")
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("CREATE TABLE u (id INT) LOCATION '{}'", "needs a primary key"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal", "LOCATION 'folder' must say"),
+        ("CREATE TABLE u (id INT PRIMARY KEY, PRIMARY KEY (id)) LOCATION '{}'", "several primary"),
+        ("CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 3) LOCATION '{}'", "column 43: 'DEFA"),
+        ("CREATE TABLE u (id INT PRIMARY KEY, a NOTHING) LOCATION '{}'", "column 37: 'a'"),
+        ("CREATE TABLE u (id INT PRIMARY KEY, UNIQUE (a)) LOCATION '{}'", "no such constraint"),
+        ("CREATE TABLE u (id INT, PRIMARY KEY (id + 1)) LOCATION '{}'", "name of a column"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal LOCATION", "text in single quotes"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' LOCATION 'b'", "given twice"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' CLUSTER BY (id)", "no such clause"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('x' 'y')", "'x' is no option"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) PARTITIONED BY (x) LOCATION '{}'", "x"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('version' '1')", "leave col"),
+        ("CREATE TABLE u LOCATION '{}'", "columns in parentheses"),
+        ("CREATE OR REPLACE TABLE u (id INT PRIMARY KEY) LOCATION '{}'", "DROP TABLE does"),
+        ("CREATE TABLE t (id INT PRIMARY KEY) LOCATION '{}'", "has a table of this name"),
+        ("CREATE TABLE u (PRIMARY KEY (b)) LOCATION '{}' AS SELECT 1 AS a", "'b' is not in"),
+        ("CREATE TABLE u (PRIMARY KEY (a)) LOCATION '{}' AS SELECT nope", "nope"),
+        ("ALTER TABLE t ADD COLUMN b INT DEFAULT 1", "can't have this"),
+        ("ALTER TABLE t ADD COLUMN b INT NOT NULL", "make them nullable"),
+        ("ALTER TABLE t ADD COLUMN b INT PRIMARY KEY", "can't be added"),
+        ("ALTER TABLE t DROP COLUMN id", "primary key"),
+        ("ALTER TABLE t DROP COLUMN nothing", "no columns of the table"),
+        ("ALTER TABLE t DROP COLUMN a CASCADE", "nothing may follow"),
+        ("ALTER TABLE t RENAME TO u", "move the folder"),
+        ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "go on to write nulls"),
+        ("ALTER TABLE t ALTER COLUMN a TYPE BIGINT", "DROP NOT NULL alone"),
+        ("ALTER TABLE t CLUSTER BY (a)", "must stand here"),
+        ("ALTER TABLE t", "a change must follow"),
+        ("CREATE INDEX i ON t USING nothing (a)", "must be one of"),
+        ("CREATE INDEX i ON t (a, id)", "of one column"),
+        ("CREATE INDEX i ON t (a) WITH (nothing = 1)", "nothing"),
+        ("DROP INDEX i", "ON and a table"),
+        ("DROP INDEX i ON t", "'i' is not an index"),
+        ("DROP TABLE t, u", "one table alone"),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    ctx: datafusion.SessionContext, place: str, statement: str, match: str
+) -> None:
+    mw.sql(ctx, f"CREATE TABLE t (id BIGINT PRIMARY KEY, a INT) LOCATION '{place}'")
+    with pytest.raises(mw.InvalidCallError, match=match):
+        mw.sql(ctx, statement.format(place + "-other"))
+    assert names(ctx) == {"t"}
+    assert lance.dataset(place).schema.names == ["id", "a"]
+    with pytest.raises(mw.InvalidCallError, match="not a Lance table"):
+        mw.open_table(place + "-other")
+
+
+def test_a_dropped_table_is_gone_and_its_writers_stop(uri: str) -> None:
+    table = mw.create_table(uri, pa.schema({"id": pa.int64()}), "id")
+    with pytest.raises(mw.TableReplacedError, match="dropped"), table.writer() as writer:
+        writer.upsert({"id": [1]})
+        mw.drop_table(uri)
+        writer.upsert({"id": [2]})
+    with pytest.raises(mw.InvalidCallError, match="nothing"):
+        mw.drop_table(uri)
+    again = mw.create_table(uri, pa.schema({"id": pa.int64()}), "id")
+    assert again.count_rows() == 0
+
+
+def test_a_folder_that_is_no_table_is_not_deleted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("dear")
+    with pytest.raises(mw.InvalidCallError, match="nothing was deleted"):
+        mw.drop_table(tmp_path)
+    assert (tmp_path / "file").read_text() == "dear"
+
+
+def test_a_table_in_memory_is_dropped() -> None:
+    table = mw.create_table("memory://dropped", pa.schema({"id": pa.int64()}), "id")
+    with table.writer() as writer:
+        writer.upsert({"id": [1]})
+    mw.drop_table("memory://dropped")
+    again = mw.create_table("memory://dropped", pa.schema({"id": pa.int64()}), "id")
+    assert again.count_rows() == 0
