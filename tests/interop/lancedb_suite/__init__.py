@@ -1,5 +1,6 @@
-"""LanceDB's own tests that write to LSM tables, taken as they are from the public repository
-lancedb/lancedb (python/python/tests, commit 45cd05347; Apache-2.0, The LanceDB Authors).
+"""Those of LanceDB's own tests of LSM tables that differ in what they write, as they are in the
+public repository lancedb/lancedb (python/python/tests, commit 45cd05347; Apache-2.0, The LanceDB
+Authors).
 
 `conftest.py` runs our jobs on each table between their steps, and reads it in the end.
 """

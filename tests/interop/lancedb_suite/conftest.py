@@ -4,7 +4,6 @@ after all of them are merged."""
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,20 +15,6 @@ import pytest
 from lancedb.table import AsyncTable
 
 import memwal_sql as mw
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "asyncio: runs in an event loop of its own")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine to its end, as LanceDB's plugin for pytest does."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = inspect.signature(pyfuncitem.obj).parameters
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
 
 
 @pytest.fixture(autouse=True)

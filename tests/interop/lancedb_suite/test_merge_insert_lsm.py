@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import lancedb
 import pyarrow as pa
-import pytest
 from lancedb._lancedb import LsmWriteSpec
 from lancedb.index import FTS, IvfPq
 
@@ -116,18 +115,6 @@ def test_lsm_merge_insert_use_lsm_false(tmp_path):
     assert table.count_rows() == 5
 
 
-def test_lsm_merge_insert_validate_single_shard_off(tmp_path):
-    table = _bucket_table(tmp_path)
-    result = (
-        table.merge_insert([])
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .validate_single_shard(False)
-        .execute(_reader([6, 7, 8]))
-    )
-    assert result.num_rows == 3
-
-
 def test_lsm_close_writers(tmp_path):
     table = _bucket_table(tmp_path)
     (
@@ -145,23 +132,6 @@ def test_lsm_close_writers(tmp_path):
         .execute(_reader([9]))
     )
     assert result.num_rows == 1
-
-
-@pytest.mark.asyncio
-async def test_async_lsm_merge_insert(tmp_path):
-    db = await lancedb.connect_async(
-        tmp_path, read_consistency_interval=timedelta(seconds=0)
-    )
-    table = await db.create_table("t", _reader([1, 2, 3]))
-    await table.set_unenforced_primary_key("id")
-    await table.set_lsm_write_spec(LsmWriteSpec.bucket("id", 1))
-
-    builder = (
-        table.merge_insert([]).when_matched_update_all().when_not_matched_insert_all()
-    )
-    result = await builder.execute(_reader([3, 4, 5]))
-    assert result.num_rows == 3
-    await table.close_lsm_writers()
 
 
 def _lsm_upsert(table, ids):
@@ -203,41 +173,6 @@ def test_lsm_read_dedup_newest_wins(tmp_path):
     assert lsm["id"].to_pylist() == [1, 2, 3, 4]
     # id 1 from base (value 0); 2,3,4 from memtable (values 0,1,2).
     assert lsm["value"].to_pylist() == [0, 0, 1, 2]
-
-
-def test_lsm_read_unsupported_shape_errors_without_use_lsm_false(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))
-    table.set_unenforced_primary_key("id")
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
-    _lsm_upsert(table, [4])
-
-    # with_row_id is unsupported by the LSM scanner; on a MemWAL table the default
-    # (auto-routed) read hard-errors instead of silently reading a stale base.
-    with pytest.raises(Exception):
-        table.search().with_row_id(True).to_arrow()
-
-    # use_lsm(False) is the escape hatch: it reads the base table only.
-    base = table.search().with_row_id(True).use_lsm(False).to_arrow()
-    assert sorted(base["id"].to_pylist()) == [1, 2, 3]
-
-
-@pytest.mark.asyncio
-async def test_async_lsm_read(tmp_path):
-    db = await lancedb.connect_async(
-        tmp_path, read_consistency_interval=timedelta(seconds=0)
-    )
-    table = await db.create_table("t", _reader([1, 2, 3]))
-    await table.set_unenforced_primary_key("id")
-    await table.set_lsm_write_spec(LsmWriteSpec.unsharded())
-
-    builder = (
-        table.merge_insert([]).when_matched_update_all().when_not_matched_insert_all()
-    )
-    await builder.execute(_reader([4, 5]))
-
-    arrow = await table.query().to_arrow()
-    assert sorted(arrow["id"].to_pylist()) == [1, 2, 3, 4, 5]
 
 
 VECTOR_DIM = 8
@@ -342,17 +277,6 @@ def test_lsm_read_vector_prefilter(tmp_path):
     assert unfiltered != {"a"}
 
 
-def test_lsm_read_plain_prefilter(tmp_path):
-    table = _vector_table(tmp_path)
-    _vector_upsert(
-        table, [(1000, "a", [1.0] * VECTOR_DIM), (1001, "b", [1.0] * VECTOR_DIM)]
-    )
-
-    # Plain scan + filter over base ∪ memtable: base 'a' rows 1,2 and memtable 1000.
-    rows = table.search().where("category = 'a'").to_arrow()
-    assert set(rows["id"].to_pylist()) == {1, 2, 1000}
-
-
 FTS_SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -419,70 +343,3 @@ def test_lsm_read_fts_sees_memtable(tmp_path):
         .to_pylist()
     )
     assert filtered == {3, 4}
-
-
-def test_lsm_read_vector_unsupported_knobs_error(tmp_path):
-    table = _vector_table(tmp_path)
-    _vector_upsert(table, [(1000, "a", [1.0] * VECTOR_DIM)])
-    query = [1.0] * VECTOR_DIM
-
-    # distance_range and use_index(False) change the vector result set/mode, which
-    # the LSM scanner can't honor, so it hard-errors instead of silently returning
-    # wrong results (matching the prefilter / unsupported-shape contract).
-    with pytest.raises(Exception, match="distance_range"):
-        table.search(query).distance_range(0.0, 0.5).to_arrow()
-    with pytest.raises(Exception, match="use_index"):
-        table.search(query).bypass_vector_index().to_arrow()
-
-    # use_lsm(False) is the escape hatch: the base-only standard path honors them.
-    base = table.search(query).distance_range(0.0, 100.0).use_lsm(False).to_arrow()
-    assert 1000 not in set(base["id"].to_pylist())
-
-
-def test_lsm_read_vector_limit_offset(tmp_path):
-    table = _vector_table(tmp_path)
-    _vector_upsert(table, [(1000, "a", [1.0] * VECTOR_DIM)])
-    query = [1.0] * VECTOR_DIM
-    # Lance's plan_vector over-fetches k + offset internally, so paging is correct:
-    # the second page is a full page (not truncated) and disjoint from the first.
-    page1 = table.search(query).limit(3).offset(0).to_arrow()["id"].to_pylist()
-    page2 = table.search(query).limit(3).offset(3).to_arrow()["id"].to_pylist()
-    assert len(page1) == 3
-    # If k ignored offset, page2 would be empty (limit - offset = 0); a full second
-    # page that differs from the first proves offset widens the candidate pool.
-    assert len(page2) == 3
-    assert set(page1) != set(page2)
-
-
-def test_lsm_read_vector_postfilter_errors(tmp_path):
-    table = _vector_table(tmp_path)
-    _vector_upsert(table, [(1000, "a", [1.0] * VECTOR_DIM)])
-    query = [1.0] * VECTOR_DIM
-    # The LSM scanner always prefilters; a requested postfilter changes results, so
-    # it hard-errors rather than silently prefiltering.
-    with pytest.raises(Exception, match="postfilter"):
-        table.search(query).where("category = 'a'").postfilter().to_arrow()
-
-
-def test_lsm_read_projection_excludes_pk(tmp_path):
-    table = _vector_table(tmp_path)
-    _vector_upsert(table, [(1000, "a", [1.0] * VECTOR_DIM)])
-    # Selecting only 'category' must not leak the 'id' primary key Lance appends
-    # internally for dedup.
-    rows = table.search().select(["category"]).where("category = 'a'").to_arrow()
-    assert rows.column_names == ["category"]
-
-
-def test_lsm_read_take_row_ids_errors(tmp_path):
-    db = lancedb.connect(tmp_path, read_consistency_interval=timedelta(seconds=0))
-    table = db.create_table("t", _reader([1, 2, 3]))
-    table.set_unenforced_primary_key("id")
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
-    _lsm_upsert(table, [4])
-    # take-by-row-id auto-routes through the LSM scanner, which has no stable _rowid,
-    # so it hard-errors instead of failing with an opaque column-not-found error.
-    with pytest.raises(Exception, match="row id"):
-        table.take_row_ids([0, 1]).to_arrow()
-    # use_lsm(False) is the escape hatch: it reads the base table.
-    base = table.take_row_ids([0, 1]).use_lsm(False).to_arrow()
-    assert base.num_rows == 2
