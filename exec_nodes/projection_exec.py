@@ -24,7 +24,6 @@ class ProjectionExec(UnaryNode):
 
     @property
     def statistics(self) -> Statistics:
-        """The child's rows."""
         rows = self.child.statistics
         return Statistics(rows.num_rows, rows.exact)
 

@@ -31,7 +31,6 @@ class UnionExec(Node):
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of every child."""
         return self.inputs[0].schema
 
     @property
@@ -49,7 +48,6 @@ class UnionExec(Node):
         return total([child.statistics for child in self.inputs])
 
     def label(self) -> str:
-        """`UnionExec`."""
         return "UnionExec"
 
     def _run(self, partition: int) -> Iterator[pa.RecordBatch]:

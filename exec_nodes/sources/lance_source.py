@@ -229,7 +229,6 @@ class LanceSource(LanceVersion):
             return self._lookups.find_all(keys)
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
-        """See `Source.might_contain`: by the bloom filter; the base table has none."""
         if self._bloom is None:
             return np.ones(len(keys), np.bool_)
         key = Key("bloom filter", (self.identity,))

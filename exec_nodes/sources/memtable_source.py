@@ -57,7 +57,6 @@ class MemTableSource:
 
     @property
     def name(self) -> str:
-        """As plans print it."""
         return f"region_{self.region}[gen={self.generation}]"
 
     @lazy_property
@@ -75,7 +74,6 @@ class MemTableSource:
         limit: int | None,
         part: int = 0,
     ) -> Iterator[pa.RecordBatch]:
-        """See `Source.scan`. Row addresses are positions in append order."""
         yield from scan_table(self._table, self._addresses, columns, filters, limit)
 
     def keys(self) -> SourceKeys:

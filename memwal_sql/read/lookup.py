@@ -99,7 +99,6 @@ class _BaseRow:
             self._read.append(self._source.last(self._key, self._columns))
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        """See `Source.last`."""
         return self._read[0] if self._read else self._source.last(key, columns)
 
 

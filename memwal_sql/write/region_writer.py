@@ -149,7 +149,6 @@ class RegionWriter:
         return cut
 
     def flush_wal(self) -> None:
-        """Return when every write made so far is in the WAL."""
         with self._lock:
             if self._failure is not None:
                 raise self._error_of(self._failure, [])

@@ -150,17 +150,14 @@ class TableWriter:
 
     @property
     def routes(self) -> bool:
-        """Whether rows of every region can be written."""
         return self._spec is not None
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed."""
         return self._closed
 
     @property
     def usable(self) -> bool:
-        """Whether the writer is open and none of its regions is lost."""
         if self._closed or self._lost is not None:
             return False
         try:

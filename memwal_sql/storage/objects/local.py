@@ -83,7 +83,6 @@ class LocalStore:
         return f"LocalStore({self._root!r})"
 
     def get(self, path: str) -> bytes:
-        """The object's bytes."""
         with (
             _reading(self._full(path)) as full,
             _opened(full) as file,
@@ -92,7 +91,6 @@ class LocalStore:
             return whole.read()
 
     def get_tail(self, path: str, length: int) -> Tail:
-        """The last `length` bytes."""
         with _reading(self._full(path)) as full, _opened(full) as file:
             found = os.fstat(file)
             size = found.st_size
@@ -101,7 +99,6 @@ class LocalStore:
             )
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
-        """The bytes from `start` up to `end`."""
         with _reading(self._full(path)) as full, _opened(full) as file:
             end = min(end, os.fstat(file).st_size)
             return os.pread(file, max(0, end - start), start)
@@ -146,7 +143,6 @@ class LocalStore:
             map_in_threads(sync_path, above if folder else _parents(self._root), _PARALLEL_SYNCS)
 
     def refuse_links(self) -> None:
-        """See `ObjectStore`."""
         refuse_links_below(self._root)
 
     def move(self, source: str, target: str) -> None:
@@ -193,7 +189,6 @@ class LocalStore:
         return self._listed(prefix, temporary=False)
 
     def list_folders(self, prefix: str) -> Names:
-        """Names of the folders directly below the folder `prefix`."""
         full = self._full(prefix)
         try:
             with _reading(full), open_folder(self._root, prefix) as folder:

@@ -51,36 +51,30 @@ class MemoryStore:
 
     @property
     def uri(self) -> str:
-        """The root."""
         return self._uri
 
     def __repr__(self) -> str:
         return f"MemoryStore({self._uri!r})"
 
     def get(self, path: str) -> bytes:
-        """The object's bytes."""
         check_path(path)
         data = self._objects.get(path)
         return data if data is not None else self._get_from_lance(path)
 
     def get_tail(self, path: str, length: int) -> Tail:
-        """The last `length` bytes."""
         stamp = self._written.get(path, 0.0)  # before the bytes: of older ones it is not trusted
         data = self.get(path)
         return Tail(data[max(0, len(data) - length) :], len(data), stamp)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
-        """The bytes from `start` up to `end`."""
         return self.get(path)[start:end]
 
     def put(self, path: str, data: Content) -> None:
-        """Write or replace."""
         check_path(path)
         with self._lock:
             self._objects[path], self._written[path] = bytes(data), time.time()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create; False when the name is taken."""
         check_path(path)
         with self._lock:
             if path in self._objects:
@@ -102,7 +96,6 @@ class MemoryStore:
         )
 
     def exists(self, path: str) -> bool:
-        """Whether the object is there."""
         check_path(path)
         return path in self._objects or self._lance.contains(path)
 
@@ -116,14 +109,12 @@ class MemoryStore:
         return self._below(f"{prefix}/")
 
     def list_folders(self, prefix: str) -> Names:
-        """Names of the folders directly below the folder `prefix`."""
         check_path(prefix)
         start = f"{prefix}/"
         below = (meta.path[len(start) :] for meta in self._below(start))
         return sorted({rest.partition("/")[0] for rest in below if "/" in rest})
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects."""
         for path in checked(paths):
             with self._lock:
                 ours = self._objects.pop(path, None)

@@ -74,7 +74,6 @@ class RemoteStore:
         return f"RemoteStore({self.uri!r})"
 
     def get(self, path: str) -> bytes:
-        """The object's bytes."""
         return self._read(path, lambda: bytes(obstore.get(self._store(), path).bytes()))
 
     def get_tail(self, path: str, length: int) -> Tail:
@@ -87,13 +86,11 @@ class RemoteStore:
         return self._read(path, read)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
-        """The bytes from `start` up to `end`."""
         return self._read(
             path, lambda: bytes(obstore.get_range(self._store(), path, start=start, end=end))
         )
 
     def put(self, path: str, data: Content) -> None:
-        """Write or replace, in parts what is long: a request has 30 seconds as a rule."""
         check_path(path)
         try:
             obstore.put(
@@ -108,7 +105,6 @@ class RemoteStore:
             raise self._failed(path, error) from None
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create; False when the store says that it exists."""
         check_path(path)
         try:
             obstore.put(self._store(), path, data, mode="create", use_multipart=False)
@@ -132,7 +128,6 @@ class RemoteStore:
         """Nothing: it has none."""
 
     def move(self, source: str, target: str) -> None:
-        """Copy every object inside the store, then delete the old ones."""
         check_path(target)
         found = [meta.path for meta in self.list(source)]
         if not found:
@@ -182,7 +177,6 @@ class RemoteStore:
         return self._read(prefix, read)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects one after the other, so that an order is kept."""
         for path in checked(paths):
             try:
                 obstore.delete(self._store(), path)
@@ -192,7 +186,6 @@ class RemoteStore:
                 raise self._failed(path, error) from None
 
     def delete_in_bulk(self, paths: Iterable[str]) -> None:
-        """Delete objects a thousand or so a request, where the store has such requests."""
         wanted = checked(paths)
         if not wanted:
             return

@@ -57,27 +57,22 @@ class TwoPhaseStore:
 
     @property
     def uri(self) -> str:
-        """The root."""
         return self._inner.uri
 
     @property
     def remote(self) -> bool:
-        """As the inner store."""
         return self._inner.remote
 
     def __repr__(self) -> str:
         return f"TwoPhaseStore({self._inner!r}, {self._log!r})"
 
     def get(self, path: str) -> bytes:
-        """The object's bytes."""
         return self._inner.get(path)
 
     def get_tail(self, path: str, length: int) -> Tail:
-        """The last `length` bytes."""
         return self._inner.get_tail(path, length)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
-        """The bytes from `start` up to `end`."""
         return self._inner.get_range(path, start, end)
 
     def put(self, path: str, data: Content) -> None:
@@ -103,15 +98,12 @@ class TwoPhaseStore:
         return True
 
     def sync(self, folder: str) -> None:
-        """As the inner store."""
         self._inner.sync(folder)
 
     def refuse_links(self) -> None:
-        """As the inner store."""
         self._inner.refuse_links()
 
     def exists(self, path: str) -> bool:
-        """Whether the object is there."""
         return self._inner.exists(path)
 
     def stamp(self, path: str) -> Hashable | None:
@@ -123,7 +115,6 @@ class TwoPhaseStore:
         return [meta for meta in self._inner.list(prefix) if not _TEMPORARY.fullmatch(meta.path)]
 
     def list_folders(self, prefix: str) -> Names:
-        """Names of the folders directly below the folder `prefix`."""
         return self._inner.list_folders(prefix)
 
     def delete(self, paths: Iterable[str]) -> None:
