@@ -261,7 +261,7 @@ class LanceSource(LanceVersion):
     def _last_row(self, key: KeyBatch, names: Sequence[str]) -> pa.Table | None:
         """As `KeyLookups.rows_of`. The key is given: its column is read only where it is all that
         is asked for."""
-        own = [name for name in names if name in key.names]
+        own = [name for name in names if name in self._info.primary_key]
         others = [name for name in names if name not in own]
         row = self._lookups.rows_of(key, self._schema_of(others or names))
         if others and row is not None and row.num_rows:
