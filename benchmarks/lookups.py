@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import memwal_sql as mw
-from benchmarks.support.data import Ids, check_same
+from benchmarks.support.data import check_same
 from benchmarks.support.result import Reach, Result, at_most_ratio, beside
 from benchmarks.support.timing import interleaved
 from benchmarks.support.workspace import GENERATIONS, Workspace
@@ -84,11 +84,11 @@ def _keys_by_place(work: Workspace) -> dict[str, list[int]]:
     base = np.setdiff1d(work.upserts.base["id"].to_numpy(), np.concatenate(newer))
     middle = np.setdiff1d(newer[GENERATIONS // 2], np.concatenate(newer[GENERATIONS // 2 + 1 :]))
     places = {"the base": base, "a generation": middle, "the MemTable": newer[GENERATIONS]}
-    return {place: _some(ids, work.sizes.lookups) for place, ids in places.items()}
-
-
-def _some(ids: Ids, count: int) -> list[int]:
-    return [int(key) for key in np.random.default_rng(3).choice(ids, count, replace=False)]
+    count = work.sizes.lookups
+    return {
+        place: np.random.default_rng(3).choice(ids, count, replace=False).tolist()
+        for place, ids in places.items()
+    }
 
 
 def _timed(

@@ -122,13 +122,10 @@ def _check_free(store: ObjectStore, uri: str, options: dict[str, str] | None) ->
                 "--primary-key"
             )
 
-    def no_regions() -> None:
-        check_no_regions(store, uri)
-
     beside(
         store.remote,
         lambda: check_put_if_absent(store),
-        lambda: beside(store.remote, no_table, no_regions),
+        lambda: beside(store.remote, no_table, lambda: check_no_regions(store, uri)),
     )
 
 

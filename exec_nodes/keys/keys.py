@@ -260,7 +260,8 @@ def _of_rows(rows: Sequence[Mapping[str, Any]], wanted: pa.Schema) -> pa.Table:
 def _of_values(keys: Any, wanted: pa.Schema) -> pa.Table:
     composite = len(wanted) > 1
     single = isinstance(keys, str | bytes) or not isinstance(keys, Iterable)
-    if single or (composite and isinstance(keys, tuple) and not _all_tuples(keys)):
+    one_tuple = isinstance(keys, tuple) and not all(isinstance(key, tuple | list) for key in keys)
+    if single or (composite and one_tuple):
         keys = [keys]
     rows = list(keys)
     if not composite:
@@ -281,10 +282,6 @@ def _of_columns(columns: dict[str, Any], wanted: pa.Schema) -> pa.Table:
     if len(set(lengths.values())) > 1:
         raise InvalidCallError(f"key columns must be equally long, not {lengths}")
     return pa.table(arrays)
-
-
-def _all_tuples(keys: tuple[Any, ...]) -> bool:
-    return all(isinstance(key, tuple | list) for key in keys)
 
 
 def _exact(column: pa.ChunkedArray, field: pa.Field) -> KeyColumn:

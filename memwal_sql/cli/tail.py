@@ -54,7 +54,8 @@ def tail(
             _print(batch, output)
             places = _reached(places, batch)
             if offsets is not None:
-                _save(offsets, places)
+                with replaced_file(offsets) as sink:
+                    sink.write(json.dumps(places).encode())
         looked += 1
         if not follow or looked == looks:
             return
@@ -95,11 +96,6 @@ def _reached(places: Any, batch: pa.RecordBatch) -> dict[str, Any]:
     )
     known = places if isinstance(places, dict) else {}
     return {**known, region: [position, generation]}
-
-
-def _save(file: Path, places: dict[str, Any]) -> None:
-    with replaced_file(file) as sink:
-        sink.write(json.dumps(places).encode())
 
 
 def _print(batch: pa.RecordBatch, output: Output) -> None:

@@ -97,7 +97,8 @@ def drop_index(context: TableContext, name: str) -> None:
     if name not in found:
         raise InvalidCallError(f"name={name!r} is not an index; there are {sorted(found)}")
     columns = list(found[name].field_names)
-    finding = [one.name for one in found.values() if _finds(one, columns)]
+    btrees = (one for one in found.values() if one.index_type.upper() == "BTREE")
+    finding = [one.name for one in btrees if list(one.field_names) == columns]
     if finding == [name] and columns[0] in primary_key_of(dataset.schema):
         raise InvalidCallError(f"only {name!r} finds the primary key column {columns[0]!r}")
     _maintain(
@@ -106,10 +107,6 @@ def drop_index(context: TableContext, name: str) -> None:
     dataset = latest_dataset(context)
     _built(context.uri, partial(dataset.drop_index, name))
     _log.info("dropped index %r of %s", name, context.uri)
-
-
-def _finds(index: Any, columns: list[str]) -> bool:
-    return index.index_type.upper() == "BTREE" and list(index.field_names) == columns
 
 
 def _name(name: str | None, column: str) -> str:

@@ -123,7 +123,9 @@ class RegionRegistry:
         self.look_for_new(base)
         # Without its values a region can't be told from one that has the same.
         unknown = [one for one in self._without_values if may_come(base, one.manifest)]
-        for manifest in side_by_side(self._remote, partial(self._another_look, base), unknown):
+        for manifest in side_by_side(
+            self._remote, lambda one: with_values(self._context, base, one.refresh()), unknown
+        ):
             self.reader(manifest, base)
         return self.known()
 
@@ -216,7 +218,9 @@ class RegionRegistry:
         """The reader of the region of a manifest, which is known from now on."""
         with self._lock:
             known = self._regions.get(manifest.region_id)
-            if known is not None and not _are_found(known, manifest, base):
+            if known is not None and (
+                known.values is not None or values_in_order(manifest, base.info) is None
+            ):
                 return known
             reader = RegionReader(self._context, manifest, base)
             self._regions[manifest.region_id] = reader
@@ -253,11 +257,3 @@ class RegionRegistry:
         except NotFoundError:
             return None  # a folder whose creator has not come to its manifest yet
         return with_values(self._context, self._tracker.current, manifest)
-
-    def _another_look(self, base: BaseTable, region: RegionReader) -> RegionManifest:
-        return with_values(self._context, base, region.refresh())
-
-
-def _are_found(region: RegionReader, manifest: RegionManifest, base: BaseTable) -> bool:
-    """Whether a manifest has the values that were not known when the region was first seen."""
-    return region.values is None and values_in_order(manifest, base.info) is not None

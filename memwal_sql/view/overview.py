@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from memwal_sql.read.inspect import indexes as index_table
 from memwal_sql.read.recorded import recorded_regions
@@ -111,7 +110,7 @@ def overview(
         columns=tuple((field.name, str(field.type)) for field in base.info.schema),
         region_specs=tuple(map(text_of, base.info.region_specs)),
         rows=sum(fragment.count_rows() for fragment in fragments),
-        bytes=sum(_file_bytes(fragment) for fragment in fragments),
+        bytes=sum(f.file_size_bytes or 0 for one in fragments for f in one.metadata.files),
         fragments=len(fragments),
         regions=_recorded(context, base) if pinned else _present(context, base, registry),
         indexes=tuple(
@@ -175,7 +174,3 @@ def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
         flushed_position=manifest.replay_after_wal_entry_position,
         generations=(*stored, *in_memory),
     )
-
-
-def _file_bytes(fragment: Any) -> int:
-    return sum(file.file_size_bytes or 0 for file in fragment.metadata.files)

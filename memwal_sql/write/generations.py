@@ -63,7 +63,10 @@ class OpenGenerations:
         self._budget = budget
         self._clock = clock
         now = clock()
-        found = [_reopened(one, now) for one in replayed]
+        found = [
+            OpenGeneration(one.memtable, one.last_position, born=now, published=one.published)
+            for one in replayed
+        ]
         self._open = found or [OpenGeneration(make_memtable(current_generation), born=now)]
         for older in self._open[:-1]:
             older.sealed = True
@@ -165,10 +168,6 @@ class OpenGenerations:
             if not one.submitted:
                 one.submitted = True
                 self._submit(one.memtable, one.last_position, one.published)
-
-
-def _reopened(found: ReplayedMemTable, now: float) -> OpenGeneration:
-    return OpenGeneration(found.memtable, found.last_position, born=now, published=found.published)
 
 
 def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.RecordBatch, int]]:

@@ -161,7 +161,9 @@ def _open_segment(
     own = dict(options) if options else None
     try:
         key = Key("index metadata", segment)
-        metadata = store.compute(key, lambda: _metadata(path, own), _size)
+        metadata = store.compute(
+            key, lambda: dict(LanceFileReader(path, own).metadata().schema.metadata or {}), _size
+        )
         if any(metadata.get(name) not in known for name, known in _FORMAT.items()):
             return None
         analyzer = Analyzer.of(json.loads(metadata[b"params"]))
@@ -181,10 +183,6 @@ def _open_segment(
 def _folder(segment: Segment) -> str:
     uri, uuid = segment
     return f"{uri.rstrip('/')}/_indices/{uuid}"
-
-
-def _metadata(path: str, options: dict[str, str] | None) -> dict[bytes, bytes]:
-    return dict(LanceFileReader(path, options).metadata().schema.metadata or {})
 
 
 def _size(metadata: Mapping[bytes, bytes]) -> int:

@@ -55,10 +55,7 @@ def put_base(store: ObjectStore, scratch: str, after_first: Callable[[], None]) 
     def put(path: str) -> None:
         store.put(path, _mapped(scratch, path))
 
-    def put_files() -> None:
-        side_by_side(store.remote, put, files)
-
-    if not beside(store.remote, lambda: commit(1), put_files):
+    if not beside(store.remote, lambda: commit(1), lambda: side_by_side(store.remote, put, files)):
         return 0
     if not beside(store.remote, lambda: commit(2), after_first):
         return 1

@@ -113,7 +113,8 @@ class Normaliser:
         return [_one_chunk(column) for column in given]
 
     def _checked(self, columns: list[pa.Array]) -> pa.RecordBatch:
-        self._check_nulls(columns)
+        for name, position in self._required.items():
+            self._check_null(columns[position], name)
         for position in self._required_inside:
             check_required_fields(columns[position], self._schema.names[position])
         for position in self._json:
@@ -220,10 +221,6 @@ class Normaliser:
                 f"the table has no columns {unknown}: drop or rename them; "
                 f"it has {self._schema.names}"
             )
-
-    def _check_nulls(self, columns: Sequence[pa.Array]) -> None:
-        for name, position in self._required.items():
-            self._check_null(columns[position], name)
 
     def _check_null(self, column: pa.Array, name: str) -> None:
         if column.null_count:
