@@ -5,6 +5,7 @@ import atexit
 from memwal_native._native import (
     DATAFUSION_MAJOR,
     ArrowStream,
+    KeyVersions,
     LeftoverRule,
     MountedTable,
     Postings,
@@ -40,6 +41,7 @@ atexit.register(shut_down, _PATIENCE_SECONDS)
 __all__ = [
     "DATAFUSION_MAJOR",
     "ArrowStream",
+    "KeyVersions",
     "LeftoverRule",
     "MountedTable",
     "Postings",

@@ -19,6 +19,31 @@ class ArrowStream:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
+class KeyVersions:
+    """Maps keys to the positions of their rows, which count from 0. Append-only: whatever comes
+    later, an answer that is bounded by an earlier number of rows stays the same. Keys are arrays of
+    integers, booleans, strings or binary, without nulls, and all of one type."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def append(self, keys: pa.Array) -> None:
+        """Add the keys of the next rows."""
+
+    def last(self, key: object, below: int) -> int:
+        """The highest position of a key, an int, bool, str or bytes, that is below `below`; -1 if
+        there is none."""
+
+    def last_of(self, keys: pa.Array, below: int) -> bytes:
+        """`last` of every key, as the bytes of int64."""
+
+    def superseded(self, below: int) -> bytes:
+        """The positions below `below`, ascending, that a later one below it replaces, as the bytes
+        of int64."""
+
 class LeftoverRule:
     """What `SessionContext.add_physical_optimizer_rule` takes: where DataFusion applies conditions
     to the rows of a scan that it did not offer to the table, the provider's `left_over` gives the

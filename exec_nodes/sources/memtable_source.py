@@ -85,10 +85,10 @@ class MemTableSource:
 
     def might_contain(self, keys: KeyBatch) -> npt.NDArray[np.bool_]:
         """See `Source.might_contain`; exact."""
-        return self._index.last_of(keys.values, self.rows) >= 0
+        return self._index.last_of(keys, self.rows) >= 0
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        position = self._index.last(key.values[0], self.rows)
+        position = self._index.last(key, self.rows)
         if position < 0:
             return None
         at = int(self._ends.searchsorted(position, side="right"))
@@ -97,12 +97,12 @@ class MemTableSource:
         return pa.Table.from_batches([row.select(columns)]), deleted
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
-        values = list(keys.positions)
-        found = self._index.last_of(values, self.rows)
+        found = self._index.last_of(keys, self.rows)
         present = np.flatnonzero(found >= 0)
-        places = np.fromiter(keys.positions.values(), np.int64, len(values))[present]
-        rows = self._table.select([*columns, TOMBSTONE]).take(pa.array(found[present]))
-        return rows.append_column(KEY_POSITION_FIELD, pa.array(places))
+        # A key that is given twice is found at the same place.
+        at, first = np.unique(found[present], return_index=True)
+        rows = self._table.select([*columns, TOMBSTONE]).take(pa.array(at))
+        return rows.append_column(KEY_POSITION_FIELD, pa.array(present[first]))
 
     def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
         return self._table.select(list(columns)).take(pa.array(addresses))

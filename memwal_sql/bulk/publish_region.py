@@ -181,7 +181,7 @@ class RegionPublisher:
         (one,) = rows.combine_chunks().to_batches()
         generation = active.memtable.generation
         active.last_position = wal.append(one, generation, None if mark is None else str(mark))
-        active.memtable.append(one, indexed=False)
+        active.memtable.append(one)
         if mark is not None:
             active.published[mark.query_id] = mark.batch_id
 

@@ -20,12 +20,8 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.memory_postings import ColumnTexts
 
-# What the index costs a row: a dict slot, the key's Python object and two int64 links.
-_INDEX_BYTES_PER_ROW = 150
 # What its postings cost a byte of text: about 12 bytes a distinct token of a row.
 _POSTING_BYTES_PER_BYTE = 2
-# Indexing them takes some 2 ms. A small write is acknowledged sooner without its share of it.
-_MOST_WAITING_ROWS = 16_384
 # So many neighbours of one level become one batch of the next. A row is copied once a level, and
 # a scan meets at most this many batches a level.
 _FAN_IN = 16
@@ -78,30 +74,24 @@ class MemTable:
 
     @property
     def rows(self) -> int:
-        """Rows appended, those not yet indexed included."""
+        """Rows appended."""
         return self._rows
 
     @property
     def bytes(self) -> int:
         """Memory held by rows and index, in bytes; an estimate."""
-        return self._data_bytes + _INDEX_BYTES_PER_ROW * self._rows
+        return self._data_bytes + self._index.nbytes
 
-    def append(
-        self, batch: pa.RecordBatch, size: int | None = None, *, indexed: bool = True
-    ) -> None:
+    def append(self, batch: pa.RecordBatch, size: int | None = None) -> None:
         """Add the rows of `batch`, which has this MemTable's schema.
 
-        `size` are its bytes, when the caller has counted them. Keys are indexed at the next lookup
-        of one; unless `indexed` is false, no later than when that lookup would wait for
-        milliseconds.
+        `size` are its bytes, when the caller has counted them.
         """
         if batch.num_rows == 0:
             return
         with self._lock:
             self._index.append([batch.column(place) for place in self._key_places])
             self._add(batch, size)
-            if indexed and self._index.waiting >= _MOST_WAITING_ROWS:
-                self._index.catch_up()
 
     def index_texts(self) -> None:
         """Tokenize the maintained text columns of all rows so far.

@@ -82,7 +82,7 @@ class Replay:
     def _add_rows(self, entry: WalEntry, into: ReplayedMemTable) -> None:
         memtable, path = into.memtable, self._wal.path(entry.position)
         rows = entry_rows(entry.batch, memtable.schema, memtable.primary_key, path)
-        memtable.append(rows, indexed=False)
+        memtable.append(rows)
         into.last_position = entry.position
         mark = decode_mark(entry.batch_id)
         if mark is not None:

@@ -117,7 +117,7 @@ class OpenGenerations:
         before = memtable.bytes
         if memtable.rows == 0:
             into.born = self._clock()
-        memtable.append(batch, size, indexed=self._options.indexed)
+        memtable.append(batch, size)
         self._budget.add(memtable.bytes - before)
 
     def landed(self, generation: OpenGeneration, writes: int, position: int) -> None:

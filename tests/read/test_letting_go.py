@@ -180,7 +180,7 @@ def test_what_is_let_go_of_goes_at_once(table: mw.Table) -> None:
 def test_rows_in_memory_go_at_once() -> None:
     memtable = MemTable("a", 1, SCHEMA, ["id"])
     batch = rows(0).append_column(TOMBSTONE_FIELD, pa.repeat(False, ROWS)).to_batches()[0]
-    memtable.append(batch, indexed=False)
+    memtable.append(batch)
     source = memtable.snapshot()
     gone = [ref(memtable), ref(source)]
     del memtable, source

@@ -48,26 +48,6 @@ def test_many_small_batches_become_few_without_moving_rows() -> None:
         assert positions == list(range(len(expected)))
 
 
-def test_deferred_rows_count_but_are_indexed_later() -> None:
-    memtable = make_memtable(1)
-    memtable.append(upsert({1: "a"}), indexed=False)
-    memtable.append(upsert({1: "b"}), indexed=False)
-    assert memtable.rows == 2 and memtable.bytes > 0
-    assert memtable.newest_rows()["val"].to_pylist() == ["b"]
-    memtable.append(upsert({1: "c"}))
-    assert memtable.snapshot().take(keys(1), ["val"])["val"].to_pylist() == ["c"]
-
-
-def test_an_indexed_memtable_lets_no_lookup_wait_for_many_rows() -> None:
-    memtable, deferred = make_memtable(1), make_memtable(2)
-    for start in range(0, 40_000, 1_000):
-        rows = upsert({start + i: "a" for i in range(1_000)})
-        memtable.append(rows)
-        deferred.append(rows, indexed=False)
-        assert memtable._index.waiting < 16_384
-    assert deferred._index.waiting == 40_000
-
-
 def test_composite_keys_and_sliced_batches() -> None:
     schema = pa.schema([pa.field("a", pa.string(), False), pa.field("b", pa.date32(), False)])
     memtable = MemTable("r", 1, schema, ("b", "a"))

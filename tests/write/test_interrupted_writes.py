@@ -16,8 +16,6 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from exec_nodes.keys import hash_index as key_index
-from exec_nodes.keys.hash_index import KeyIndex
 from memwal_sql.write import region_writer, region_writers
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.waiting import LONGEST_SECONDS, reached
@@ -76,26 +74,6 @@ def steps(module: Any, make: Callable[[], Callable[[], object]]) -> Iterator[Cal
 
         yield run
     assert step > 5
-
-
-def test_a_lookup_that_is_interrupted_anywhere_changes_no_answer() -> None:
-    first, second, third = [1, 2, 3], [2, 4, 4, 2], [5, 6]
-    found: list[KeyIndex] = []
-
-    def make() -> Callable[[], object]:
-        index = KeyIndex()
-        for keys in (first, second, third):
-            index.append([pa.array(keys)])
-        found.append(index)
-        return lambda: index.last_of([2], 9)
-
-    for run in steps(key_index, make):
-        run()
-        index = found[-1]
-        assert index.superseded(9).tolist() == [1, 3, 4]
-        assert index.superseded(3).tolist() == []
-        assert [index.last(key, 9) for key in range(1, 7)] == [0, 6, 2, 5, 7, 8]
-        assert index.last_of([2, 4, 1], 3).tolist() == [1, -1, 0]
 
 
 @pytest.mark.slow

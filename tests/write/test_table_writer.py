@@ -261,7 +261,7 @@ def test_writers_wait_for_room_and_flush_to_get_it(tmp_path: Path) -> None:
 def test_back_pressure_ends_in_an_error_with_nothing_written(tmp_path: Path) -> None:
     table = Table(tmp_path)
     store = HookedStore(table.store)
-    writer = table.writer(store, max_unflushed_bytes=20_000, back_pressure_timeout_s=0.05)
+    writer = table.writer(store, max_unflushed_bytes=8_000, back_pressure_timeout_s=0.05)
     writer.upsert({"id": list(range(200)), "val": ["x"] * 200})
     released = threading.Event()
 

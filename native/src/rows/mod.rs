@@ -1,12 +1,14 @@
-//! Kernels that tell which rows of a batch are live: loops over numbers that a scan runs for every
-//! row, and whose intermediate arrays would cost more than the work.
+//! Which rows are live: kernels that a scan runs for every row of a batch, and whose intermediate
+//! arrays would cost more than the work, and the versions of a MemTable's keys.
 
 mod keys;
 mod live;
+mod versions;
 
 use pyo3::prelude::*;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<versions::KeyVersions>()?;
     module.add_function(wrap_pyfunction!(live::flag_live, module)?)?;
     module.add_function(wrap_pyfunction!(live::compress, module)?)?;
     module.add_function(wrap_pyfunction!(keys::mark, module)?)?;
