@@ -26,6 +26,7 @@ from benchmarks.support.sizes import FULL, SMALL
 from benchmarks.support.workspace import Workspace
 from benchmarks.vector_search import vector_search
 from benchmarks.writes import durable_upserts, sustained_upserts, upserts_beside_work
+from benchmarks.ycsb import ycsb
 
 _WIDTH = 150  # of the report in a file or a pipe
 Run = Callable[[Iterable[str], Path, bool, Console], list[Result]]
@@ -43,6 +44,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "upserts-beside-work": upserts_beside_work,
     "sustained-upserts": sustained_upserts,
     "statements": statements,
+    "ycsb": ycsb,
     "mixed": mixed,
     "replaced-scan": replaced_scan,
     "generations-scan": generations_scan,

@@ -18,6 +18,8 @@ class Sizes:
         appends: durable writes of `append_rows` rows.
         append_rows: rows of one durable write.
         mixed_upserts: durable writes of `append_rows` rows, with queries between them.
+        ycsb_rows: records of YCSB.
+        ycsb_operations: operations of each of its workloads.
         replaced_rows: rows of a table of which a tenth is replaced.
         stream_rows: rows of the sustained write, in batches of `stream_batch`.
         generation_counts: into how many generations the same upserts are divided.
@@ -43,6 +45,8 @@ class Sizes:
     appends: int = 200
     append_rows: int = 1_000
     mixed_upserts: int = 100
+    ycsb_rows: int = 100_000
+    ycsb_operations: int = 2_000
     replaced_rows: int = 10_000_000
     stream_rows: int = 2_000_000
     stream_batch: int = 10_000
@@ -71,6 +75,8 @@ SMALL = Sizes(
     appends=3,
     append_rows=50,
     mixed_upserts=20,
+    ycsb_rows=300,
+    ycsb_operations=40,
     replaced_rows=5_000,
     stream_rows=4_000,
     stream_batch=500,
