@@ -1,0 +1,1 @@
+"""TPC-H with its refresh functions, beside DuckDB."""
