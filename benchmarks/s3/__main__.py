@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmarks.s3.operations import Operation, operations
 from benchmarks.s3.requests import cost, kinds, rounds
-from benchmarks.s3.server import delayed_server, versitygw
+from benchmarks.s3.server import proxied_server, versitygw
 
 _WIDTH = 150
 _HEADINGS = ("operation", "rounds", "requests", "cost", "kinds", "reach", "ok?", "plain Lance")
@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gateway = None if options.moto else versitygw()
     with (
         tempfile.TemporaryDirectory() as folder,
-        delayed_server(Path(folder), options.delay, gateway) as (storage, log),
+        proxied_server(Path(folder), gateway, options.delay) as server,
     ):
-        found = list(operations(storage, log))
+        found = list(operations(server.options, server.log))
     if options.requests:
         for operation in found:
             _print_requests(operation, console)

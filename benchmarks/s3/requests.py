@@ -20,12 +20,14 @@ class Request:
         start, end: in seconds.
         kind: GET, HEAD, PUT, POST, DELETE or LIST.
         path: of the object, or of the folder that is listed.
+        fault: the name of what went wrong with it, if anything did.
     """
 
     start: float
     end: float
     kind: str
     path: str
+    fault: str = ""
 
 
 class Log:
@@ -63,9 +65,9 @@ def kinds(requests: Sequence[Request]) -> str:
 
 
 def _request(line: str) -> Request:
-    start, end, method, target = line.split(" ", 3)
+    start, end, method, target, *fault = line.split(" ")
     parts = urlsplit(target)
     query = parse_qs(parts.query)
     listed = method == "GET" and "list-type" in query
     path = query.get("prefix", [""])[0] if listed else parts.path
-    return Request(float(start), float(end), "LIST" if listed else method, path)
+    return Request(float(start), float(end), "LIST" if listed else method, path, *fault)

@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import boto3
 
+from benchmarks.s3.faults import FaultPlan
 from benchmarks.s3.requests import Log
 
 BUCKET = "bucket"
@@ -21,16 +23,32 @@ _GATEWAY = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _SECONDS = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An S3 server with an empty bucket.
+
+    Attributes:
+        options: the storage options that lead to its proxy.
+        direct: those that lead past the proxy.
+        log: the proxy's.
+    """
+
+    options: Mapping[str, str] = field(repr=False)
+    direct: Mapping[str, str] = field(repr=False)
+    log: Log
+
+
 @contextmanager
-def delayed_server(
-    folder: Path, milliseconds: int, gateway: str | None
-) -> Iterator[tuple[dict[str, str], Log]]:
-    """A server with an empty bucket, with its files in `folder`: the storage options that lead to
-    its proxy, which delays each request by so long, and the proxy's log. `gateway` is the program
-    of versitygw; moto serves if there is none."""
+def proxied_server(
+    folder: Path, gateway: str | None, milliseconds: int = 0, faults: FaultPlan | None = None
+) -> Iterator[Server]:
+    """A server with its files in `folder`, behind a proxy that delays each request by so long and
+    lets some go wrong. `gateway` is the program of versitygw; moto serves if there is none."""
     with _server(folder, gateway) as port:
         log = folder / "requests.log"
         command = [f"127.0.0.1:{port}", str(milliseconds), str(log)]
+        if faults is not None:
+            command += [str(faults.share), str(faults.seed), str(faults.stall_seconds)]
         proxy = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.s3.proxy", *command],
             stdin=subprocess.PIPE,
@@ -39,21 +57,22 @@ def delayed_server(
         )
         assert proxy.stdout is not None
         try:
-            yield _options(int(proxy.stdout.readline())), Log(log)
+            yield Server(_options(int(proxy.stdout.readline())), _options(port), Log(log))
         finally:
             proxy.communicate()
 
 
-def versitygw() -> str | None:
-    """The program, built by Go if it is not there; None without Go."""
+def versitygw(*, build: bool = True) -> str | None:
+    """The program; where it is not there Go builds it, if it may. None without either."""
     found, go = shutil.which("versitygw"), shutil.which("go")
-    if found or not go:
-        return found
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     program = cache / "memwal_sql" / "bin" / "versitygw"
-    if not program.exists():
-        environment = {**os.environ, "GOBIN": str(program.parent)}
-        subprocess.run([go, "install", _GATEWAY], env=environment, check=True)
+    if found or program.exists():
+        return found or str(program)
+    if not (build and go):
+        return None
+    environment = {**os.environ, "GOBIN": str(program.parent)}
+    subprocess.run([go, "install", _GATEWAY], env=environment, check=True)
     return str(program)
 
 
