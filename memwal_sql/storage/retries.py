@@ -38,10 +38,12 @@ def with_retries(
     *,
     on: Errors,
     unless: Errors = (),
+    when: Callable[[BaseException], bool] = lambda _: True,
     attempts: int = ATTEMPTS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `call` returns; it is called again after errors of `on`, `unless` excepted.
+    """What `call` returns; it is called again after errors of `on`, `unless` excepted, of which
+    `when` is true.
 
     `name` tells the log what is tried. Raises the error of the last attempt.
     """
@@ -51,8 +53,11 @@ def with_retries(
         attempt, reason = state.attempt_number, type(error).__name__
         _log.debug("%s: tried again after attempt %d, %s", name, attempt, reason)
 
+    def again(error: BaseException) -> bool:
+        return isinstance(error, on) and not isinstance(error, unless) and when(error)
+
     return Retrying(
-        retry=retry_if_exception(lambda e: isinstance(e, on) and not isinstance(e, unless)),
+        retry=retry_if_exception(again),
         wait=wait_random_exponential(multiplier=Pauses.first, max=Pauses.longest),
         stop=stop_after_attempt(attempts),
         sleep=sleep,

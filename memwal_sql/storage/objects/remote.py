@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import obstore
@@ -34,18 +35,25 @@ from memwal_sql.storage.objects.protocol import (
     check_path,
     checked,
 )
+from memwal_sql.storage.retries import with_retries
 
 _Result = TypeVar("_Result")
 
 _PARALLEL_COPIES = 16
 _PART_BYTES = 16 << 20
 _PARALLEL_PARTS = 4
+_ATTEMPTS = 4
 
 # What obstore raises; the last where a store was told not to put if absent.
 _FAILURES = (exceptions.BaseError, OSError, NotImplementedError)
 _GONE = (exceptions.NotFoundError, FileNotFoundError)
 _REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 _NO_BUCKET = "NoSuchBucket"
+# What clients do not make again: a request whose connection ends within the answer, and one
+# that has none in time and is not safe by its method alone, such as a bulk delete.
+_NO_ANSWER = re.compile(
+    r"response body error|retries: 0,\s+max_retries: [1-9].*kind: Timeout", re.DOTALL
+)
 _NOT_IMPLEMENTED = re.compile(r"status code: 501|NotImplemented")
 
 
@@ -179,7 +187,7 @@ class RemoteStore:
     def delete(self, paths: Iterable[str]) -> None:
         for path in checked(paths):
             try:
-                obstore.delete(self._store(), path)
+                _answered(path, partial(obstore.delete, self._store(), path))
             except _GONE as error:
                 self._check_bucket(path, error)
             except _FAILURES as error:
@@ -190,7 +198,7 @@ class RemoteStore:
         if not wanted:
             return
         try:
-            obstore.delete(self._store(), wanted)
+            _answered(wanted[0], lambda: obstore.delete(self._store(), wanted))
         except _GONE:
             self.delete(wanted)  # a store that deletes one by one stopped at one that had gone
         except _FAILURES as error:
@@ -203,7 +211,7 @@ class RemoteStore:
     def _read(self, path: str, read: Callable[[], _Result]) -> _Result:
         check_path(path)
         try:
-            return read()
+            return _answered(path, read)
         except _GONE as error:
             self._check_bucket(path, error)
             raise NotFoundError(f"{self.uri}/{path} is not there") from None
@@ -263,6 +271,15 @@ class RemoteStore:
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         keep_secret(self._options.secrets)  # many others may have been kept meanwhile
         return redacted(text, self._options.secrets)
+
+
+def _answered(path: str, ask: Callable[[], _Result]) -> _Result:
+    """What `ask` returns, which may be done twice: again where no whole answer came."""
+
+    def is_open(error: BaseException) -> bool:
+        return _NO_ANSWER.search(str(error)) is not None
+
+    return with_retries(ask, path, on=_FAILURES, when=is_open, attempts=_ATTEMPTS)
 
 
 def _stamp(meta: Mapping[str, object]) -> Hashable:
