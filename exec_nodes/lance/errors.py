@@ -73,7 +73,7 @@ def lance_errors(name: str, place: str) -> Iterator[None]:
         if is_damage(error):
             raise damaged(name, place, error) from error
         if _OF_LANCE.search(str(error)) and _OF_THE_STORE.search(str(error)):
-            raise StoreUnavailableError(f"{place} could not be read: {error}") from error
+            raise StoreUnavailableError(f"{place} could not be read; try again: {error}") from error
         raise
     except BaseException as error:
         if is_panic(error) or (isinstance(error, RuntimeError) and _CORRUPT in str(error)):

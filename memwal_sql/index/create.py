@@ -151,7 +151,10 @@ def _built(uri: str, call: Callable[[], object]) -> None:
         if "conflict" in str(error).lower():
             raise RetryError(f"the base table changed meanwhile, try again: {error}") from error
         kind = StoreUnavailableError if isinstance(error, OSError) else MemWalError
-        raise kind(f"Lance failed, and the table's indexes are as they were: {error}") from error
+        raise kind(
+            "Lance failed, and the index may be there or not; try again, with replace=True to make "
+            f"one: {error}"
+        ) from error
 
 
 def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:

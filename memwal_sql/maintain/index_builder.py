@@ -86,7 +86,8 @@ def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
             # Merges and compactions may come in between, and other builders.
             if "conflict" not in str(error).lower():
                 raise StoreUnavailableError(
-                    f"index {name!r} of {context.uri} could not be built, and is as it was: {error}"
+                    f"index {name!r} of {context.uri} may not be up to date yet; build it again: "
+                    f"{error}"
                 ) from error
             dataset = None
             raise ConflictError(str(error)) from error

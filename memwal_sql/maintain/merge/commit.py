@@ -85,5 +85,6 @@ def _typed(error: Exception, uri: str) -> Exception:
     if "Resources exhausted" in text:
         return TooLargeError(text)
     return StoreUnavailableError(
-        f"{os.fspath(uri)}: a merge could not be committed, and the table is as it was: {text}"
+        f"{os.fspath(uri)}: a merge did not come to its end; merge again, which goes on from what "
+        f"was committed: {text}"
     )

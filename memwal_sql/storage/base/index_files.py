@@ -89,7 +89,9 @@ class IndexFiles:
                 if is_damage(error):
                     raise damaged(path, "as Lance writes it", error, _DROP) from error
                 if isinstance(error, OSError) or is_not_found(error):
-                    raise StoreUnavailableError(f"{path} could not be read: {error}") from error
+                    raise StoreUnavailableError(
+                        f"{path} could not be read; try again: {error}"
+                    ) from error
                 raise
             except BaseException as error:
                 if is_panic(error):

@@ -98,7 +98,9 @@ def write_generation(
             store.put(f"{folder}/{paths.BLOOM_FILTER}", bloom_filter)
     except OSError as error:
         where = f" in {gettempdir()}, where it is made" if store.remote else ""
-        raise StoreUnavailableError(f"{uri} could not be written{where}: {error}") from error
+        raise StoreUnavailableError(
+            f"{uri} could not be written{where}; try again: {error}"
+        ) from error
     store.sync(folder)
     checksum = zlib.crc32(bloom_filter)
     return FlushedGeneration(generation, name, table.nbytes, table.num_rows, checksum)

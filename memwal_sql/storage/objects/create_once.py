@@ -62,7 +62,8 @@ def settle_put(
         else:
             return None if found == data else found
         raise OutcomeUnknownError(
-            f"{path}: could not find out in {ATTEMPTS} attempts whether it was written"
+            f"{path}: could not find out in {ATTEMPTS} attempts whether it was written; try again, "
+            "which finds out"
         ) from last
 
     return with_retries(put, path, on=OutcomeUnknownError, attempts=ATTEMPTS, sleep=sleep)

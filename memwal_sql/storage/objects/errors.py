@@ -48,7 +48,7 @@ def store_error(place: str, text: str, said: str) -> MemWalError:
     for pattern, remedy in _CALLS.items():
         if re.search(pattern, text):
             return InvalidCallError(f"{place}: {remedy}: {said}")
-    return StoreUnavailableError(f"{place}: {said}{remedy_of(text)}")
+    return StoreUnavailableError(f"{place}: {said}{remedy_of(text)}; try again")
 
 
 def remedy_of(text: str) -> str:

@@ -54,7 +54,8 @@ def _probe(store: ObjectStore) -> None:
             first = store.put_if_absent(path, b"first")
             second = store.put_if_absent(path, b"second")
         except OutcomeUnknownError as error:
-            raise StoreUnavailableError(str(error)) from error  # nothing but the probe was written
+            # Nothing but the probe was written.
+            raise StoreUnavailableError(f"{error}; try again") from error
         finally:
             with contextlib.suppress(MemWalError):
                 store.delete([path])
@@ -63,4 +64,6 @@ def _probe(store: ObjectStore) -> None:
             return
         if first:
             raise no_put_if_absent(store.uri, "it created one object twice")
-    raise StoreUnavailableError(f"{store.uri}: could not find out whether it can put if absent")
+    raise StoreUnavailableError(
+        f"{store.uri}: could not find out whether it can put if absent; try again"
+    )

@@ -294,7 +294,7 @@ class RegionManifests:
 
 def _written_but(path: str, error: StoreUnavailableError) -> OutcomeUnknownError:
     """The error for a version that landed, without it being known whether it counts."""
-    return OutcomeUnknownError(f"{path} was written, but could not be checked: {error}")
+    return OutcomeUnknownError(f"{path} was written, but could not be checked; try again: {error}")
 
 
 def _new_nonce() -> bytes:
