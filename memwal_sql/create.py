@@ -188,7 +188,7 @@ def enable(
 class Opening(TypedDict, total=False):
     """What `open_table` takes beside the place of a table."""
 
-    version: int | None
+    version: int | str | None
     storage_options: Mapping[str, str] | None
     timestamp: datetime | str | None
     checkpoint: str | None
@@ -196,7 +196,7 @@ class Opening(TypedDict, total=False):
 
 def open_table(
     uri: Uri,
-    version: int | None = None,
+    version: int | str | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
     timestamp: datetime | str | None = None,
@@ -205,7 +205,8 @@ def open_table(
     """Open a MemWAL table, as it is now or as it was.
 
     Args:
-        version: read the table as it was recorded at this base version (protocol rule 18): the
+        version: read the table as it was recorded at this base version, which may be given by
+            its tag, and so may a checkpoint (protocol rule 18): the
             base table and the flushed generations that its region snapshot names, without the
             rows that were not flushed then. A version without one reads as the base table alone,
             with an `UnrecordedVersionWarning`.
@@ -222,7 +223,7 @@ def open_table(
     check_moment(version, timestamp, checkpoint)
     store = open_store(uri, options)
     datasets: list[Any] = []
-    if timestamp is None and checkpoint is None:
+    if timestamp is None and checkpoint is None and not isinstance(version, str):
         opened = partial(open_lance, uri, options, version)
         record = beside(
             store.remote, partial(read_record, store), lambda: datasets.append(opened())

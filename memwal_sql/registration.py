@@ -24,10 +24,11 @@ def register(
     **opening: Unpack[Opening],
 ) -> Table:
     """Make a table known to SQL in `ctx` as `name`, and its state as `name$regions`,
-    `name$generations`, `name$wal` and `name$indexes`; the table functions `vector_search`,
-    `full_text_search` and `hybrid_search` find it under that name. The session sees the
-    columns that the table has now. With its first table a session gets a rule of ours, for which
-    DataFusion drops statements that were prepared before (`PREPARE`).
+    `name$generations`, `name$wal`, `name$indexes`, `name$history`, `name$snapshots` and
+    `name$files`; the table functions `vector_search`, `full_text_search` and `hybrid_search` find
+    it under that name. The session sees the columns that the table has now. With its first table a
+    session gets a rule of ours, for which DataFusion drops statements that were prepared before
+    (`PREPARE`).
 
     Args:
         name: as SQL would write it: `events`, `schema.events`, `"My events"`. What has the name

@@ -12,6 +12,7 @@ from datafusion import SessionContext
 from exec_nodes.node import Node, Statistics
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.history.tables import FILES, HISTORY, SNAPSHOTS
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.session.provider import SqlTable, TableProvider
 from memwal_sql.session.table_functions import search_functions
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 check_datafusion_version()
 
-METADATA_TABLES = ("regions", "generations", "wal", "indexes")
+METADATA_TABLES = ("regions", "generations", "wal", "indexes", "history", "snapshots", "files")
 
 
 class RegisteredTable(SqlTable, Protocol):
@@ -44,6 +45,15 @@ class RegisteredTable(SqlTable, Protocol):
     def indexes(self) -> pa.Table:
         """One row an index."""
 
+    def history(self) -> pa.Table:
+        """One row a base version."""
+
+    def snapshots(self) -> pa.Table:
+        """One row a name of a past state."""
+
+    def files(self) -> pa.Table:
+        """One row a file."""
+
 
 def register(
     ctx: SessionContext,
@@ -53,8 +63,8 @@ def register(
     *,
     missing: str = ERROR,
 ) -> None:
-    """Make `table` known to SQL in `ctx` as `name`, and its state as `name$regions`,
-    `name$generations`, `name$wal` and `name$indexes`; see `memwal_sql.register`.
+    """Make `table` known to SQL in `ctx` as `name`, and its state as `name$regions` and the other
+    `METADATA_TABLES`; see `memwal_sql.register`.
 
     Raises InvalidCallError for an unknown consistency or `missing` and for an empty name.
     """
@@ -78,17 +88,26 @@ def mounted(
     functions = search_functions(ctx)
     for old in functions.left_behind(ctx):  # by whoever took the table itself away
         _remove_about(ctx, old)
-    known: tuple[tuple[str, pa.Schema, Callable[[], pa.Table]], ...] = (
-        ("regions", REGIONS, table.regions),
-        ("generations", GENERATIONS, table.generations),
-        ("wal", WAL, table.wal),
-        ("indexes", INDEXES, table.indexes),
-    )
     functions.add(name, table, consistency, provider, missing)
-    for suffix, schema, load in known:
-        about = metadata_name(name, suffix)
-        _put(ctx, about, MountedTable(MetadataProvider(about, schema, load)))
+    for suffix, about in metadata_tables(name, table):
+        _put(ctx, metadata_name(name, suffix), about)
     return MountedTable(provider)
+
+
+def metadata_tables(name: str, table: RegisteredTable) -> Iterator[tuple[str, MountedTable]]:
+    """The tables about a table, by what their names end with."""
+    loads: tuple[tuple[pa.Schema, Callable[[], pa.Table]], ...] = (
+        (REGIONS, table.regions),
+        (GENERATIONS, table.generations),
+        (WAL, table.wal),
+        (INDEXES, table.indexes),
+        (HISTORY, table.history),
+        (SNAPSHOTS, table.snapshots),
+        (FILES, table.files),
+    )
+    for suffix, (schema, load) in zip(METADATA_TABLES, loads, strict=True):
+        about = metadata_name(name, suffix)
+        yield suffix, MountedTable(MetadataProvider(about, schema, load))
 
 
 def deregister(ctx: SessionContext, name: str) -> None:

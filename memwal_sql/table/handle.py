@@ -57,6 +57,11 @@ class TableHandle:
         return self._tracker.current.info.schema
 
     @property
+    def stored_schema(self) -> pa.Schema:
+        """The columns with their field ids, an `entry_schema`."""
+        return self._tracker.current.stored
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
         """The primary key's columns, in key order."""
         return self._tracker.current.info.primary_key

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
+from memwal_sql.history.tags import Tags
 from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
 from memwal_sql.maintain.checkpoint.records import Checkpoint
 from memwal_sql.state.context import TableContext
@@ -16,12 +17,14 @@ from memwal_sql.table.handle import TableHandle
 
 
 def check_moment(
-    version: int | None, timestamp: datetime | str | None, checkpoint: str | None
+    version: int | str | None, timestamp: datetime | str | None, checkpoint: str | None
 ) -> None:
     """Raise InvalidCallError for what is no version, and for more than one of the three."""
-    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
-        raise InvalidCallError(f"version={version!r} must be the number of a base table version")
-    if version is not None and version < 1:
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int | str)):
+        raise InvalidCallError(
+            f"version={version!r} must be the number of a base table version, or a tag"
+        )
+    if isinstance(version, int) and version < 1:
         raise InvalidCallError(f"version={version}: the first version is 1")
     given = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
     if sum(value is not None for value in given.values()) > 1:
@@ -33,7 +36,7 @@ class PastTable(TableHandle):
 
     def as_of(
         self,
-        version: int | None = None,
+        version: int | str | None = None,
         *,
         timestamp: datetime | str | None = None,
         checkpoint: str | None = None,
@@ -49,7 +52,7 @@ class PastTable(TableHandle):
     def pinned(
         cls,
         context: TableContext,
-        version: int | None,
+        version: int | str | None,
         timestamp: datetime | str | None,
         checkpoint: str | None,
         dataset: Any = None,
@@ -58,6 +61,9 @@ class PastTable(TableHandle):
         been opened."""
         uri = context.uri
         live: Checkpoint | None = None
+        if isinstance(version, str):
+            tagged = Tags(context).list().get(version)
+            version, checkpoint = (None, version) if tagged is None else (tagged, None)
         if timestamp is not None:
             version = _version_at(context.store, uri, timestamp)
         elif checkpoint is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from rich.tree import Tree
 
+from memwal_sql.history import tables as history
 from memwal_sql.read import inspect
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.view.overview import Overview, overview
@@ -33,6 +34,26 @@ class ShownTable(TableHandle):
         """One row an index of the base table."""
         base = self._collector.newest()
         return inspect.indexes(base)
+
+    def history(self) -> pa.Table:
+        """One row a base version that is left, ascending: `version`, `timestamp`, `operation` as
+        Lance calls it, rows, files and bytes of the base, how many regions are recorded
+        (null: none), and its tags."""
+        self._check_present("show the present")
+        return history.history(self._context, self._tracker.latest())
+
+    def snapshots(self) -> pa.Table:
+        """One row a name under which the table can be read as it was: `name`, `kind`
+        (`checkpoint` or `tag`), base `version`, `created`, `expires`."""
+        self._check_present("show the present")
+        return history.snapshots(self._context, self._tracker.latest())
+
+    def files(self) -> pa.Table:
+        """One row a file that holds rows of now: `kind` (`base`, `deletion`, `generation`, `wal`),
+        `region_id`, `number` of the fragment, generation or entry, `path` in the table's folder,
+        `bytes`, as far as they are known."""
+        self._check_present("show the present")
+        return history.files(self._context, self._tracker.latest(), self._collector.registry)
 
     def overview(self) -> Overview:
         """The table's tree as numbers: regions, generations, sizes, merge and index progress; of

@@ -15,13 +15,13 @@ from memwal_sql.read.changes.offsets import Offsets
 from memwal_sql.read.lookup import distinct, get
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.columns import AlteredTable
-from memwal_sql.table.past import PastTable
+from memwal_sql.table.restoring import RestoredTable
 from memwal_sql.table.scanning import ScannedTable
 from memwal_sql.table.searching import SearchedTable
 from memwal_sql.table.showing import ShownTable
 
 
-class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, PastTable):
+class Table(ScannedTable, SearchedTable, AlteredTable, ShownTable, RestoredTable):
     """A Lance table with an LSM tree in front of it.
 
     Safe to share between threads. Reads are strongly consistent unless they say otherwise: what

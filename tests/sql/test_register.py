@@ -17,6 +17,7 @@ from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.node import Node
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import ReopenError, UnsupportedError
+from memwal_sql.history.tables import FILES, HISTORY, SNAPSHOTS
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.read.planning import Planner
 from memwal_sql.session.errors import memwal_errors
@@ -78,6 +79,15 @@ class FakeTable:
     def indexes(self) -> pa.Table:
         return INDEXES.empty_table()
 
+    def history(self) -> pa.Table:
+        return HISTORY.empty_table()
+
+    def snapshots(self) -> pa.Table:
+        return SNAPSHOTS.empty_table()
+
+    def files(self) -> pa.Table:
+        return FILES.empty_table()
+
 
 @pytest.fixture
 def table() -> FakeTable:
@@ -99,7 +109,7 @@ def test_metadata_tables_are_read_at_query_time(
     table.region_count = 3
     assert ctx.sql(query).to_pylist() == [{"n": 3}]
     assert len(ctx.sql("SELECT region_id, region FROM events$regions LIMIT 2").to_pylist()) == 2
-    for about in ("generations", "wal", "indexes"):
+    for about in ("generations", "wal", "indexes", "history", "snapshots", "files"):
         assert ctx.sql(f"SELECT * FROM events${about}").to_pylist() == []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import memwal_sql as mw
 
-ABOUT = {"generations", "indexes", "regions", "wal"}
+ABOUT = {"files", "generations", "history", "indexes", "regions", "snapshots", "wal"}
 
 
 @pytest.fixture

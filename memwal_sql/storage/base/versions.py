@@ -24,12 +24,14 @@ class BaseVersion:
     """One version of the base table.
 
     `timestamp` is when it was committed, in seconds since 1970, by its committer's clock.
-    `details` is None where the version has no MemWAL index of the format that we know.
+    `details` is None where the version has no MemWAL index of the format that we know. `operation`
+    is what made it, see `IndexSection`.
     """
 
     version: int
     timestamp: float
     details: IndexDetails | None
+    operation: str | None = None
 
 
 def version_numbers(store: ObjectStore, folder: str = "") -> list[int]:
@@ -50,7 +52,8 @@ def read_base_version(store: ObjectStore, version: int) -> BaseVersion | None:
         found = details_in(section)
     except UnsupportedError:  # the older format
         found = None
-    return BaseVersion(version, section.timestamp, None if found is None else found.details)
+    details = None if found is None else found.details
+    return BaseVersion(version, section.timestamp, details, section.operation)
 
 
 def base_versions(store: ObjectStore, scope: Scope) -> tuple[BaseVersion, ...]:

@@ -29,7 +29,7 @@ class PastOf(Protocol):
 
     def as_of(
         self,
-        version: int | None = None,
+        version: int | str | None = None,
         *,
         timestamp: datetime | str | None = None,
         checkpoint: str | None = None,
@@ -74,8 +74,7 @@ class AsOf:
         if pa.types.is_timestamp(value.type) and value.is_valid:  # in UTC if it says no zone
             at = value.cast(pa.timestamp("us", value.type.tz), safe=False).as_py()
             return Moment(self.kind, at.replace(tzinfo=UTC) if at.tzinfo is None else at)
-        kind, found = self.kind, value.as_py()
-        return Moment("checkpoint" if kind == "version" and isinstance(found, str) else kind, found)
+        return Moment(self.kind, value.as_py())
 
 
 def as_of_clauses(statement: Statement) -> list[AsOf]:

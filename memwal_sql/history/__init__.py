@@ -1,0 +1,1 @@
+"""The past of a table: its versions, their names, its files."""

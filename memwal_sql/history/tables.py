@@ -1,0 +1,155 @@
+"""The past of a table and its files as tables: what `name$history` and its siblings show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from memwal_sql.maintain.checkpoint.checkpoints import list_checkpoints
+from memwal_sql.maintain.checkpoint.records import is_checkpoint_tag
+from memwal_sql.maintain.details import tags_of
+from memwal_sql.read.registry import RegionRegistry
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage.base.versions import base_versions
+from memwal_sql.storage.paths import region_folder
+from memwal_sql.storage.wal.log import Wal
+
+_TIME = pa.timestamp("ms", "UTC")
+HISTORY = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("timestamp", _TIME, nullable=False),
+        pa.field("operation", pa.string()),
+        pa.field("base_rows", pa.int64()),
+        pa.field("base_files", pa.int64()),
+        pa.field("base_bytes", pa.int64()),
+        pa.field("recorded_regions", pa.int64()),
+        pa.field("tags", pa.list_(pa.string()), nullable=False),
+    ]
+)
+SNAPSHOTS = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("created", _TIME),
+        pa.field("expires", _TIME),
+    ]
+)
+FILES = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("region_id", pa.string()),
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+"""What kinds there are: `base`, `deletion` (of the fragment `number`), `generation`, `wal`."""
+
+
+def tags_in(context: TableContext, dataset: Any) -> dict[str, Mapping[str, Any]]:
+    """The tags that users have made, by name; those of checkpoints are not among them."""
+    return {
+        name: found
+        for name, found in sorted(tags_of(context, dataset).items())
+        if not is_checkpoint_tag(name)
+    }
+
+
+def history(context: TableContext, base: BaseTable) -> pa.Table:
+    """One row a base version that is left, ascending."""
+    tags: dict[int, list[str]] = {}
+    for name, found in tags_in(context, base.dataset).items():
+        tags.setdefault(found["version"], []).append(name)
+    counts = {one["version"]: one["metadata"] for one in base.dataset.versions()}
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for one in base_versions(context.store, context.scope):
+            known = counts.get(one.version, {})
+            recorded = one.details if one.details and one.details.snapshot_ts_millis else None
+            yield {
+                "version": one.version,
+                "timestamp": round(one.timestamp * 1000),
+                "operation": one.operation,
+                "base_rows": _number(known.get("total_rows")),
+                "base_files": _number(known.get("total_data_files")),
+                "base_bytes": _number(known.get("total_files_size")),
+                "recorded_regions": None if recorded is None else recorded.num_regions,
+                "tags": tags.get(one.version, []),
+            }
+
+    return pa.Table.from_pylist(list(rows()), HISTORY)
+
+
+def snapshots(context: TableContext, base: BaseTable) -> pa.Table:
+    """One row a name under which the table can be read as it was, checkpoints first."""
+    checkpoints = [
+        {
+            "name": one["name"],
+            "kind": "checkpoint",
+            "version": one["base_version"],
+            "created": one["created"],
+            "expires": one["expires"],
+        }
+        for one in list_checkpoints(context).to_pylist()
+        if not one["expired"]
+    ]
+    tags = [
+        {
+            "name": name,
+            "kind": "tag",
+            "version": found["version"],
+            "created": found.get("created_at"),
+            "expires": None,
+        }
+        for name, found in tags_in(context, base.dataset).items()
+    ]
+    return pa.Table.from_pylist(checkpoints + tags, SNAPSHOTS)
+
+
+def files(context: TableContext, base: BaseTable, registry: RegionRegistry) -> pa.Table:
+    """One row a file that holds rows of now: data and deletions of the base table, generations that
+    are not merged, with their indexes, and entries of logs that are not flushed."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for fragment in base.dataset.get_fragments():
+            found = fragment.metadata
+            for file in found.files:
+                path, size = f"data/{file.path}", file.file_size_bytes
+                yield {"kind": "base", "number": found.id, "path": path, "bytes": size}
+            if found.deletion_file is not None:
+                path = found.deletion_file.path(found.id)
+                yield {"kind": "deletion", "number": found.id, "path": path, "bytes": None}
+        for region in registry.regions(base):
+            manifest, region_id = region.refresh(), str(region.region_id)
+            merged = base.details.merged_generations.get(region.region_id, 0)
+            for generation in manifest.flushed_generations:
+                if generation.generation <= merged:
+                    continue
+                folder = f"{region_folder(region.region_id)}/{generation.path}"
+                for listed in sorted(context.store.list(folder), key=lambda one: one.path):
+                    yield {
+                        "kind": "generation",
+                        "region_id": region_id,
+                        "number": generation.generation,
+                        "path": listed.path,
+                        "bytes": listed.size,
+                    }
+            log, flushed = (
+                Wal(context.store, region.region_id),
+                manifest.replay_after_wal_entry_position,
+            )
+            for position in log.positions():
+                if position > flushed:
+                    path = log.path(position)
+                    yield {"kind": "wal", "region_id": region_id, "number": position, "path": path}
+
+    return pa.Table.from_pylist(list(rows()), FILES)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)

@@ -1,0 +1,129 @@
+"""Going back: the rows of a past state are written again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import cast
+
+import datafusion
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.evolution.project import ByFieldId
+from exec_nodes.keys.keys import KeyBatch
+from memwal_native import MountedTable
+from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.history.tags import Tags
+from memwal_sql.session.errors import memwal_errors
+from memwal_sql.session.provider import TableProvider
+from memwal_sql.table.past import PastTable
+from memwal_sql.table.writing import WrittenTable
+from memwal_sql.write.conditional.resolve import LiveRows, RowChanges
+from memwal_sql.write.result import WriteResult
+
+
+class RestoredTable(PastTable, WrittenTable):
+    """Tags of versions, and the way back to one."""
+
+    @property
+    def tags(self) -> Tags:
+        """The names of base versions."""
+        return Tags(self._context)
+
+    def restore(
+        self,
+        version: int | str | None = None,
+        *,
+        timestamp: datetime | str | None = None,
+        checkpoint: str | None = None,
+    ) -> WriteResult:
+        """Give the table the rows that it had; of the arguments, one of which must be given, see
+        `open_table`.
+
+        Nothing is taken back: rows that are not as they were are upserted, and those that came
+        later deleted, by the writer that INSERT uses. Readers, feeds and logs see ordinary writes,
+        the past stays readable, and a restore can be undone by another one. Columns are those of
+        now: those that were added since become null, those that were dropped stay away. Like other
+        statements it loses no write of others: their rows written while it runs are compared again.
+
+        Returns how many rows were written. Raises InvalidCallError for a version without a record
+        of its regions, which would bring back the base table alone, and what `TableWriter.upsert`
+        raises; then some regions may have their rows.
+        """
+        self._check_writable("be restored")
+        past = self.as_of(version, timestamp=timestamp, checkpoint=checkpoint)
+        if past.reads_base_alone:
+            raise InvalidCallError(
+                f"version {past.version} has no record of its regions, so that nobody knows which "
+                "rows the table had: restore one that has (recorded_regions in table.history()), "
+                "or a checkpoint"
+            )
+        columns = ByFieldId(past.stored_schema, self._tracker.verified().stored)
+        return self.change(_Difference(self, past, columns).read, self.schema)
+
+
+class _Difference:
+    """What makes a table of now have the rows of then."""
+
+    def __init__(self, now: RestoredTable, past: RestoredTable, columns: ByFieldId) -> None:
+        self._now = now
+        self._past = past
+        self._columns = columns
+        self._schema = now.schema
+        self._names = {name: self._columns.stored_names[name] for name in self._schema.names}
+        lacking = [
+            field.name
+            for field in self._schema
+            if self._names[field.name] is None and not field.nullable
+        ]
+        if lacking:
+            raise UnsupportedError(f"the columns {lacking} can't be null, and were not there then")
+
+    def read(self, keys: pa.Table | None) -> RowChanges:
+        """The rows to write, of all keys or of some."""
+        if keys is None:
+            return self._all()
+        then = keys.rename_columns(list(self._past.primary_key))
+        rows = self._as_now(cast(LiveRows, self._past).get(then))
+        found = frozenset(KeyBatch(rows.select(keys.column_names)).values)
+        gone = [key not in found for key in KeyBatch(keys).values]
+        return RowChanges(rows, keys.filter(pa.array(np.array(gone, np.bool_))))
+
+    def _all(self) -> RowChanges:
+        context = datafusion.SessionContext()
+        for name, table in (("past", self._past), ("now", self._now)):
+            context.register_table(name, MountedTable(TableProvider(None, table)))
+        keys = [(_quoted(self._names[name]), _quoted(name)) for name in self._now.primary_key]
+        same_key = " AND ".join(f"past.{then} = now.{now}" for then, now in keys)
+        differs = " OR ".join([f"now.{keys[0][1]} IS NULL", *map(self._differs, self._schema)])
+        with memwal_errors():
+            upserts = context.sql(
+                f"SELECT past.* FROM past LEFT JOIN now ON {same_key} WHERE {differs}"  # noqa: S608
+            ).to_arrow_table()
+            chosen = ", ".join(f"now.{now}" for _, now in keys)
+            deletes = context.sql(
+                f"SELECT {chosen} FROM now LEFT ANTI JOIN past ON {same_key}"  # noqa: S608
+            ).to_arrow_table()
+        key_schema = pa.schema([self._schema.field(name) for name in self._now.primary_key])
+        return RowChanges(self._as_now(upserts.cast(self._past.schema)), deletes.cast(key_schema))
+
+    def _differs(self, field: pa.Field) -> str:
+        now, then = f"now.{_quoted(field.name)}", self._names[field.name]
+        if then is None:
+            return f"({now} IS NOT NULL)"
+        if self._past.schema.field(then).type != field.type:
+            return "true"  # as fields inside it have other names
+        return f"(past.{_quoted(then)} IS DISTINCT FROM {now})"
+
+    def _as_now(self, rows: pa.Table) -> pa.Table:
+        columns = [
+            pa.nulls(len(rows), field.type)
+            if (then := self._names[field.name]) is None
+            else self._columns.column(field.name, rows[then]).cast(field.type)
+            for field in self._schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+
+def _quoted(name: str | None) -> str:
+    return '"' + str(name).replace('"', '""') + '"'
