@@ -69,7 +69,7 @@ class OpenTable(Protocol):
     def upsert(self, data: Any) -> Any:
         """Write rows."""
 
-    def change(self, read: Any) -> Any:
+    def change(self, read: Any, *, whole: bool = False) -> Any:
         """Write what it computes from rows that are there."""
 
     def sync(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
+from uuid import UUID, uuid4
+
+import pyarrow as pa
 
 from memwal_sql.bulk.publish import Publisher, routing_spec
 from memwal_sql.bulk.region_repair import RegionRepair, RegionRepairer
@@ -82,6 +84,19 @@ class SharedTable(MaintainedTable):
     def _manifests(self) -> list[RegionManifest]:
         """Those of all regions, as they are now."""
         return [one.refresh() for one in self._collector.registry.regions(self._tracker.latest())]
+
+    def replace_rows(self, rows: pa.Table) -> int:
+        """Replace all rows by these, whose keys differ, in one step that readers see.
+
+        Other writers are fenced. Returns the base table version that has the new rows; raises what
+        `replace_staged` raises.
+        """
+        job = f"replace-{uuid4().hex}"
+        try:
+            staged = self.stager(job, RowForm(), replaces=True).stage(rows.to_batches())
+            return self.replace_staged([staged])
+        finally:
+            self.discard_staged(job)
 
     def repair_regions(
         self, newer: UUID | str | None = None, progress: Report | None = None

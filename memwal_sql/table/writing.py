@@ -89,7 +89,7 @@ class WrittenTable(TableHandle):
                 "claimed them: run it again, or let one process write"
             ) from error
 
-    def change(self, read: ReadChanges, columns: pa.Schema) -> WriteResult:
+    def change(self, read: ReadChanges, columns: pa.Schema, *, whole: bool = False) -> WriteResult:
         """Write what a statement computes from the rows that it reads, durably, by the writer that
         `insert` uses; see `TableWriter.change`.
 
@@ -98,7 +98,7 @@ class WrittenTable(TableHandle):
         """
         self._check_present("write")
         writer = self._writer_for_insert(columns)
-        result: WriteResult = writer.change(read)
+        result: WriteResult = writer.change(read, whole=whole)
         writer.sync()  # a statement is durable, whatever the program's own writer is for
         return result
 

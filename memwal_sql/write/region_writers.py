@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.state import open_writers as live
 from memwal_sql.write.region_opener import RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
@@ -56,6 +57,20 @@ class RegionWriters:
                 {part.key: partial(self._opener.open, spec, part.values) for part in parts}
             )
         return [(self._writers[part.key], part.rows) for part in parts]
+
+    def check_regions_stay(self, before: pa.Table, after: pa.Table) -> None:
+        """Raise UnsupportedError where a key and the one that replaces it are of two regions."""
+        if self._router is None:
+            return
+        regions = zip(*(self._router.regions(keys) for keys in (before, after)), strict=True)
+        for place, (old, new) in enumerate(regions):
+            if old != new:
+                keys = [tuple(t.slice(place, 1).to_pylist()[0].values()) for t in (before, after)]
+                raise UnsupportedError(
+                    f"the row of the key {keys[0]} would move to another region with the key "
+                    f"{keys[1]}, and a write to several regions is not one transaction: insert it "
+                    "with the new key, then delete the old one"
+                )
 
     def together(self, calls: Mapping[RegionWriter, Callable[[], int]]) -> dict[UUID, int]:
         """By region, the position that a call of its writer returns; raises what the first one

@@ -55,6 +55,14 @@ class Router:
             for values, start, count in zip(regions, starts, counts, strict=False)
         ]
 
+    def regions(self, keys: pa.Table) -> list[RegionKey]:
+        """The region of every key."""
+        if self._only is not None or not keys.num_rows:
+            return [self._only[0] if self._only else ()] * keys.num_rows
+        distinct, region_of_row = self._spec.assign(keys)
+        regions = [tuple(values.values()) for values in self._spec.values_of(distinct)]
+        return [regions[place] for place in region_of_row.tolist()]
+
 
 def active_spec(info: TableInfo) -> RegionSpec | None:
     """The spec that rows are routed by: the newest; None where regions are given by hand.

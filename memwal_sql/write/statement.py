@@ -97,6 +97,35 @@ class Statements:
         """As `over_keys`, of the rows that `select` finds: `compute` is asked for those of them
         that were written meanwhile. A region that was not claimed when its rows were read is
         claimed, and all are read again."""
+        found, cuts = self._selected(select)
+        return self._write(found, compute, cuts)
+
+    def as_a_whole(self, select: Callable[[], Resolved]) -> Outcome:
+        """As `over_rows`; all rows are read again where one of them was written meanwhile."""
+        outcome, lost = self._whole(select)
+        if outcome is None:
+            with self.retrying:
+                for _ in range(_ATTEMPTS):
+                    outcome, lost = self._whole(select)
+                    if outcome is not None:
+                        break
+                else:
+                    raise _conflict(lost)
+        return outcome
+
+    def _whole(self, select: Callable[[], Resolved]) -> tuple[Outcome | None, pa.RecordBatch]:
+        """One attempt: nothing, and the keys that somebody else wrote, if it failed."""
+        found, cuts = self._selected(select)
+        parts = self._parts(found, cuts)
+        keys = found.rows.select(list(self.primary_key))
+        enqueued, lost = self._enqueue(parts)
+        if lost:
+            return None, among(keys, key_values(keys.columns), lost)
+        rows = sum(part.rows.num_rows for part in parts)
+        return Outcome(enqueued, rows, len(found.skipped), found.not_found), keys
+
+    def _selected(self, select: Callable[[], Resolved]) -> tuple[Resolved, Cuts]:
+        """The rows that `select` finds, and a cut before it of each of their regions."""
         while True:
             cuts = {}
             for writer in self.claimed():
@@ -107,7 +136,7 @@ class Statements:
             for writer in new:
                 writer.check_usable()
             if not new:
-                return self._write(found, compute, cuts)
+                return found, cuts
 
     def _write(self, found: Resolved, compute: Compute, cuts: Cuts) -> Outcome:
         parts = self._parts(found, cuts)

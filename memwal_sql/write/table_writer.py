@@ -34,6 +34,7 @@ from memwal_sql.write.conditional.resolve import (
     ReadChanges,
     Resolved,
     Resolver,
+    RowChanges,
 )
 from memwal_sql.write.generation_writer import FindIndexes
 from memwal_sql.write.ingest.missing import ERROR, KEEP, check_missing
@@ -256,15 +257,26 @@ class TableWriter:
         self._check_open()
         return self._over_rows(*self._resolver.update(set, where))
 
-    def change(self, read: ReadChanges) -> WriteResult:
+    def change(self, read: ReadChanges, *, whole: bool = False) -> WriteResult:
         """Write what `read` computes from rows of the table as they are when it is called.
 
         It is called with None, and, for rows that others wrote meanwhile, again with the keys of
-        these. Raises InvalidCallError for a key that stands twice in what it returns, and what
-        `upsert` raises.
+        these; if it is to be made again as a `whole`, with None. Raises UnsupportedError for a row
+        whose new key is another region's, and what `upsert` raises.
         """
         self._check_open()
-        return self._over_rows(*self._resolver.change(read))
+
+        def checked(keys: pa.Table | None) -> RowChanges:
+            changes = read(keys)
+            if changes.moved is not None:
+                self._writers.check_regions_stay(*changes.moved)
+            return changes
+
+        select, compute = self._resolver.change(checked)
+        if not whole:
+            return self._over_rows(select, compute)
+        self._check_routes()
+        return self._landed(self._statements.as_a_whole(select))
 
     def apply(self, changes: Any, *, op: str = "_op") -> WriteResult:
         """Write a stream of changes in its order: rows with a column `op` that says what each is.

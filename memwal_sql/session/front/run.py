@@ -7,7 +7,10 @@ import datafusion
 import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.front.changes.change_rows import ChangedRows, changed_rows
+from memwal_sql.session.front.changes.change import Change
+from memwal_sql.session.front.changes.delete import delete, truncate
+from memwal_sql.session.front.changes.target import after_ctes
+from memwal_sql.session.front.changes.update import update
 from memwal_sql.session.front.definitions.alter import altered
 from memwal_sql.session.front.definitions.create import created
 from memwal_sql.session.front.definitions.drop import dropped
@@ -53,14 +56,24 @@ def run(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     """The same for a statement that has been read."""
-    first = statement.keyword(0) or statement.symbol(0)
-    change = _CHANGES[first](ctx, statement) if first in _CHANGES else None
+    change = _change(ctx, statement)
     if change is not None:
-        count = pa.array([change.run(ctx, parameters)], pa.uint64())
-        return answer(ctx, pa.table({"count": count}))
+        return answer(ctx, change.run(ctx, parameters))
+    first = statement.keyword(0) or statement.symbol(0)
     handler = _STATEMENTS.get(first)
     done = None if handler is None else handler(ctx, statement, parameters)
     return planned(ctx, statement.slice(0, len(statement)), parameters) if done is None else done
+
+
+def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:
+    """The statement, if it changes rows of a table of ours."""
+    place = after_ctes(statement)
+    make = _CHANGES.get(statement.keyword(place))
+    if make is None:
+        return None
+    return make(
+        ctx, statement.part(place, len(statement)), statement.part(0, place) if place else None
+    )
 
 
 def _query(
@@ -77,15 +90,16 @@ def _explain(
     while statement.keyword(place) in _EXPLAINED:
         place += _EXPLAINED[statement.keyword(place)]
     explained = statement.part(place, len(statement))
-    first = explained.keyword(0)
-    change = _CHANGES[first](ctx, explained) if first in _CHANGES else None
+    change = _change(ctx, explained)
     if change is None:
         return _query(ctx, statement, parameters)
     if statement.find("ANALYZE", 0, place) < place:
         raise UnsupportedError(
-            f"EXPLAIN ANALYZE would run the {first}: EXPLAIN shows how it finds its rows"
+            f"EXPLAIN ANALYZE would run the {explained.keyword(after_ctes(explained))}: EXPLAIN "
+            "shows how it finds its rows"
         )
-    return frame(ctx, f"{statement.slice(0, place)} {change.select}", parameters, change.name)
+    query = f"{statement.slice(0, place)} {change.target.ctes} {change.query}"
+    return frame(ctx, query, parameters, change.target.name)
 
 
 def _prepare(
@@ -145,10 +159,13 @@ class SessionContext(datafusion.SessionContext):
 
 # What may stand between EXPLAIN and its statement, and how many words it is.
 _EXPLAINED = {"ANALYZE": 1, "VERBOSE": 1, "FORMAT": 2}
-_CHANGES: Mapping[str, Callable[[datafusion.SessionContext, Statement], ChangedRows | None]] = {
-    "DELETE": changed_rows,
-    "UPDATE": changed_rows,
-    "TRUNCATE": changed_rows,
+# By the first token after a WITH clause, which is given apart; None for DataFusion's own.
+_CHANGES: Mapping[
+    str, Callable[[datafusion.SessionContext, Statement, Statement | None], Change | None]
+] = {
+    "DELETE": delete,
+    "UPDATE": update,
+    "TRUNCATE": truncate,
 }
 # By its first token; None for a statement that is DataFusion's after all.
 Handler = Callable[

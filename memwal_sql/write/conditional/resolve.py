@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.arrow.arrays import is_text
-from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError, ReopenError
 from memwal_sql.write.conditional.expressions import Expressions, pairs
@@ -42,11 +39,16 @@ Compute = Callable[[pa.RecordBatch], Resolved]
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """What a statement does: whole rows of the table's columns to write, and keys to delete. Each
-    key stands once in both together."""
+    """What a statement does: whole rows of the table's columns and types to write, and keys to
+    delete. Each key stands once in both together.
+
+    Attributes:
+        moved: the keys of rows that get another one, before and after.
+    """
 
     upserts: pa.Table | None = None
     deletes: pa.Table | None = None
+    moved: tuple[pa.Table, pa.Table] | None = None
 
 
 # Reads what a statement does, to all rows or to those with some keys, as they are now.
@@ -186,22 +188,15 @@ class Resolver:
         return select, compute
 
     def change(self, read: ReadChanges) -> tuple[Callable[[], Resolved], Compute]:
-        """What `read` says, of which each key may stand once."""
+        """What `read` says."""
 
         def resolved(changes: RowChanges) -> Resolved:
             batches = []
             if changes.upserts is not None:
-                batches.append(self._normaliser.upserts(self._fitting(changes.upserts)))
+                batches.append(self._normaliser.upserts(changes.upserts))
             if changes.deletes is not None:
                 batches.append(self._normaliser.tombstones(changes.deletes))
-            rows = pa.concat_batches(batches)
-            values = Counter(self._values(rows))
-            if again := [key for key, times in values.items() if times > 1]:
-                raise InvalidCallError(
-                    f"the rows with these keys would be changed more than once: "
-                    f"{again[:_SHOWN_KEYS]}; several rows of what the statement reads match each"
-                )
-            return Resolved(rows)
+            return Resolved(pa.concat_batches(batches))
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             return resolved(read(self._key_batch(keys).table))
@@ -243,18 +238,6 @@ class Resolver:
                 f"rows at once: {error}"
             ) from error
         return pa.RecordBatch.from_arrays(columns, self._schema.names)
-
-    def _fitting(self, rows: pa.Table) -> pa.Table:
-        """Rows of a statement: texts are read as the column's type, all else stays equal."""
-        columns = []
-        for field, column in zip(self._schema, rows.columns, strict=True):
-            if is_text(column.type) and not is_text(field.type):
-                try:
-                    column = column.cast(field.type)
-                except pa.ArrowInvalid as error:
-                    raise InvalidCallError(f"column {field.name!r}: {error}") from error
-            columns.append(exact_cast(column, field, rounding=True))
-        return pa.table(columns, schema=self._schema)
 
     def _upserts(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return self._normaliser.upserts(

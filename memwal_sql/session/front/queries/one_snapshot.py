@@ -19,7 +19,7 @@ from memwal_native import MountedTable, table_references
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.session.front.queries.as_of import AsOf, Moment, PastOf, as_of_clauses, without
-from memwal_sql.session.front.queries.planning import planned
+from memwal_sql.session.front.queries.planning import answer, planned
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
 from memwal_sql.session.provider import SqlTable, TableProvider
@@ -36,13 +36,26 @@ class WritableTable(SqlTable, PastOf, Protocol):
     """What a statement needs of a table."""
 
     @property
+    def uri(self) -> str:
+        """Where it is."""
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
         """The primary key's columns."""
 
     def snapshot(self, consistency: str = "strong") -> Snapshot:
         """The state of the table."""
 
-    def change(self, read: ReadChanges, columns: pa.Schema) -> WriteResult:
+    def get(self, keys: pa.Table) -> pa.Table:
+        """The rows with these keys as they are now, whole, in the order asked."""
+
+    def close(self) -> None:
+        """Close the writer of statements."""
+
+    def replace_rows(self, rows: pa.Table) -> int:
+        """Replace all rows."""
+
+    def change(self, read: ReadChanges, columns: pa.Schema, *, whole: bool = False) -> WriteResult:
         """Write what a statement computes from the rows that it reads."""
 
 
@@ -88,17 +101,27 @@ class _Use:
         return table if self.call is None else self.call.text(table)
 
 
+class Pins:
+    """The tables that the queries of one statement read, each in the snapshot that the first scan
+    of all took."""
+
+    def __init__(self) -> None:
+        self.tables: dict[tuple[TableName, Moment | None], _OneSnapshot] = {}
+
+
 def frame(
     ctx: datafusion.SessionContext,
     query: str,
     parameters: Mapping[str, Any],
     strong: TableName | None = None,
+    pins: Pins | None = None,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session, each in one snapshot, taken when it is
     first asked for, or as it was where AS OF says so.
 
     Args:
         strong: a table that is read as it is now, whatever its consistency in the session.
+        pins: of the statement that this query is one of.
 
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
     out.
@@ -113,7 +136,7 @@ def frame(
     tables: dict[str, tuple[str, _OneSnapshot, str]] = {}
     for name, moment in times:
         is_strong = name == strong and moment is None
-        if times[name, moment] == 1 and moment is None and not is_strong:
+        if times[name, moment] == 1 and moment is None and not is_strong and pins is None:
             continue
         found = functions.table(name, ctx)
         if found is None:
@@ -121,10 +144,12 @@ def frame(
                 raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
             continue
         table, consistency = cast(WritableTable, found[0]), found[1]
-        past = table if moment is None else moment.of(table)
+        known = {} if pins is None else pins.tables
+        if (name, moment) not in known:
+            known[name, moment] = _OneSnapshot(table if moment is None else moment.of(table))
         level = "strong" if is_strong else consistency
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
-        tables[schema] = name[-1], _OneSnapshot(past), level
+        tables[schema] = name[-1], known[name, moment], level
     for one in sorted(uses, key=lambda use: use.start, reverse=True):
         text = one.text(schemas.get((one.name, one.moment)))
         if text is not None:
@@ -156,6 +181,22 @@ def _uses(
         planned(ctx, query, parameters)  # raises for what is no query
         clause = next(iter(left.values()))
         raise statement.error("AS OF must follow the name of a table", clause.place)
+
+
+@contextmanager
+def in_memory(
+    ctx: datafusion.SessionContext, tables: Mapping[str, pa.Table]
+) -> Iterator[Mapping[str, str]]:
+    """Within it, the session has these rows; what each of the tables is called there."""
+    schema = f"memwal$statement{next(_numbers)}"
+    own = Schema.memory_schema(ctx)
+    for name, rows in tables.items():
+        own.register_table(name, Table(answer(ctx, rows), ctx))
+    ctx.catalog().register_schema(schema, own)
+    try:
+        yield {name: f"{quoted(schema)}.{quoted(name)}" for name in tables}
+    finally:
+        ctx.catalog().deregister_schema(schema)
 
 
 @contextmanager

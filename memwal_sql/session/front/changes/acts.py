@@ -1,0 +1,111 @@
+"""What a statement does to rows, checked as a whole before it is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.keys.keys import KeyBatch, key_column, one_array
+from memwal_sql.errors import InvalidCallError, KeysExistError
+from memwal_sql.session.front.queries.one_snapshot import WritableTable
+from memwal_sql.write.conditional.resolve import RowChanges, key_names
+
+INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
+_SHOWN_KEYS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Rows that are inserted, updated or deleted.
+
+    Attributes:
+        kind: which of these.
+        rows: as they become, in the table's columns and types; deleted ones as they were, or their
+            keys.
+        before: the keys that updated rows had, where the statement sets key columns.
+        absent: whether no row to insert has a key that is there.
+    """
+
+    kind: str
+    rows: pa.Table
+    before: pa.Table | None = None
+    absent: bool = False
+
+
+def row_changes(table: WritableTable, acts: Sequence[Act]) -> RowChanges:
+    """What the writer has to do.
+
+    Raises InvalidCallError for a row that is changed twice and a key that two rows get, and
+    KeysExistError for one that another row has.
+    """
+    keys = partial(keys_of, table)
+    written = [act for act in acts if act.kind != DELETE]
+    moved = [_moved(table, act.before, act.rows) for act in acts if act.before is not None]
+    gone = keys([*(a.rows for a in acts if a.kind == DELETE), *(old for old, _ in moved)])
+    updated = (a.rows if a.before is None else a.before for a in acts if a.kind == UPDATE)
+    _check_once(keys([*(a.rows for a in acts if a.kind == DELETE), *updated]))
+    _check_once(keys(act.rows for act in written))
+    inserted = (act.rows for act in acts if act.kind == INSERT and not act.absent)
+    new = keys([*inserted, *(new for _, new in moved)])
+    if new.num_rows:
+        left = frozenset(KeyBatch(gone).values)
+        there = KeyBatch(keys([table.get(new)]))
+        if there := there.filter(_among(there, left, False)):
+            names = key_names(there.table.combine_chunks().to_batches()[0])
+            raise KeysExistError(
+                f"other rows have {len(names)} of the keys that the statement gives to rows, as "
+                f"{names[:_SHOWN_KEYS]}",
+                frozenset(names),
+            )
+    if gone.num_rows and written:
+        taken = frozenset(KeyBatch(keys(a.rows for a in written)).values) if new.num_rows else ()
+        gone = KeyBatch(gone).filter(_among(KeyBatch(gone), frozenset(taken), False)).table
+    return RowChanges(
+        pa.concat_tables([act.rows for act in written]) if written else None,
+        gone if gone.num_rows or not written else None,
+        (keys(old for old, _ in moved), keys(new for _, new in moved)) if moved else None,
+    )
+
+
+def _among(keys: KeyBatch, some: frozenset[Hashable], wanted: bool) -> np.ndarray:
+    return np.fromiter(((key in some) is wanted for key in keys.values), np.bool_, len(keys))
+
+
+def keys_of(table: WritableTable, rows: Iterable[pa.Table]) -> pa.Table:
+    """The keys of rows, in the types that the table has them in.
+
+    Raises InvalidCallError for a null.
+    """
+    schema = pa.schema(
+        [table.schema.field(name).with_nullable(False) for name in table.primary_key]
+    )
+    found = [schema.empty_table()]
+    for one in rows:
+        for name in schema.names:
+            if one[name].null_count:
+                raise InvalidCallError(f"a row would have NULL in its key column {name!r}")
+        found.append(one.select(schema.names).cast(schema))
+    return pa.concat_tables(found)
+
+
+def _moved(table: WritableTable, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The keys of rows that get another one, before and after."""
+    old, new = keys_of(table, [before]), keys_of(table, [after])
+    differs = pc.not_equal(*(one_array(key_column(one.columns)) for one in (old, new)))
+    return old.filter(differs), new.filter(differs)
+
+
+def _check_once(keys: pa.Table) -> None:
+    if pc.count_distinct(one_array(key_column(keys.columns))).as_py() < keys.num_rows:
+        times = Counter(KeyBatch(keys).values)
+        again = [key for key, count in times.items() if count > 1]
+        raise InvalidCallError(
+            f"the rows with these keys would be changed more than once: {again[:_SHOWN_KEYS]}; "
+            "several rows of what the statement reads match each"
+        )

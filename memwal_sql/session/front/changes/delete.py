@@ -1,0 +1,86 @@
+"""DELETE and TRUNCATE."""
+
+from __future__ import annotations
+
+import datafusion
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.keys.keys import KeyBatch
+from memwal_sql.session.front.changes.acts import DELETE, Act, keys_of
+from memwal_sql.session.front.changes.change import Change
+from memwal_sql.session.front.changes.reading import Reading
+from memwal_sql.session.front.changes.returning import Returning, returning_at
+from memwal_sql.session.front.changes.target import Target, refuse_others, target_at
+from memwal_sql.session.front.queries.tokens import Statement
+
+_CLAUSES = ("USING", "WHERE", "RETURNING", "ORDER", "LIMIT")
+
+
+class Delete(Change):
+    """`DELETE FROM t [AS a] [USING others] [WHERE condition] [RETURNING ...]`."""
+
+    def __init__(
+        self, target: Target, returning: Returning | None, others: str, condition: str
+    ) -> None:
+        """`others` and `condition` are the clauses as they are written, as parts of a SELECT."""
+        super().__init__(target, returning)
+        self._matches = bool(others)
+        self._where = f"FROM {target.source}{others} {condition}"
+
+    @property
+    def query(self) -> str:
+        """Finds the keys, or with RETURNING the rows."""
+        table = self.target.table
+        names = table.primary_key if self.returning is None else table.schema.names
+        columns = ", ".join(map(self.target.column, names))
+        return f"SELECT {columns} {self._where}"
+
+    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+        """Deletes, of each row once however many others match it."""
+        rows = reading.rows(self.query, keys)
+        if self._matches:
+            positions = KeyBatch(keys_of(self.target.table, [rows])).positions
+            rows = rows.take(pa.array(np.fromiter(positions.values(), np.int64)))
+        return [Act(DELETE, rows)]
+
+
+def delete(
+    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+) -> Delete | None:
+    """The statement, if it is a DELETE from a table of ours.
+
+    Raises InvalidCallError and UnsupportedError, with the place, for what it can't be.
+    """
+    found = target_at(ctx, statement, 2, ctes, _CLAUSES) if statement.has(1, "FROM") else None
+    if found is None:
+        return None
+    target, start = found
+    returning, end = returning_at(statement, start, target)
+    refuse_others(statement, start, "DELETE")
+    where = statement.find("WHERE", start, end)
+    others = other_tables(statement, start, where, "USING")
+    return Delete(target, returning, others, statement.slice(where, end))
+
+
+def truncate(
+    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+) -> Delete | None:
+    """The statement, if it is a TRUNCATE of a table of ours."""
+    found = target_at(ctx, statement, 2 if statement.has(1, "TABLE") else 1, ctes)
+    if found is None:
+        return None
+    target, after = found
+    if after < len(statement):
+        raise statement.error("TRUNCATE takes the name of one table alone", after)
+    return Delete(target, None, "", "")
+
+
+def other_tables(statement: Statement, place: int, stop: int, word: str) -> str:
+    """The tables that the rows are compared with, as a further part of FROM."""
+    if place == stop:
+        return ""
+    after = statement.expect(place, word)
+    if after == stop:
+        raise statement.error("a table is missing", after)
+    return f", {statement.slice(after, stop)}"

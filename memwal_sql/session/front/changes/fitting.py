@@ -1,0 +1,45 @@
+"""The values that a statement computes, in the types of the columns that they are written into."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.arrow.arrays import is_text
+from exec_nodes.arrow.casts import Column, exact_cast
+from exec_nodes.keys.keys import one_array
+from memwal_sql.errors import InvalidCallError
+
+
+def fitted(column: Column, field: pa.Field) -> Column:
+    """A column of a query in a field's type: texts are read as that type, all else stays equal;
+    floats may be rounded to fewer bits. What expressions make of an extension type comes as stored.
+
+    Raises InvalidCallError naming the column and a value that does not fit.
+    """
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(column.type, type(kind)):
+        stored = fitted(column, field.with_type(kind.storage_type))
+        return pa.ExtensionArray.from_storage(kind, one_array(stored))
+    if is_text(column.type) and not is_text(kind):
+        try:
+            column = _read(column, kind)
+        except pa.ArrowException as error:
+            raise InvalidCallError(f"column {field.name!r}: {error}") from error
+    return exact_cast(column, field, rounding=True)
+
+
+def fitted_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same for every column, in the order of the schema."""
+    columns = [fitted(c, field) for c, field in zip(rows.columns, schema, strict=True)]
+    return pa.table(columns, schema=schema)
+
+
+def _read(texts: Column, kind: pa.DataType) -> Column:
+    try:
+        return pc.cast(texts, kind)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(kind) or kind.tz is None:
+            raise
+        # Times without a zone are those of the column's.
+        return pc.assume_timezone(pc.cast(texts, pa.timestamp(kind.unit)), kind.tz)

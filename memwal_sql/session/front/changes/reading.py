@@ -1,0 +1,71 @@
+"""The queries of one statement that changes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import datafusion
+import numpy as np
+import pyarrow as pa
+from datafusion import functions as f
+
+from exec_nodes.keys.keys import KeyBatch
+from memwal_sql.session.front.changes.target import Target
+from memwal_sql.session.front.queries.one_snapshot import Pins, frame, in_memory
+from memwal_sql.session.front.queries.planning import planning_errors
+from memwal_sql.session.front.queries.tokens import quoted
+
+# The number of a row, as a column of tables in memory.
+ROW = '"memwal row"'
+
+
+class Reading:
+    """Queries that have the parameters and the WITH clause of one statement, and read every table
+    in one snapshot; that of the statement's own table is a strong one."""
+
+    def __init__(
+        self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any], target: Target
+    ) -> None:
+        self.ctx = ctx
+        self._parameters = parameters
+        self._target = target
+        self._pins = Pins()
+
+    def rows(self, query: str, keys: pa.Table | None = None) -> pa.Table:
+        """The result of a query; of one that has the key columns, the rows with some keys."""
+        target = self._target
+        query = f"{target.ctes} {query}"
+        found = frame(self.ctx, query, self._parameters, target.name, self._pins)
+        with planning_errors():
+            rows = (found if keys is None else _near(found, keys)).to_arrow_table()
+        return rows if keys is None else with_keys(rows, keys)
+
+    @contextmanager
+    def tables(self, **tables: pa.Table) -> Iterator[Mapping[str, str]]:
+        """Within it, queries find these rows, with their numbers as a column `ROW`, by the names
+        that it yields."""
+        numbered = {name: with_numbers(rows) for name, rows in tables.items()}
+        with in_memory(self.ctx, numbered) as names:
+            yield names
+
+
+def with_numbers(rows: pa.Table) -> pa.Table:
+    """Rows, and their places as the column `ROW`."""
+    return rows.append_column(ROW.strip('"'), pa.array(np.arange(rows.num_rows)))
+
+
+def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """Those that have one of these keys."""
+    wanted = frozenset(KeyBatch(keys).values)
+    of_rows = KeyBatch(rows.select(keys.column_names).cast(keys.schema)).values
+    return rows.filter(pa.array(np.fromiter((k in wanted for k in of_rows), np.bool_, len(rows))))
+
+
+def _near(found: datafusion.DataFrame, keys: pa.Table) -> datafusion.DataFrame:
+    """The rows whose key columns have values that keys have in them, some more than these keys."""
+    for name in keys.column_names:
+        values = [datafusion.lit(one) for one in keys[name].unique()]
+        found = found.filter(f.in_list(datafusion.col(quoted(name)), values))
+    return found

@@ -1,0 +1,59 @@
+"""RETURNING: expressions over the rows that a statement changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from memwal_sql.session.front.changes.acts import Act
+from memwal_sql.session.front.changes.reading import ROW, Reading
+from memwal_sql.session.front.changes.target import Target
+from memwal_sql.session.front.queries.tokens import Statement
+
+_ACTION = "merge_action"
+
+
+class Returning:
+    """The clause.
+
+    Its expressions are over the rows as they were written, or, of a DELETE, as they were; those of
+    a MERGE may name what was done, `merge_action`.
+    """
+
+    def __init__(self, statement: Statement, start: int, target: Target, merges: bool) -> None:
+        """`start` is the place after the word. Raises InvalidCallError, with the place, where no
+        expression follows."""
+        if start == len(statement):
+            raise statement.error("an expression is missing", start)
+        self._target = target
+        self._merges = merges
+        self._items = []
+        for first, last in statement.split(start, len(statement)):
+            if statement.symbol(last - 1) == "*" and last - first in (1, 3):
+                self._items += [target.column(name) for name in target.table.schema.names]
+            else:
+                self._items.append(statement.slice(first, last))
+
+    def rows(self, reading: Reading, acts: Sequence[Act]) -> pa.Table:
+        """The values for each row, in the order of the acts."""
+        schema = self._target.table.schema
+        rows = pa.concat_tables([schema.empty_table(), *(act.rows for act in acts)])
+        if self._merges:
+            kinds = [pa.repeat(pa.scalar(act.kind), act.rows.num_rows) for act in acts]
+            rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))
+        with reading.tables(rows=rows) as names:
+            shown = ", ".join([*self._items, ROW])
+            found = reading.rows(f"SELECT {shown} FROM {names['rows']} AS {self._target.qualifier}")
+        ordered = found.sort_by(ROW.strip('"'))
+        return ordered.drop_columns([ROW.strip('"')])
+
+
+def returning_at(
+    statement: Statement, start: int, target: Target, *, merges: bool = False
+) -> tuple[Returning | None, int]:
+    """The clause of a statement, from a place on, and the place of its word, or the end."""
+    place = statement.find("RETURNING", start)
+    if place == len(statement):
+        return None, place
+    return Returning(statement, place + 1, target, merges), place

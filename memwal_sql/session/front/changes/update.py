@@ -1,0 +1,127 @@
+"""UPDATE: new values of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.session.front.changes.acts import UPDATE, Act
+from memwal_sql.session.front.changes.change import Change
+from memwal_sql.session.front.changes.delete import other_tables
+from memwal_sql.session.front.changes.fitting import fitted_rows
+from memwal_sql.session.front.changes.reading import Reading
+from memwal_sql.session.front.changes.returning import Returning, returning_at
+from memwal_sql.session.front.changes.target import Target, refuse_others, target_at
+from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
+
+_CLAUSES = ("SET", "FROM", "WHERE", "RETURNING", "ORDER", "LIMIT")
+
+
+class Update(Change):
+    """`UPDATE t [AS a] SET column = value, ... [FROM others] [WHERE condition] [RETURNING ...]`."""
+
+    def __init__(
+        self,
+        target: Target,
+        returning: Returning | None,
+        values: Mapping[str, str],
+        others: str,
+        condition: str,
+    ) -> None:
+        """`values` are expressions by column, the rest clauses as they are written, as parts of a
+        SELECT."""
+        super().__init__(target, returning)
+        self._values = values
+        self._where = f"FROM {target.source}{others} {condition}"
+        key = target.table.primary_key
+        self.whole = bool(set(key) & set(values))
+
+    @property
+    def query(self) -> str:
+        """Finds the new rows and, where key columns are set, the keys that they had."""
+        target, values = self.target, self._values
+        columns = [
+            f"{values[name]} AS {quoted(name)}" if name in values else target.column(name)
+            for name in target.table.schema.names
+        ]
+        if self.whole:
+            key = target.table.primary_key
+            columns += [f"{target.qualifier}.{quoted(n)} AS {quoted(_before(n))}" for n in key]
+        return f"SELECT {', '.join(columns)} {self._where}"
+
+    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+        """Updates."""
+        table = self.target.table
+        found = reading.rows(self.query, keys)
+        rows = fitted_rows(found.select(range(len(table.schema))), table.schema)
+        if not self.whole:
+            return [Act(UPDATE, rows)]
+        before = found.select(map(_before, table.primary_key))
+        return [Act(UPDATE, rows, before.rename_columns(list(table.primary_key)))]
+
+
+def update(
+    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+) -> Update | None:
+    """The statement, if it is an UPDATE of a table of ours.
+
+    Raises InvalidCallError and UnsupportedError, with the place, for what it can't be.
+    """
+    found = target_at(ctx, statement, 1, ctes, _CLAUSES)
+    if found is None:
+        return None
+    target, start = found
+    returning, stop = returning_at(statement, start, target)
+    refuse_others(statement, start, "UPDATE")
+    where = statement.find("WHERE", start, stop)
+    start = statement.expect(start, "SET")
+    end = statement.find("FROM", start, where)
+    while statement.keyword(end - 1) == "DISTINCT":  # a IS DISTINCT FROM b
+        end = statement.find("FROM", end + 1, where)
+    others = other_tables(statement, end, where, "FROM")
+    values = assignments(statement, start, end, target)
+    return Update(target, returning, values, others, statement.slice(where, stop))
+
+
+def assignments(
+    statement: Statement, start: int, end: int, target: Target, source: str = ""
+) -> dict[str, str]:
+    """The expressions of `column = value, ...`, by column; those that are a column of `source`, a
+    name in quotes, in one way however they are written.
+
+    Raises InvalidCallError, with the place, for a column that is not the table's, or set twice.
+    """
+    values: dict[str, str] = {}
+    for first, last in statement.split(start, end):
+        column, after = target.place_of(statement, first)
+        if column in values:
+            raise statement.error("this column is set twice", first)
+        if statement.symbol(after) != "=" or after + 1 >= last:
+            raise statement.error("`= value` must follow the column", after)
+        values[column] = source_column(statement, after + 1, last, source)
+    if not values:
+        raise statement.error("there is no column to set", start)
+    return values
+
+
+def source_column(statement: Statement, start: int, stop: int, source: str) -> str:
+    """The expression that stands there, in parentheses; a column of the source always as
+    `"s"."column"`."""
+    column = lone_column(statement, start, stop)
+    if len(column) == len(("s", "column")) and quoted(column[0]) == source:
+        return f"{source}.{quoted(column[1])}"
+    return f"({statement.slice(start, stop)})"
+
+
+def lone_column(statement: Statement, start: int, stop: int) -> Name:
+    """The column that stands there alone, with its table; empty for all else."""
+    if start >= stop or not statement.tokens[start].is_name:
+        return ()
+    parts, after = statement.table(start)
+    return parts if after == stop else ()
+
+
+def _before(name: str) -> str:
+    return f"memwal {name} before"
