@@ -9,6 +9,7 @@ import pyarrow as pa
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.delete import delete, truncate
+from memwal_sql.session.front.changes.merge_into import merge
 from memwal_sql.session.front.changes.target import after_ctes
 from memwal_sql.session.front.changes.update import update
 from memwal_sql.session.front.definitions.alter import altered
@@ -23,14 +24,16 @@ from memwal_sql.session.front.queries.tokens import Statement, statement_of
 
 
 def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> datafusion.DataFrame:
-    """Run one SQL statement in a session, with DELETE, UPDATE and TRUNCATE of its MemWAL tables.
+    """Run one SQL statement in a session, with all that change rows of its MemWAL tables: DELETE,
+    UPDATE, TRUNCATE, INSERT, REPLACE and MERGE.
 
         mw.sql(ctx, "UPDATE t SET n = n + $more WHERE id IN (SELECT id FROM due)", more=1)
 
-    These run when this is called, once, and are durable when it returns; the frame has one row,
-    `count`: how many rows were changed. They read a strong snapshot. No write of a row that others
-    make meanwhile is lost: rows that somebody wrote after they were read are read and computed
-    again. Rows that begin to meet the condition meanwhile may stay as they are.
+    These run when this is called, once, and are durable when it returns; the frame has what
+    RETURNING asks for, or one row, `count`: how many rows were changed. They read a strong
+    snapshot. No write of a row that others make meanwhile is lost: rows that somebody wrote after
+    they were read are read and computed again. Rows that begin to meet the condition meanwhile may
+    stay as they are.
 
     Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
     snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past, and
@@ -40,14 +43,12 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
 
     Args:
         ctx: the session in which the tables were registered.
-        text: one statement; `DELETE FROM t [AS a] [USING ...] [WHERE ...]`,
-            `UPDATE t [AS a] SET column = expression, ... [FROM ...] [WHERE ...]` with conditions of
-            any kind, and `TRUNCATE [TABLE] t`.
+        text: one statement; the manual has their forms.
         parameters: the values of `$name` in the text.
 
-    Raises InvalidCallError, with the place, for a statement that can't be read, for a primary key
-    column in SET, and for a row that several rows of FROM match; and what `TableWriter.upsert`
-    raises.
+    Raises InvalidCallError, with the place, for a statement that can't be read, and for a row that
+    several others match; KeysExistError for a key that another row has; and what
+    `TableWriter.upsert` raises.
     """
     return run(ctx, statement_of(text), parameters)
 
@@ -166,6 +167,7 @@ _CHANGES: Mapping[
     "DELETE": delete,
     "UPDATE": update,
     "TRUNCATE": truncate,
+    "MERGE": merge,
 }
 # By its first token; None for a statement that is DataFusion's after all.
 Handler = Callable[

@@ -1,0 +1,209 @@
+"""MERGE, against the same statements in DuckDB."""
+
+from collections.abc import Callable
+
+import datafusion
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.session.front.changes import reading
+from memwal_sql.session.front.queries import one_snapshot
+from tests.sql.front.beside_duckdb import SCHEMA, BesideDuckDB, live
+
+ON_KEY = "ON t.tenant = s.tenant AND t.id = s.id"
+INSERT = "WHEN NOT MATCHED THEN INSERT"
+STATEMENTS = [
+    f"MERGE INTO t USING new AS s {ON_KEY} WHEN MATCHED THEN UPDATE SET n = t.n + s.n",
+    f"MERGE INTO t USING new s {ON_KEY} WHEN MATCHED THEN UPDATE SET * {INSERT} *",
+    f"MERGE INTO t USING new AS s {ON_KEY} WHEN MATCHED AND s.n > 4 THEN DELETE "
+    f'WHEN MATCHED AND t.n IS DISTINCT FROM s.n THEN UPDATE SET n = s.n, "Name" = s."Name" '
+    f"{INSERT} (tenant, id, n) VALUES (s.tenant, s.id, s.n) RETURNING merge_action, *",
+    f"MERGE INTO t USING new AS s {ON_KEY} WHEN MATCHED THEN DO NOTHING {INSERT} *",
+    f"MERGE INTO t USING new AS s {ON_KEY} WHEN NOT MATCHED AND s.n > 3 THEN INSERT *"
+    "WHEN NOT MATCHED BY TARGET THEN INSERT VALUES (s.tenant, s.id, 0, 'new')",
+    f"MERGE INTO t USING new AS s {ON_KEY} WHEN NOT MATCHED BY SOURCE AND n = 3 THEN DELETE",
+    f"MERGE INTO t USING new AS s {ON_KEY} {INSERT} * WHEN NOT MATCHED BY SOURCE AND t.n < 2 THEN "
+    "DELETE WHEN NOT MATCHED BY SOURCE AND id < 4 THEN UPDATE SET \"Name\" = 'old' "
+    "WHEN MATCHED THEN UPDATE SET n = CASE WHEN s.n > 3 THEN 1 ELSE 2 END RETURNING *",
+    "MERGE INTO t AS x USING (SELECT id, max(n) AS m FROM due GROUP BY id) AS s ON x.id = s.id "
+    "WHEN MATCHED AND x.tenant = 'a' THEN UPDATE SET n = s.m RETURNING x.id, merge_action, n + 1",
+    "MERGE INTO t USING (VALUES ('a', 3), ('b', 77)) AS s(k, i) ON (t.tenant = s.k AND s.i = t.id) "
+    f"WHEN MATCHED THEN DELETE {INSERT} (tenant, id, \"Name\") VALUES (s.k, s.i, 'v')",
+    "MERGE INTO t USING new AS s ON t.tenant = s.tenant AND t.id = s.id + 1 "
+    f"WHEN MATCHED THEN UPDATE SET n = 8 {INSERT} (tenant, id) VALUES (s.tenant, s.id + 1)",
+    "MERGE INTO t USING new AS s ON t.tenant = s.tenant AND t.id = s.id AND t.n > 3 "
+    "WHEN MATCHED THEN UPDATE SET n = 0",
+    "WITH big AS (SELECT * FROM new WHERE n > 3) MERGE INTO t USING big AS s "
+    f'{ON_KEY} {INSERT} * WHEN MATCHED THEN UPDATE SET "Name" = s."Name" || s.tenant',
+    f"MERGE INTO t USING new AS s {ON_KEY} "
+    "WHEN MATCHED AND s.n > (SELECT avg(n) FROM t) THEN DELETE",
+]
+
+
+@pytest.fixture
+def ctx() -> datafusion.SessionContext:
+    return datafusion.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
+    return mw.register(ctx, "t", table, "eventual")
+
+
+def fill(ctx: datafusion.SessionContext) -> None:
+    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, NULL), ('a', 2, 2, NULL)")
+    mw.sql(ctx, "CREATE TABLE s AS VALUES ('a', 1, 10), ('a', 7, 70)").collect()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_statements_do_what_duckdb_does(
+    table: mw.Table, ctx: datafusion.SessionContext, seed: int
+) -> None:
+    both = BesideDuckDB(table, ctx, seed)
+    for statement in both.random.sample(STATEMENTS, len(STATEMENTS)):
+        both.check(statement)
+    table.close()
+
+
+def test_counts_say_what_was_done(table: mw.Table, ctx: datafusion.SessionContext) -> None:
+    fill(ctx)
+    done = mw.sql(
+        ctx,
+        "MERGE INTO t USING s ON t.tenant = s.column1 AND t.id = s.column2 "
+        "WHEN MATCHED THEN UPDATE SET n = $n WHEN NOT MATCHED BY SOURCE THEN DELETE "
+        "WHEN NOT MATCHED THEN INSERT (tenant, id) VALUES (s.column1, s.column2)",
+        n=5,
+    )
+    assert done.to_pylist() == [{"count": 3, "inserted": 1, "updated": 1, "deleted": 1}]
+    assert [(row["id"], row["n"]) for row in live(table)] == [(1, 5), (7, None)]
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("USING (SELECT * FROM s UNION ALL SELECT * FROM s) AS s ON t.id = s.column2 "
+         "WHEN MATCHED THEN UPDATE SET n = 0", "more than once"),
+        ("USING (SELECT * FROM s UNION ALL SELECT * FROM s) AS s ON t.id = s.column2 "
+         "WHEN MATCHED AND s.column3 > 0 THEN DELETE", "more than once"),
+        ("USING s ON t.n = s.column3 WHEN NOT MATCHED THEN INSERT (tenant, id) VALUES ('a', 2)",
+         "more than once"),
+        ("USING s ON t.n = s.column3 WHEN NOT MATCHED THEN "
+         "INSERT (tenant, id) VALUES ('a', s.column2)", r"other rows have 1 .*\('a', 1\)"),
+        ("USING s ON t.id = s.column2 AND t.tenant = s.column1 AND false WHEN NOT MATCHED THEN "
+         "INSERT (tenant, id) VALUES (s.column1, s.column2)", "other rows have 1"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET n = 1.5", "1.5"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET *", "column|field"),
+        ("USING s ON t.id = s.nope WHEN MATCHED THEN DELETE", "nope"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED AND nope THEN DELETE", "nope"),
+        ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN INSERT (tenant) VALUES ('a')", "NULL"),
+        ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN INSERT (n, n) VALUES (1, 2)",
+         "given twice, at line 1, column 75"),
+        ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN INSERT (n) VALUES (1, 2)",
+         "2 values for 1 columns"),
+        ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN UPDATE SET n = 1", "INSERT must stand"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED THEN INSERT *", "UPDATE or DELETE must stand"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED THEN DELETE WHEN MATCHED THEN DO NOTHING",
+         "earlier WHEN takes all"),
+        ("USING s ON t.id = s.column2", "WHEN .* is missing"),
+        ("USING s WHEN MATCHED THEN DELETE", "ON is missing|WHEN"),
+        ("USING s ON WHEN MATCHED THEN DELETE", "condition is missing"),
+        ("USING t ON true WHEN MATCHED THEN DELETE", "another name"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED THEN DELETE RETURNING nope", "nope"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_done_is_refused_and_nothing_written(
+    table: mw.Table, ctx: datafusion.SessionContext, rest: str, message: str
+) -> None:
+    fill(ctx)
+    before = live(table)
+    with pytest.raises(mw.InvalidCallError, match=f"(?s){message}"):
+        mw.sql(ctx, f"MERGE INTO t {rest}")
+    assert live(table) == before
+    table.close()
+
+
+def meanwhile(
+    ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    """Each of the statements comes after one of the next queries was answered."""
+    frame = one_snapshot.frame
+
+    def read(*args: object, **named: object) -> Callable[[], None]:
+        found = ctx.from_arrow(frame(*args, **named).to_arrow_table())
+        if statements:
+            statement = statements.pop(0)
+            if statement:
+                ctx.sql(statement).collect()
+        return found
+
+    monkeypatch.setattr(reading, "frame", read)
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_no_update_is_lost_to_one_that_came_meanwhile(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Whichever of its queries has been answered by then."""
+    fill(ctx)
+    other = "INSERT INTO t VALUES ('a', 1, 100, NULL), ('a', 7, 7, 'x')"
+    meanwhile(ctx, monkeypatch, [""] * after + [other])
+    mw.sql(
+        ctx,
+        "MERGE INTO t USING s ON t.tenant = s.column1 AND t.id = s.column2 "
+        "WHEN MATCHED THEN UPDATE SET n = t.n + s.column3 "
+        "WHEN NOT MATCHED THEN INSERT VALUES (s.column1, s.column2, s.column3, NULL)",
+    )
+    assert [(row["id"], row["n"]) for row in live(table)] == [(1, 110), (2, 2), (7, 77)]
+    table.close()
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_a_row_that_no_longer_matches_meanwhile_is_inserted(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Under another key than that of the row that it matched before."""
+    mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 10, NULL)")
+    mw.sql(ctx, "CREATE TABLE s AS VALUES (10, 50)").collect()
+    meanwhile(ctx, monkeypatch, [""] * after + ["INSERT INTO t VALUES ('a', 1, 11, 'x')"])
+    mw.sql(
+        ctx,
+        "MERGE INTO t USING s ON t.n = s.column1 WHEN MATCHED THEN UPDATE SET \"Name\" = 'met' "
+        "WHEN NOT MATCHED THEN INSERT (tenant, id) VALUES ('a', s.column2)",
+    )
+    assert [(row["id"], row["Name"]) for row in live(table)] == [(1, "x"), (50, None)]
+    table.close()
+
+
+def test_the_rows_of_a_source_are_looked_up_by_their_keys(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ctx)
+    queries: list[str] = []
+    frame = one_snapshot.frame
+
+    def read(ctx: object, query: str, *args: object, **named: object) -> object:
+        queries.append(query)
+        return frame(ctx, query, *args, **named)
+
+    monkeypatch.setattr(reading, "frame", read)
+    mw.sql(
+        ctx,
+        "MERGE INTO t USING s ON t.tenant = lower(s.column1) AND s.column2 = t.id "
+        "WHEN MATCHED THEN DELETE",
+    )
+    assert not any("FROM t " in query for query in queries)
+    assert [row["id"] for row in live(table)] == [2]
+    table.close()
+
+
+def test_explain_shows_the_join(table: mw.Table, ctx: datafusion.SessionContext) -> None:
+    fill(ctx)
+    before = live(table)
+    explained = mw.sql(
+        ctx, "EXPLAIN MERGE INTO t USING s ON t.id = s.column2 WHEN MATCHED THEN DELETE"
+    )
+    assert "HashJoinExec" in explained.to_pylist()[1]["plan"]
+    assert live(table) == before
+    table.close()
