@@ -9,6 +9,7 @@ import pyarrow as pa
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.delete import delete, truncate
+from memwal_sql.session.front.changes.insert_into import insert
 from memwal_sql.session.front.changes.merge_into import merge
 from memwal_sql.session.front.changes.target import after_ctes
 from memwal_sql.session.front.changes.update import update
@@ -168,6 +169,8 @@ _CHANGES: Mapping[
     "UPDATE": update,
     "TRUNCATE": truncate,
     "MERGE": merge,
+    "INSERT": insert,
+    "REPLACE": insert,
 }
 # By its first token; None for a statement that is DataFusion's after all.
 Handler = Callable[

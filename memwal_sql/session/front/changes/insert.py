@@ -1,0 +1,185 @@
+"""INSERT: rows of a query, over those that are there or beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import datafusion
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.keys.keys import KeyBatch, one_array
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.session.front.changes.acts import INSERT, UPDATE, Act, keys_of
+from memwal_sql.session.front.changes.change import Change
+from memwal_sql.session.front.changes.fitting import fitted
+from memwal_sql.session.front.changes.merge import MATCHED, NEW, Merge, On, When
+from memwal_sql.session.front.changes.reading import Reading
+from memwal_sql.session.front.changes.returning import Returning
+from memwal_sql.session.front.changes.target import Target
+from memwal_sql.session.front.queries.tokens import quoted
+
+# The rows given, in expressions, and what the session has them as.
+_EXCLUDED, _GIVEN = "excluded", '"memwal given"'
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """The rows of an INSERT.
+
+    Attributes:
+        query: as it is written.
+        columns: those of the table that it gives, in its order; None for those of its own names.
+    """
+
+    target: Target
+    query: str
+    columns: Sequence[str] | None
+
+    def rows(self, reading: Reading) -> pa.Table:
+        """The rows in these columns, in the table's types.
+
+        Raises InvalidCallError for other columns than the table's, without its key, and for a value
+        that does not fit.
+        """
+        table = self.target.table
+        found = reading.rows(self.query)
+        names = found.column_names if self.columns is None else list(self.columns)
+        if len(names) != found.num_columns:
+            raise InvalidCallError(
+                f"the rows to insert have {found.num_columns} columns, and {len(names)} are to be "
+                f"written: {names}"
+            )
+        known = table.schema.names
+        if wrong := [n for n, times in Counter(names).items() if times > 1 or n not in known]:
+            raise InvalidCallError(f"the table has no columns {wrong}, or not twice: {known}")
+        if lacking := sorted(set(table.primary_key) - set(names)):
+            raise InvalidCallError(f"the rows to insert lack the primary key columns {lacking}")
+        pairs = zip(names, found.columns, strict=True)
+        return pa.table({n: fitted(column, table.schema.field(n)) for n, column in pairs})
+
+    def whole_rows(self, reading: Reading) -> pa.Table:
+        """The same with null in columns that it does not give."""
+        schema = self.target.table.schema
+        rows = self.rows(reading)
+        given = set(rows.column_names)
+        columns = [
+            rows[f.name] if f.name in given else pa.nulls(rows.num_rows, f.type) for f in schema
+        ]
+        return pa.table(columns, schema=schema)
+
+
+class Upsert(Change):
+    """Rows that replace those with their keys."""
+
+    def __init__(self, target: Target, returning: Returning | None, given: GivenRows) -> None:
+        super().__init__(target, returning)
+        self._given = given
+
+    @property
+    def query(self) -> str:
+        """That of the rows."""
+        return self._given.query
+
+    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+        """Inserts; of rows with one key the last."""
+        del keys
+        rows = self._given.whole_rows(reading)
+        return [Act(INSERT, one_a_key(self.target, rows, "last"))]
+
+    def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
+        """Write them; none is read before."""
+        reading = Reading(ctx, parameters, self.target)
+        rows = self._given.whole_rows(reading)
+        returned = None
+        if self.returning is not None:
+            written = one_a_key(self.target, rows, "last")
+            returned = self.returning.rows(reading, [Act(INSERT, written)])
+        count = self._write(rows)
+        return pa.table({"count": pa.array([count], pa.uint64())}) if returned is None else returned
+
+    def _write(self, rows: pa.Table) -> int:
+        table = self.target.table
+        return table.insert(rows, table.schema) if rows.num_rows else 0
+
+
+class Overwrite(Upsert):
+    """Rows that replace all."""
+
+    def _write(self, rows: pa.Table) -> int:
+        rows = one_a_key(self.target, rows, "last")
+        self.target.table.close()  # its writer for statements would be fenced too
+        self.target.table.replace_rows(rows)
+        return int(rows.num_rows)
+
+
+class InsertOver(Merge):
+    """Rows that meet others with their keys: some columns of these are written, or none."""
+
+    def __init__(
+        self,
+        target: Target,
+        returning: Returning | None,
+        given: GivenRows,
+        *,
+        keep: str | None,
+        matched: When | None,
+    ) -> None:
+        """
+        Args:
+            keep: which one of several rows with one key counts, `"first"` or `"last"`; None where
+                that is an error.
+            matched: what becomes of rows that are there; None for the values of the columns given.
+        """
+        key = {name: excluded(name) for name in target.table.primary_key}
+        equal = (f"{target.qualifier}.{quoted(name)} = {text}" for name, text in key.items())
+        on = On(" AND ".join(equal), key)
+        whens = [] if matched is None else [matched]
+        super().__init__(target, returning, given.query, _GIVEN, on, whens)
+        self._given = given
+        self._keep = keep
+
+    @property
+    def query(self) -> str:
+        """That of the rows."""
+        return self._given.query
+
+    def counts(self, kinds: Sequence[str]) -> dict[str, int]:
+        """All."""
+        return {"count": len(kinds)}
+
+    def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
+        """The rows as values of one column, so that names alone are the table's."""
+        rows = self._given.rows(reading)
+        if self._keep is not None:
+            rows = one_a_key(self.target, rows, self._keep)
+        values = {name: excluded(name) for name in rows.column_names}
+        key = self.target.table.primary_key
+        others = {name: text for name, text in values.items() if name not in key}
+        matched = self.whens or [When(MATCHED, "", UPDATE, others)]
+        structs = pa.StructArray.from_arrays(list(map(_stored, rows.columns)), rows.column_names)
+        return pa.table({_EXCLUDED: structs}), [When(NEW, "", INSERT, values), *matched]
+
+
+def one_a_key(target: Target, rows: pa.Table, keep: str) -> pa.Table:
+    """The first or the last row of each key, in their order."""
+    keys = KeyBatch(keys_of(target.table, [rows])).values
+    numbered = list(enumerate(keys))
+    kept = {key: place for place, key in (numbered if keep == "last" else numbered[::-1])}
+    if len(kept) == len(keys):
+        return rows
+    return rows.take(pa.array(np.sort(np.fromiter(kept.values(), np.int64, len(kept)))))
+
+
+def _stored(column: pa.ChunkedArray) -> pa.Array:
+    """A column as it is stored: Arrow takes no rows of structs with columns of other kinds."""
+    array = one_array(column)
+    return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+
+
+def excluded(column: str) -> str:
+    """A column of the row given, as an expression."""
+    return f"{quoted(_EXCLUDED)}.{quoted(column)}"

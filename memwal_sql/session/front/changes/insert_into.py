@@ -1,0 +1,111 @@
+"""INSERT and REPLACE as they are written."""
+
+from __future__ import annotations
+
+import datafusion
+
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.front.changes.acts import UPDATE
+from memwal_sql.session.front.changes.change import Change
+from memwal_sql.session.front.changes.insert import (
+    GivenRows,
+    InsertOver,
+    Overwrite,
+    Upsert,
+    excluded,
+)
+from memwal_sql.session.front.changes.merge import MATCHED, When
+from memwal_sql.session.front.changes.returning import Returning, returning_at
+from memwal_sql.session.front.changes.target import Target, columns_at, target_at
+from memwal_sql.session.front.changes.update import assignments
+from memwal_sql.session.front.queries.tokens import Statement, quoted
+
+_QUERIES = ("SELECT", "WITH", "VALUES", "FROM")
+_CLAUSES = (*_QUERIES, "BY", "ON", "RETURNING", "DEFAULT", "PARTITION")
+_EXCLUDED = quoted("excluded")
+
+
+def insert(
+    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+) -> Change | None:
+    """`INSERT INTO | INSERT OVERWRITE | REPLACE INTO t [(columns)] [BY NAME] query
+    [ON CONFLICT ...] [RETURNING ...]`, if it is about a table of ours.
+
+    Raises InvalidCallError and UnsupportedError, with the place, for what it can't be.
+    """
+    overwrites = statement.keyword(1) == "OVERWRITE"
+    place = 2 if overwrites and statement.keyword(2) != "INTO" else statement.find("INTO") + 1
+    place += statement.keyword(place) == "TABLE"
+    if place >= len(statement):
+        return None
+    found = target_at(ctx, statement, place, ctes, _CLAUSES)
+    if found is None:
+        return None
+    if statement.keyword(1) == "OR":
+        raise UnsupportedError(
+            str(statement.error("say REPLACE INTO, or ON CONFLICT DO NOTHING", 1))
+        )
+    target, start = found
+    returning, end = returning_at(statement, start, target)
+    conflict = _conflict(statement, start, end)
+    columns: list[str] | None = target.table.schema.names
+    if statement.symbol(start) == "(" and statement.keyword(start + 1) not in (*_QUERIES, ""):
+        columns, start = columns_at(statement, start, target)
+    elif statement.has(start, "BY NAME"):
+        columns, start = None, start + 2
+    is_query = statement.keyword(start) in _QUERIES or statement.symbol(start) == "("
+    if start == conflict or not is_query:
+        raise statement.error("VALUES or a query must stand here", start)
+    query = statement.slice(start, conflict)
+    given = GivenRows(target, f"({query})" if ctes is not None else query, columns)
+    if conflict < end:
+        if overwrites or statement.keyword(0) == "REPLACE":
+            raise statement.error("no row is left that these could meet", conflict)
+        return _over(statement, conflict, end, target, returning, given)
+    if overwrites:
+        return Overwrite(target, returning, given)
+    is_whole = columns is not None and len(columns) == len(target.table.schema)
+    if is_whole or statement.keyword(0) == "REPLACE":
+        return Upsert(target, returning, given)
+    return InsertOver(target, returning, given, keep="last", matched=None)
+
+
+def _conflict(statement: Statement, start: int, end: int) -> int:
+    """The place of the last ON CONFLICT, or the end."""
+    places = [p for p in statement.top(start, end) if statement.has(p, "ON CONFLICT")]
+    follows = ("DO", "ON", "WHERE")
+    if places and (
+        statement.symbol(places[-1] + 2) == "(" or statement.keyword(places[-1] + 2) in follows
+    ):
+        return places[-1]
+    return end
+
+
+def _over(
+    statement: Statement,
+    place: int,
+    end: int,
+    target: Target,
+    returning: Returning | None,
+    given: GivenRows,
+) -> InsertOver:
+    """`ON CONFLICT [(key)] DO NOTHING | DO UPDATE SET ... [WHERE condition]`."""
+    key = target.table.primary_key
+    place += 2
+    if statement.symbol(place) == "(":
+        names, after = columns_at(statement, place, target)
+        if set(names) != set(key):
+            raise statement.error(f"rows meet by the primary key {list(key)} only", place)
+        place = after
+    if statement.has(place, "DO NOTHING"):
+        if place + 2 < end:
+            raise statement.error("the statement must end here", place + 2)
+        nothing = When(MATCHED, "", "")
+        return InsertOver(target, returning, given, keep="first", matched=nothing)
+    place = statement.expect(place, "DO UPDATE SET")
+    where = statement.find("WHERE", place, end)
+    values = assignments(statement, place, where, target, _EXCLUDED)
+    values = {n: text for n, text in values.items() if n not in key or text != excluded(n)}
+    condition = f"({statement.slice(where + 1, end)})" if where < end else ""
+    update = When(MATCHED, condition, UPDATE, values)
+    return InsertOver(target, returning, given, keep=None, matched=update)
