@@ -10,10 +10,14 @@ from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.keys.keys import one_array
 from memwal_sql.errors import InvalidCallError
 
+_UNITS = ["s", "ms", "us", "ns"]
+
 
 def fitted(column: Column, field: pa.Field) -> Column:
     """A column of a query in a field's type: texts are read as that type, all else stays equal;
-    floats may be rounded to fewer bits. What expressions make of an extension type comes as stored.
+    floats may be rounded to fewer bits, and times are cut to the unit, as `now()` has nanoseconds.
+    Dates and times without a zone are in that of the column. What expressions make of an extension
+    type comes as stored.
 
     Raises InvalidCallError naming the column and a value that does not fit.
     """
@@ -26,6 +30,8 @@ def fitted(column: Column, field: pa.Field) -> Column:
             column = _read(column, kind)
         except pa.ArrowException as error:
             raise InvalidCallError(f"column {field.name!r}: {error}") from error
+    if pa.types.is_timestamp(kind):
+        column = _timestamps(column, kind)
     return exact_cast(column, field, rounding=True)
 
 
@@ -41,5 +47,16 @@ def _read(texts: Column, kind: pa.DataType) -> Column:
     except pa.ArrowInvalid:
         if not pa.types.is_timestamp(kind) or kind.tz is None:
             raise
-        # Times without a zone are those of the column's.
-        return pc.assume_timezone(pc.cast(texts, pa.timestamp(kind.unit)), kind.tz)
+        return pc.cast(texts, pa.timestamp(kind.unit))
+
+
+def _timestamps(times: Column, kind: pa.DataType) -> Column:
+    if pa.types.is_date(times.type):
+        times = pc.cast(times, pa.timestamp(kind.unit))
+    if not pa.types.is_timestamp(times.type):
+        return times
+    if kind.tz is not None and times.type.tz is None:
+        times = pc.assume_timezone(times, kind.tz)
+    if _UNITS.index(times.type.unit) > _UNITS.index(kind.unit):
+        times = pc.cast(times, pa.timestamp(kind.unit, times.type.tz), safe=False)
+    return times
