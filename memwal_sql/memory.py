@@ -1,10 +1,13 @@
-"""The memory that this process gives to what it keeps of tables between queries."""
+"""The memory and the disk that this process gives to what it keeps of tables between queries."""
 
 from __future__ import annotations
+
+import os
 
 import pyarrow as pa
 
 from exec_nodes.resident.store import STORE, memory_bytes
+from memwal_sql.storage.cache.settings import CACHE
 
 _SCHEMA = pa.schema(
     [
@@ -17,20 +20,34 @@ _SCHEMA = pa.schema(
 )
 
 
-def configure(*, memory: int | str) -> None:
-    """Set how much of the process's memory may hold columns, keys, vectors, texts and what else is
-    derived of immutable files, for all tables together.
+def configure(
+    *,
+    memory: int | str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int | str | None = None,
+) -> None:
+    """Set how much this process may keep of all tables together, in memory and on a local disk.
 
     Args:
-        memory: bytes, or a text like `"512MiB"` or `"2GiB"`; 0 keeps nothing. Without this call it
-            is the environment's `MEMWAL_MEMORY`, or a quarter of the machine's memory (or its
+        memory: for columns, keys, vectors, texts and what else is derived of immutable files:
+            bytes, or a text like `"512MiB"` or `"2GiB"`; 0 keeps nothing. Where it was never given,
+            it is the environment's `MEMWAL_MEMORY`, or a quarter of the machine's memory (or its
             control group's), from 256 MiB to 4 GiB.
+        cache_dir: a folder on a local disk for copies of files of tables in object stores, which
+            other processes may use too; else the environment's `MEMWAL_CACHE_DIR`. Without one
+            nothing is copied. Tables that are open go on as they are.
+        cache_bytes: how much these copies may take, as `memory`; else the environment's
+            `MEMWAL_CACHE_BYTES`, or 4 GiB. 0 keeps nothing.
 
-    What exceeds a smaller budget is evicted at once. MemTables are no part of it: a writer has its
-    own `max_unflushed_bytes`.
-    Raises InvalidCallError for any other value.
+    What exceeds a smaller `memory` is evicted at once. MemTables are no part of it: a writer has
+    its own `max_unflushed_bytes`.
+    Raises InvalidCallError for any other value, and for `cache_bytes` without a folder.
     """
-    STORE.max_bytes = memory_bytes(memory)
+    budget = None if memory is None else memory_bytes(memory)
+    if cache_dir is not None or cache_bytes is not None:
+        CACHE.set(cache_dir, cache_bytes)
+    if budget is not None:
+        STORE.max_bytes = budget
 
 
 def resident() -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -39,7 +40,7 @@ from exec_nodes.resident.columns import decoded_columns
 from exec_nodes.resident.keys import KeyLookups
 from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.store import STORE, Key, ResidentStore
-from exec_nodes.sources.lance_version import LanceVersion
+from exec_nodes.sources.lance_version import LanceVersion, LocalCopy
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 
@@ -75,6 +76,7 @@ class LanceSource(LanceVersion):
         whole: LanceSource | None = None,
         read_file: ReadFile | None = None,
         version: int | None = None,
+        copy: LocalCopy | None = None,
     ) -> None:
         super().__init__(
             identity=identity,
@@ -85,6 +87,7 @@ class LanceSource(LanceVersion):
             version=version,
             fragments=fragments,
             read_file=read_file,
+            copy=copy,
         )
         self.region = region
         self.generation = generation
@@ -102,11 +105,18 @@ class LanceSource(LanceVersion):
         etag: str,
         resident: ResidentStore = STORE,
         read_file: ReadFile | None = None,
+        copy: LocalCopy | None = None,
     ) -> LanceSource:
         """The base table: `dataset` at its version. `etag` tells its columns and rows: versions
         that share it share what is known of them, and version numbers alone would not do, as they
         may be used again after a restore (protocol rule 16). `read_file` gives the bytes of a file
-        in the table's folder; without it Lance is asked for what is in small ones."""
+        in the table's folder; without it Lance is asked for what is in small ones. Where there is a
+        `copy`, that is read."""
+
+        def open_dataset() -> Any:
+            path = None if copy is None else copy.path
+            return dataset if path is None else lance.dataset(str(path), version=dataset.version)
+
         return cls(
             identity=("base", dataset.uri, etag),
             place=dataset.uri,
@@ -114,9 +124,10 @@ class LanceSource(LanceVersion):
             generation=BASE_GENERATION,
             info=info,
             resident=resident,
-            open_dataset=lambda: dataset,
-            read_file=read_file,
+            open_dataset=open_dataset,
+            read_file=read_file if copy is None else copy.read,
             version=dataset.version,
+            copy=copy,
         )
 
     @classmethod
@@ -134,8 +145,9 @@ class LanceSource(LanceVersion):
         bloom_checksum: int | None = None,
         names: CurrentSchema | None = None,
         rows: int | None = None,
+        copy: LocalCopy | None = None,
     ) -> LanceSource:
-        """A flushed generation, opened when it is first read.
+        """A flushed generation, opened when it is first read, where there is a `copy` from that.
 
         `bloom` reads its bloom filter, whose CRC-32 is `bloom_checksum` if that is known; without
         it every key might be there. `names` are those of the base table; without them the
@@ -145,7 +157,11 @@ class LanceSource(LanceVersion):
         name = _name(region, generation)
 
         def open_dataset() -> Any:
-            dataset = open_generation(uri, name, rows, storage_options, session)
+            path = None if copy is None else copy.path
+            if path is None:
+                dataset = open_generation(uri, name, rows, storage_options, session)
+            else:
+                dataset = open_generation(str(path), name, rows, None, session)
             return dataset if names is None else names.project(dataset)
 
         return cls(
@@ -158,6 +174,7 @@ class LanceSource(LanceVersion):
             place=uri,
             bloom=bloom,
             bloom_checksum=bloom_checksum,
+            copy=copy,
         )
 
     def share(self, fragments: frozenset[int]) -> LanceSource:
@@ -174,6 +191,7 @@ class LanceSource(LanceVersion):
             whole=self,
             read_file=self._read_file,
             version=self.version,
+            copy=self._copy,
         )
 
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,21 @@ from exec_nodes.lance.scan import every_value, fragment_groups
 from exec_nodes.resident.columns import FragmentColumns
 from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import Key, ResidentStore
+
+
+class LocalCopy(Protocol):
+    """A version's copy on a local disk, which may be there."""
+
+    @property
+    def path(self) -> Path | None:
+        """The copy's folder, always the same; None where there is none."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody has removed what was at `path`."""
+
+    def read(self, path: str) -> bytes:
+        """A file in the version's folder, from wherever it is."""
 
 
 class LanceVersion:
@@ -43,8 +59,10 @@ class LanceVersion:
         version: int | None,
         fragments: frozenset[int] | None,
         read_file: ReadFile | None,
+        copy: LocalCopy | None = None,
     ) -> None:
-        """`read_file` gives the bytes of a file in the table's folder."""
+        """`read_file` gives the bytes of a file in the table's folder; `copy` is what
+        `open_dataset` opens where it can."""
         self.identity = identity
         self.name = name
         self.place = place
@@ -53,6 +71,7 @@ class LanceVersion:
         self._open = open_dataset
         self._fragments = fragments
         self._read_file = read_file
+        self._copy = copy
         self._dataset: Any = None
         self._runs: dict[Key, ResidentRuns[Any]] = {}
         self._lock = threading.Lock()
@@ -81,6 +100,11 @@ class LanceVersion:
     def is_open(self) -> bool:
         """Whether the dataset is open."""
         return self._dataset is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its files are gone where it was opened: another one must be made of it."""
+        return self._copy is not None and self._copy.is_gone
 
     @lazy_property
     def _index_names(self) -> frozenset[str]:

@@ -118,10 +118,25 @@ def memwal(
             " environment's MEMWAL_MEMORY, or a quarter of the machine's memory, up to 4 GiB.",
         ),
     ] = None,
+    cache_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where files of tables in object stores are copied to, on a local disk; by"
+            " default the environment's MEMWAL_CACHE_DIR, or nowhere.",
+        ),
+    ] = None,
+    cache_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="How much these copies may take, as 512MiB or 20GiB; by default the environment's"
+            " MEMWAL_CACHE_BYTES, or 4 GiB.",
+        ),
+    ] = None,
 ) -> None:
     """Look at a MemWAL table, ask it, and keep it in shape."""
-    if memory is not None:
-        configure(memory=memory)
+    configure(memory=memory, cache_dir=cache_dir, cache_bytes=cache_bytes)
 
 
 for command in (

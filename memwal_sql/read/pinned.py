@@ -67,15 +67,16 @@ class PinnedTable:
 
     def base(self, version: int) -> BaseTable:
         """The base table at a version. Raises SourceGoneError when that was cleaned up."""
-        if self._base is None or self._base.version != version:
+        base = self._base
+        if base is None or base.version != version or base.source.is_lost:
             options = self._context.storage_options
             with lance_errors(BASE_NAME, self._context.uri):
                 dataset = lance.dataset(
                     lance_uri(self._context.uri), version=version, storage_options=options
                 )
-            self._base = load_base(self._context, dataset)
+            self._base = base = load_base(self._context, dataset)
             self._regions.clear()
-        return self._base
+        return base
 
     def snapshot(self, pinned: PinnedSnapshot) -> Snapshot:
         """The snapshot that `pinned` names. Raises SourceGoneError when parts were collected."""

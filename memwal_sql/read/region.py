@@ -28,8 +28,9 @@ from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.open_writers import live_writer
 from memwal_sql.storage.base.sessions import new_session
+from memwal_sql.storage.cache.copies import copy_of_generation
 from memwal_sql.storage.objects.memory import lance_uri
-from memwal_sql.storage.paths import bloom_filter_path, generation_uri
+from memwal_sql.storage.paths import BLOOM_FILTER, generation_folder, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
@@ -219,6 +220,9 @@ class RegionReader:
     ) -> tuple[Source, ...]:
         merged = base.found.details.merged_generations.get(self.region_id, 0)
         known = columns.unmerged
+        has_copies = self._context.cache is not None
+        if known is not None and has_copies and any(source.is_lost for source in known[2]):
+            known = None
         if known is None or known[0] is not manifest or known[1] != merged:
             known = manifest, merged, self._flushed(columns, base, manifest, merged)
             columns.unmerged = known
@@ -294,19 +298,26 @@ class RegionReader:
         self, columns: _Columns, base: BaseTable, flushed: FlushedGeneration
     ) -> LanceSource:
         source = columns.generations.get(flushed.path)
-        if source is None:
-            bloom = bloom_filter_path(self.region_id, flushed.path)
+        if source is None or source.is_lost:
+            context = self._context
+            folder = generation_folder(self.region_id, flushed.path)
+            checksum = flushed.bloom_checksum
+            copy = copy_of_generation(
+                context.cache, context.store, context.identity, folder, checksum
+            )
+            bloom = partial(context.store.get, f"{folder}/{BLOOM_FILTER}")
             source = LanceSource.flushed(
-                generation_uri(lance_uri(self._context.uri), self.region_id, flushed.path),
+                generation_uri(lance_uri(context.uri), self.region_id, flushed.path),
                 region=self.name,
                 generation=flushed.generation,
                 info=base.info,
-                storage_options=self._context.storage_options,
+                storage_options=context.storage_options,
                 session=new_session(),
-                bloom=partial(self._context.store.get, bloom),
-                bloom_checksum=flushed.bloom_checksum,
+                bloom=bloom if copy is None else partial(copy.read, BLOOM_FILTER),
+                bloom_checksum=checksum,
                 names=base.names,
                 rows=flushed.rows,
+                copy=copy,
             )
             columns.generations[flushed.path] = source
         return source

@@ -80,6 +80,8 @@ class ServedVersion:
         if left is not None and self._clock() - left[1] > _LEAVE_SECONDS:
             self._let_go()
         served = self._served
+        if self._context.cache is not None and served.base.source.is_lost:
+            return self.catch_up()
         if self._tracker.is_replaced(served.version):
             same = self._newest_of_the_same_rows(served)
             if same is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -23,6 +23,7 @@ from memwal_sql.storage.base.indexes import BaseIndexes
 from memwal_sql.storage.base.manifest import read_etag, read_tags
 from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, read_details
 from memwal_sql.storage.base.sessions import BaseSession
+from memwal_sql.storage.cache.copies import copy_of_base
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.side_by_side import ask
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, base_manifest_path, base_manifest_path_v1
@@ -123,17 +124,20 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     info = TableInfo(schema, primary_key, specs)
     if info == known:
         info = known
-    source = LanceSource.base(
-        dataset,
-        info,
-        etag=found.rows_tag,
-        read_file=context.store.get,
-    )
+    source = _source(context, dataset, found, info)
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.scope, context.storage_options
     )
     names = CurrentSchema(entry_schema(schema, dataset.lance_schema))
     return BaseTable(dataset.version, dataset, found, info, source, indexes, names)
+
+
+def _source(
+    context: TableContext, dataset: Any, found: FoundDetails, info: TableInfo
+) -> LanceSource:
+    store, table = context.store, context.identity
+    copy = copy_of_base(context.cache, store, table, dataset, found.etag, found.path)
+    return LanceSource.base(dataset, info, etag=found.rows_tag, read_file=store.get, copy=copy)
 
 
 class BaseTracker:
@@ -154,11 +158,15 @@ class BaseTracker:
     @property
     def current(self) -> BaseTable:
         """The newest version seen so far."""
-        return self._current
+        current = self._current
+        if self._context.cache is not None and current.source.is_lost:
+            source = _source(self._context, current.dataset, current.found, current.info)
+            self._current = current = replace(current, source=source)
+        return current
 
     def latest(self) -> BaseTable:
         """The newest version there is."""
-        current = self._current
+        current = self.current
         return self.reload() if self.is_replaced(current.version) else current
 
     def verified(self) -> BaseTable:
@@ -167,7 +175,7 @@ class BaseTracker:
 
         Raises ReopenError when another table is there now.
         """
-        current = self._current
+        current = self.current
         probes = partial(self._may_have_newer, current.version), partial(self._is_the_same, current)
         newer, same = ask(self._context.store.remote, probes)
         return self.reload() if newer or not same else current
@@ -180,7 +188,7 @@ class BaseTracker:
         """
         self._context.check_reads()
         with self._lock:
-            before = self._current
+            before = self.current
             # A handle of its own, as readers still hold the old version's.
             dataset = open_latest(self._context, self._session.session)
             if dataset.version == before.version:

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.resident.store import Scope
+from memwal_sql.storage.cache.disk_cache import DiskCache
+from memwal_sql.storage.cache.settings import CACHE
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.objects.side_by_side import seconds
 from memwal_sql.storage.records.table import TableRecord, check_current
@@ -42,6 +44,13 @@ class TableContext:
     def check_writes(self) -> None:
         """The same for writing it; ReopenError when the table was enabled anew meanwhile."""
         check_current(self.store, self.record, writes=True)
+
+    @lazy_property
+    def cache(self) -> DiskCache | None:
+        """Where copies of its files are kept on a local disk; None where they are on one, or where
+        nothing tells the table from others that were or will be at its place."""
+        is_known = self.record is not None or self.first_version is not None
+        return CACHE.get() if self.store.remote and is_known else None
 
     @property
     def incarnation(self) -> UUID:

@@ -1,4 +1,4 @@
-"""What is resident, as a test wants it to begin."""
+"""What a process keeps, as a test wants it to begin."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from exec_nodes.resident.store import STORE, ResidentStore
+from memwal_sql.storage.cache.settings import CACHE, CacheSettings
 
 
 @contextmanager
@@ -18,6 +19,18 @@ def another_store(max_bytes: int | None = None) -> Iterator[ResidentStore]:
         yield STORE
     finally:
         vars(STORE).update(before)
+
+
+@contextmanager
+def another_cache() -> Iterator[None]:
+    """Within the context the process copies nothing to a disk until it is told to; afterwards it
+    does as before."""
+    before = dict(vars(CACHE))
+    vars(CACHE).update(vars(CacheSettings()))
+    try:
+        yield
+    finally:
+        vars(CACHE).update(before)
 
 
 def never(call: Callable[[], object]) -> None:
