@@ -159,10 +159,14 @@ def test_tables_in_memory_and_views_stay_datafusion_s(
 def test_files_of_others_stay_datafusion_s(ctx: datafusion.SessionContext, tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("a\n1\n")
-    mw.sql(
-        ctx, f"CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '{file}' OPTIONS (has_header true)"
-    )
-    assert rows(ctx, "SELECT * FROM x") == [{"a": 1}]
+    for clauses in (
+        f"x STORED AS CSV LOCATION '{file}' OPTIONS (has_header true)",
+        f"x OPTIONS (has_header true) STORED AS CSV LOCATION '{file}'",
+        f"x (a BIGINT,) STORED AS CSV OPTIONS (has_header true,) LOCATION '{file}'",
+    ):
+        mw.sql(ctx, f"CREATE EXTERNAL TABLE {clauses}")
+        assert rows(ctx, "SELECT * FROM x") == [{"a": 1}]
+        mw.sql(ctx, "DROP TABLE x")
 
 
 def test_a_session_lets_go_of_a_table_and_its_files_stay(

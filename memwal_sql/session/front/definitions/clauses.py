@@ -18,18 +18,29 @@ class Clauses:
     """Clauses of CREATE TABLE.
 
     Attributes:
-        is_ours: whether the format is said to be ours.
         regions: as text of region fields.
         query: the place where a query begins; None without AS.
         unknown: the place of a clause that no table here has; what follows is not read.
     """
 
-    is_ours: bool = False
     regions: str | None = None
     location: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     query: int | None = None
     unknown: int | None = None
+
+
+def are_ours(statement: Statement, place: int, *, external: bool) -> bool:
+    """Whether the clauses from a place on are of a table of ours, by format or, but for external
+    tables, by LOCATION. Of others, DataFusion alone knows what may stand where."""
+    for at in statement.top(place, len(statement)):
+        if statement.keyword(at) == "AS" and statement.keyword(at - 1) != "STORED":
+            break
+        if statement.has(at, f"STORED AS {FORMAT}") or statement.has(at, f"USING {FORMAT}"):
+            return True
+        if statement.keyword(at) == "LOCATION" and not external:
+            return True
+    return False
 
 
 def clauses_of(statement: Statement, place: int, parameters: Mapping[str, Any]) -> Clauses:
@@ -52,7 +63,6 @@ def clauses_of(statement: Statement, place: int, parameters: Mapping[str, Any]) 
             if statement.keyword(place) != FORMAT:
                 found.unknown = place
                 break
-            found.is_ours = True
             place += 1
         elif word == "LOCATION":
             found.location = text_at(statement, place + 1, parameters)

@@ -17,7 +17,7 @@ from memwal_sql.create import create_table, open_table
 from memwal_sql.drop import drop_table
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
-from memwal_sql.session.front.definitions.clauses import Clauses, clauses_of
+from memwal_sql.session.front.definitions.clauses import Clauses, are_ours, clauses_of
 from memwal_sql.session.front.definitions.columns import Columns, columns_of
 from memwal_sql.session.front.definitions.names import if_exists, written
 from memwal_sql.session.front.queries.one_snapshot import frame
@@ -52,15 +52,13 @@ def created(
     lenient, place = if_exists(statement, place + 1, "IF NOT EXISTS")
     at = place
     parts, place = statement.table(place)
-    listed: list[tuple[int, int]] = []
-    if statement.symbol(place) == "(":
-        after = statement.closing(place)
-        listed, place = statement.split(place + 1, after - 1), after
-    clauses = clauses_of(statement, place, parameters)
+    columns_at, place = place, statement.closing(place) if statement.symbol(place) == "(" else place
     functions = search_functions(ctx)
     folder = functions.folder(whole_name(parts)) if len(parts) <= _PARTS else None
-    if folder is None and not clauses.is_ours and (external or clauses.location is None):
+    if folder is None and not are_ours(statement, place, external=external):
         return None
+    listed = statement.split(columns_at + 1, place - 1)
+    clauses = clauses_of(statement, place, parameters)
     if clauses.unknown is not None:
         raise statement.error("a MemWAL table has no such clause", clauses.unknown)
     if replaces:
