@@ -25,6 +25,8 @@ from tests.model.process import Process, ProcessKilledError, as_another_process
 from tests.model.queries import Reader, as_dict, ask, random_row
 
 Pairs = list[tuple[int, Row]]
+# How often it is taken, among others.
+Step = tuple[int, Callable[[], None]]
 
 
 class HistoryError(AssertionError):
@@ -110,7 +112,12 @@ class History:
     # Steps
 
     def _step(self) -> None:
-        steps: list[tuple[int, Callable[[], None]]] = [
+        steps = self._steps()
+        weights = [weight for weight, _ in steps]
+        self.rng.choices([step for _, step in steps], weights)[0]()
+
+    def _steps(self) -> list[Step]:
+        return [
             (10, self._upsert),
             (3, self._insert),
             (5, self._delete),
@@ -126,8 +133,6 @@ class History:
             (1, self._checkpoint),
             (2, self._append),
         ]
-        weights = [weight for weight, _ in steps]
-        self.rng.choices([step for _, step in steps], weights)[0]()
 
     def _random_pairs(self, *, distinct: bool = False) -> Pairs:
         self._op += 1

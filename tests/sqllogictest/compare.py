@@ -133,7 +133,7 @@ def _shown(rows: pa.Table) -> list[str]:
 def _values(column: pa.ChunkedArray) -> list[Any]:
     try:
         return list(map(_value, column.to_pylist()))
-    except (OverflowError, ValueError):  # Python has no such dates
+    except (ArithmeticError, ValueError):  # Python has no such dates or decimals
         return [str(column.slice(place, 1)) for place in range(len(column))]
 
 
