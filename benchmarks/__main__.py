@@ -19,7 +19,7 @@ from benchmarks.merging import merging
 from benchmarks.mixed import mixed, replaced_scan
 from benchmarks.opening import opening
 from benchmarks.scans import filtered_scan, first_scan, full_scan, generations_scan
-from benchmarks.statements import statements
+from benchmarks.statements import sql_statements, statements
 from benchmarks.support.machine import machine_facts
 from benchmarks.support.result import Result, print_report, write_json
 from benchmarks.support.sizes import FULL, SMALL
@@ -44,6 +44,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "upserts-beside-work": upserts_beside_work,
     "sustained-upserts": sustained_upserts,
     "statements": statements,
+    "sql-statements": sql_statements,
     "ycsb": ycsb,
     "mixed": mixed,
     "replaced-scan": replaced_scan,

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from datafusion import SessionContext
 
 import memwal_sql as mw
-from benchmarks.support.data import check_same, rows
+from benchmarks.support.data import check_same, rows, shuffled
 from benchmarks.support.result import Result, at_most_ratio
 from benchmarks.support.timing import interleaved
 from benchmarks.support.workspace import Workspace, enabled_table
 
 _REGIONS = 4
 _WARM_UP = 3
+# Of the rows that a DELETE takes; as many are deleted by their keys.
+_TENTHS = 5
 
 
 def statements(work: Workspace) -> Iterator[Result]:
@@ -40,6 +43,55 @@ def statements(work: Workspace) -> Iterator[Result]:
     for name in list(works)[1:]:
         line = f"upserts of {sizes.append_rows:,} rows that are there, {name}, {_REGIONS} regions"
         yield at_most_ratio(line, times[name], times["upserts"], "upserts", 3)
+
+
+def sql_statements(work: Workspace) -> Iterator[Result]:
+    """MERGE on the primary key and DELETE by another column, against what they write alone."""
+    sizes = work.sizes
+    count = sizes.base_rows
+    table = enabled_table(
+        work.folder / "sql",
+        rows(np.arange(count, dtype=np.int64), 1),
+        regions=[mw.bucket("id", _REGIONS)],
+    )
+    context = SessionContext()
+    mw.register(context, "t", table)
+    many = 2 * sizes.append_rows
+    given = rows(shuffled(2 * count)[:many], 2)  # half of them are new
+    context.register_record_batches("given", [given.to_batches()])
+    merge = """
+        MERGE INTO t USING given AS s ON t.id = s.id
+        WHEN MATCHED THEN UPDATE SET val = s.val, name = s.name
+        WHEN NOT MATCHED THEN INSERT *
+    """
+    tenths = iter(range(2 * _TENTHS))
+
+    with table.writer(durable=True) as writer:
+        works: dict[str, Callable[[], Any]] = {
+            "upserts": lambda: writer.upsert(given),
+            "merge": lambda: mw.sql(context, merge),
+        }
+        times = interleaved(works, sizes.rounds, _WARM_UP)
+        check_same(table.get(given.select(["id"])), given, "MERGE")
+
+        def condition() -> str:
+            at = next(tenths)
+            return f"val >= {at / 10} AND val < {(at + 1) / 10}"
+
+        def scanned() -> None:
+            found = context.sql(f"SELECT id FROM t WHERE {condition()}").to_arrow_table()
+            writer.delete(found)
+
+        deletes: dict[str, Callable[[], Any]] = {
+            "scan": scanned,
+            "delete": lambda: mw.sql(context, f"DELETE FROM t WHERE {condition()}"),
+        }
+        times |= interleaved(deletes, _TENTHS, 0)
+    assert len(table.to_arrow(filter="val < 1")) == 0
+    line = f"MERGE of {many:,} rows into {count:,} on the primary key"
+    yield at_most_ratio(line, times["merge"], times["upserts"], "upserts", 5)
+    line = f"DELETE of a tenth of {count:,} rows by a condition"
+    yield at_most_ratio(line, times["delete"], times["scan"], "a scan and its keys deleted", 3)
 
 
 def _last_digit(table: Any) -> Any:

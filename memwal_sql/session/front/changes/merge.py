@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from exec_nodes.arrow.casts import Column, exact_cast
-from exec_nodes.keys.keys import one_array
+from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.changes.acts import DELETE, INSERT, UPDATE, Act
+from memwal_sql.session.front.changes.acts import DELETE, INSERT, UPDATE, Act, keys_of
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.fitting import fitted
 from memwal_sql.session.front.changes.reading import ROW, Reading
@@ -135,12 +134,12 @@ class Merge(Change):
     ) -> dict[str, _Rows]:
         """The rows that the clauses of each kind are of; `alone` are those of the table alone."""
         names = self.target.table.schema.names
-        columns = ", ".join(map(self.target.column, names))
+        keys = None if alone or not self._on.key else self._keys(reading, source)
+        found = None if keys is None else self.target.table.get(keys.drop_null())
+        if keys is not None and found is not None and self._on.covered:
+            return self._paired(source, keys, found)
         number = f"{self._alias}.{ROW}"
-        tables = {"source": source}
-        found = None if alone else self._looked_up(reading, source)
-        if found is not None:
-            tables["target"] = found
+        tables = {"source": source} if found is None else {"source": source, "target": found}
         with reading.tables(**tables) as of:
             target = self._named(of.get("target", self.target.text))
             join, where = "JOIN", ""
@@ -148,47 +147,72 @@ class Merge(Change):
                 asked = " OR ".join(when.condition or "true" for when in alone)
                 target = self._named(f"(SELECT *, {asked} AS {_ASKED} FROM {target})")
                 join, where = "LEFT JOIN", f"WHERE {number} IS NOT NULL OR {_ASKED}"
+            columns = ", ".join(map(self.target.column, names))
             pairs = reading.rows(
                 f"SELECT {number} AS {quoted(_SOURCE_ROW)}, {columns} FROM {target} {join} "
                 f"{of['source']} AS {self._alias} ON {self._on.text} {where}"
             )
         at = one_array(pairs[_SOURCE_ROW])
         rows = pairs.select(names).cast(self.target.table.schema)
-        is_pair = at.is_valid()
-        at = at.drop_null()
         new = np.ones(source.num_rows, np.bool_)
-        new[at.to_numpy()] = False
+        new[at.drop_null().to_numpy()] = False
         return {
-            MATCHED: _Rows(rows.filter(is_pair), source.take(at)),
+            MATCHED: _Rows(rows.filter(at.is_valid()), source.take(at.drop_null())),
             NEW: _Rows(None, source.filter(pa.array(new))),
-            ALONE: _Rows(rows.filter(pc.invert(is_pair)), None),
+            ALONE: _Rows(rows.filter(at.is_null()), None),
         }
 
-    def _looked_up(self, reading: Reading, source: pa.Table) -> pa.Table | None:
-        """The table's rows that may match, if the condition gives their keys."""
-        table, key = self.target.table, self._on.key
-        if not key:
-            return None
-        shown = ", ".join(f"{text} AS {quoted(name)}" for name, text in key.items())
-        with reading.tables(source=source) as of:
-            found = reading.rows(f"SELECT {shown} FROM {of['source']} AS {self._alias}")
+    def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
+        """The keys that the condition gives to the rows of the source; None where it compares them
+        otherwise than by their values."""
+        table = self.target.table
+        found = self._own_columns(source, self._on.key)
+        if found is None:
+            shown = [f"{text} AS {quoted(name)}" for name, text in self._on.key.items()]
+            with reading.tables(source=source) as of:
+                query = f"SELECT {', '.join([*shown, ROW])} FROM {of['source']} AS {self._alias}"
+                found = reading.rows(query).sort_by(_ROW)
         columns = []
         for name in table.primary_key:
-            of_key = table.schema.field(name)
             if pa.types.is_floating(found[name].type):  # equal to keys that it is not exactly
                 return None
             try:
-                columns.append(exact_cast(found[name], of_key.with_nullable(True)))
+                columns.append(
+                    exact_cast(found[name], table.schema.field(name).with_nullable(True))
+                )
             except InvalidCallError:
                 return None
-        return table.get(pa.table(columns, list(table.primary_key)).drop_null())
+        return pa.table(columns, list(table.primary_key))
+
+    def _own_columns(self, source: pa.Table | None, values: Mapping[str, str]) -> pa.Table | None:
+        """The values of expressions, by name, if each is a column of the source."""
+        if source is None:
+            return None if values else pa.table({})
+        own = {f"{self._alias}.{quoted(name)}": name for name in source.column_names}
+        if not set(values.values()) <= own.keys():
+            return None
+        return pa.table({name: source[own[text]] for name, text in values.items()})
+
+    def _paired(self, source: pa.Table, keys: pa.Table, found: pa.Table) -> dict[str, _Rows]:
+        """The same by the keys alone: of the source, and of the rows that have one of them."""
+        place = KeyBatch(keys_of(self.target.table, [found])).positions
+        wanted = key_values(keys.columns)
+        at = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
+        is_there = at >= 0
+        return {
+            MATCHED: _Rows(found.take(pa.array(at[is_there])), source.filter(pa.array(is_there))),
+            NEW: _Rows(None, source.filter(pa.array(~is_there))),
+        }
 
     def _applied(
         self, reading: Reading, when: When, rows: _Rows
     ) -> tuple[pa.Array, dict[str, Column]]:
         """The places of the rows that a clause takes, ascending, and its values for each."""
-        if not when.condition and not when.values:
-            return pa.array(np.arange(len(rows))), {}
+        schema = self.target.table.schema
+        own = None if when.condition else self._own_columns(rows.source, when.values)
+        if own is not None:
+            fitting = {name: fitted(own[name], schema.field(name)) for name in when.values}
+            return pa.array(np.arange(len(rows))), fitting
         with reading.tables(**rows.tables) as of:
             source = f"{of.get('source')} AS {self._alias}"
             target = self._named(of.get("target", ""))
@@ -201,7 +225,6 @@ class Merge(Change):
             where = f"WHERE {when.condition}" if when.condition else ""
             columns = ", ".join([f"{number} AS {ROW}", *shown])
             found = reading.rows(f"SELECT {columns} FROM {both} {where}").sort_by(_ROW)
-        schema = self.target.table.schema
         values = {name: fitted(found[name], schema.field(name)) for name in when.values}
         return one_array(found[_ROW]), values
 
