@@ -5,6 +5,7 @@ from __future__ import annotations
 from memwal_sql import lance_log as lance_log  # before anything imports Lance
 
 # isort: split
+from memwal_sql.catalog.provider import catalog
 from memwal_sql.create import create_table, enable, open_table
 from memwal_sql.drop import drop_table
 from memwal_sql.errors import (
@@ -100,6 +101,7 @@ __all__ = [
     "WriterFailedError",
     "WriterOptions",
     "bucket",
+    "catalog",
     "configure",
     "create_table",
     "day",

@@ -40,6 +40,7 @@ NAMES = {
     "WriterFailedError",
     "WriterOptions",
     "bucket",
+    "catalog",
     "create_table",
     "configure",
     "day",

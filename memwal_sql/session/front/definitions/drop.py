@@ -9,6 +9,7 @@ import datafusion
 import pyarrow as pa
 
 from memwal_sql.drop import drop_table
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.definitions.names import if_exists, registered, table_of, written
 from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
@@ -43,8 +44,11 @@ def dropped(
         if lenient:
             return answer(ctx, pa.table({}))
         raise statement.error("the catalog has no table of this name", at)
-    if found is not None:
-        table_of(found).close()
+    if found is None:
+        raise UnsupportedError(
+            str(statement.error("a plain Lance table is read here: mw.drop_table deletes it", at))
+        )
+    table_of(found).close()
     folder.forget(parts[-1])
     drop_table(folder.location(parts[-1]), folder.storage_options)
     return answer(ctx, pa.table({}))

@@ -1,0 +1,1 @@
+"""Folders of tables as catalogs of a session."""

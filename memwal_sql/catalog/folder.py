@@ -1,0 +1,131 @@
+"""A folder of tables, laid out as Lance's directory namespace: `name.lance` each, so that LanceDB
+has the same ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from threading import Lock
+from weakref import ref
+
+from memwal_native import MountedTable
+from memwal_sql.catalog.plain_lance import LanceProvider
+from memwal_sql.create import open_table
+from memwal_sql.errors import InvalidCallError, ReopenError, RepairError, UnsupportedError
+from memwal_sql.session.provider import TableProvider
+from memwal_sql.session.register import METADATA_TABLES, metadata_tables
+from memwal_sql.session.table_functions import Registered
+from memwal_sql.state.enable import Uri, find_lance
+from memwal_sql.storage.base.memwal_index import read_details
+from memwal_sql.storage.objects.memory import SCHEMES
+from memwal_sql.storage.objects.open import canonical_uri, open_store
+from memwal_sql.storage.objects.options import checked_options
+from memwal_sql.storage.paths import MEM_WAL_FOLDER
+from memwal_sql.table import Table
+
+_SUFFIX = ".lance"
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+class Folder:
+    """The tables of a folder. Those that were asked for stay open, and show their newest state."""
+
+    def __init__(
+        self,
+        uri: Uri,
+        storage_options: Mapping[str, str] | None,
+        consistency: str,
+        missing: str,
+    ) -> None:
+        """Raises InvalidCallError for a place that has no folder above it to list it from."""
+        self.uri = canonical_uri(uri)
+        self.storage_options = storage_options
+        self._options = checked_options(storage_options) or None
+        self._consistency = consistency
+        self._missing = missing
+        self._open: dict[str, Table] = {}
+        self._lock = Lock()
+        parent, _, self._folder = self.uri.rpartition("/")
+        if self.uri.split("://")[0] in SCHEMES or parent.endswith(":/") or not self._folder:
+            raise InvalidCallError(
+                f"{self.uri} can't be a catalog: give a folder on a disk or within a bucket"
+            )
+        self._parent = open_store(parent or "/", storage_options)
+
+    def names(self) -> list[str]:
+        """Of all tables, in order."""
+        folders = self._parent.list_folders(self._folder)
+        return sorted(one.removesuffix(_SUFFIX) for one in folders if one.endswith(_SUFFIX))
+
+    def location(self, name: str) -> str:
+        """The place of a table. Raises InvalidCallError for what can't be its name."""
+        if not _NAME.fullmatch(name) or "$" in name:
+            raise InvalidCallError(
+                f"{name!r}: a table of a catalog has letters, digits, dots, dashes and underscores "
+                "in its name, which is that of a folder"
+            )
+        return f"{self.uri}/{name}{_SUFFIX}"
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table of this name, or one about it."""
+        return self._table_of(name) in self.names()
+
+    def mounted(self, name: str) -> MountedTable | None:
+        """What a session reads under a name: a table, a plain one of Lance's, or one about a table;
+        None for none."""
+        of = self._table_of(name)
+        table = self._table(of)
+        if of != name:
+            about = None if table is None else dict(metadata_tables(of, table))
+            return None if about is None else about[name.rpartition("$")[2]]
+        if table is not None:
+            return MountedTable(TableProvider(None, table, self._consistency, self._missing))
+        if not _NAME.fullmatch(name):
+            return None
+        dataset = find_lance(self.location(name), self._options)
+        return None if dataset is None else MountedTable(LanceProvider(dataset))
+
+    def registered(self, name: str) -> Registered | None:
+        """A table of this package as it is now; None for another one, or none."""
+        table = self._table(name)
+        if table is None:
+            return None
+        return Registered(name, table, self._consistency, ref(self), self._missing)
+
+    def forget(self, name: str) -> None:
+        """Open it anew where it is asked for next."""
+        with self._lock:
+            self._open.pop(name, None)
+
+    def _table(self, name: str) -> Table | None:
+        if not _NAME.fullmatch(name):
+            return None
+        with self._lock:
+            table = self._open.get(name)
+            if table is not None:
+                try:
+                    table.refresh()
+                    return table
+                except (ReopenError, RepairError):  # another one is there now, or none
+                    del self._open[name]
+            place = self.location(name)
+            dataset = find_lance(place, self._options)
+            if dataset is None:
+                return None
+            store = open_store(place, self.storage_options)
+            if read_details(store, dataset) is None and not store.list_folders(MEM_WAL_FOLDER):
+                return None
+            self._open[name] = open_table(place, storage_options=self.storage_options)
+            return self._open[name]
+
+    def _table_of(self, name: str) -> str:
+        of, _, about = name.rpartition("$")
+        return of if about in METADATA_TABLES else name
+
+
+def not_here(what: str) -> UnsupportedError:
+    """The error for what a session of DataFusion's own can't do in a catalog."""
+    return UnsupportedError(
+        f"{what} a table of a catalog is a statement of mw.sql(ctx, ...), which ctx.sql of "
+        "DataFusion can't run"
+    )

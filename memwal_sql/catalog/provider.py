@@ -1,0 +1,111 @@
+"""A folder of tables as a catalog: `mw.catalog`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import ref
+
+from datafusion import SessionContext
+from datafusion.catalog import CatalogProvider, SchemaProvider
+from datafusion.catalog import Table as SessionTable
+
+from memwal_native import remember
+from memwal_sql.catalog.folder import Folder, not_here
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.read.snapshots import check_consistency
+from memwal_sql.session.table_functions import search_functions
+from memwal_sql.state.enable import Uri
+from memwal_sql.write.ingest.missing import ERROR, check_missing
+
+
+def catalog(
+    ctx: SessionContext,
+    uri: Uri,
+    name: str,
+    *,
+    schema: str = "public",
+    consistency: str = "strong",
+    missing: str = ERROR,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Show the tables of a folder to SQL in `ctx` as `name.schema.table`.
+
+    A table `events` is the folder `events.lance` in it, as LanceDB and Lance's directory namespace
+    have it, so that either side sees the other's. Tables of this package have the tables about them
+    (`events$regions`), searches and INSERT, and in `mw.sql` all of its statements; CREATE TABLE
+    makes one in the folder, and DROP TABLE deletes it. Plain Lance tables are read. What others
+    make or drop is seen by the next query.
+
+    Args:
+        name: of the catalog, as it stands in statements; what has it already is replaced.
+        consistency, missing: as for `register`.
+
+    Raises InvalidCallError for an empty name and for a place that is no folder of a disk or bucket.
+    """
+    if not name or not schema:
+        raise InvalidCallError("a catalog and its schema need names")
+    check_consistency(consistency)
+    check_missing(missing)
+    folder = Folder(uri, storage_options, consistency, missing)
+    search_functions(ctx).add_folder(name, schema, folder)
+    ctx.register_catalog_provider(name, _Catalog(schema, _Schema(ctx, folder)))
+
+
+class _Catalog(CatalogProvider):
+    def __init__(self, name: str, schema: _Schema) -> None:
+        self._name = name
+        self._schema = schema
+
+    def schema_names(self) -> set[str]:
+        """The one that was named."""
+        return {self._name}
+
+    def schema(self, name: str) -> Any:
+        """The folder."""
+        return self._schema if name == self._name else None
+
+
+class _Schema(SchemaProvider):
+    def __init__(self, ctx: SessionContext, folder: Folder) -> None:
+        self._session = ref(ctx)  # which holds its catalogs
+        self._folder = folder
+
+    @property
+    def table_names(self) -> list[str]:  # type: ignore[override]  # DataFusion reads an attribute
+        """Of all tables, without those about them."""
+        try:
+            return self._folder.names()
+        except MemWalError as error:
+            remember(error)
+            raise
+
+    def table(self, name: str) -> SessionTable | None:
+        """A table as it is now."""
+        ctx = self._session()
+        try:
+            if ctx is None:
+                raise UnsupportedError(
+                    "the SessionContext that catalog was called with is gone: keep it"
+                )
+            found = self._folder.mounted(name)
+        except MemWalError as error:
+            remember(error)
+            raise
+        return None if found is None else SessionTable(found, ctx)
+
+    def table_exist(self, name: str) -> bool:
+        """Whether there is one."""
+        return self._folder.has(name)
+
+    def register_table(self, name: str, _: Any) -> None:
+        """Raise UnsupportedError."""
+        error = not_here(f"making {name!r},")
+        remember(error)
+        raise error
+
+    def deregister_table(self, name: str, cascade: bool = True) -> None:
+        """Raise UnsupportedError."""
+        error = not_here(f"dropping {name!r},")
+        remember(error)
+        raise error

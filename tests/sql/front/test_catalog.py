@@ -1,0 +1,172 @@
+"""A folder of tables as a catalog of a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datafusion
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One table of each kind."""
+    table = mw.create_table(tmp_path / "events.lance", pa.schema({"id": pa.int64()}), "id")
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2]})
+        writer.flush()
+        writer.upsert({"id": [3]})
+    plain = pa.table({"id": [1, 2, 3], "val": ["a", None, "c"]})
+    lance.write_dataset(plain, tmp_path / "plain.lance")
+    (tmp_path / "other").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def ctx(folder: Path) -> datafusion.SessionContext:
+    ctx = datafusion.SessionContext()
+    mw.catalog(ctx, folder, "lake")
+    return ctx
+
+
+def rows(ctx: datafusion.SessionContext, query: str) -> list[dict[str, object]]:
+    return list(mw.sql(ctx, query).to_pylist())
+
+
+def tables(ctx: datafusion.SessionContext) -> list[str]:
+    shown = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+    found = rows(ctx, f"{shown} AND table_catalog = 'lake' ORDER BY table_name")
+    return [str(one["table_name"]) for one in found]
+
+
+def test_tables_are_shown_with_their_columns(ctx: datafusion.SessionContext) -> None:
+    assert tables(ctx) == ["events", "plain"]
+    columns = rows(
+        ctx,
+        "SELECT table_name, column_name FROM information_schema.columns "
+        "WHERE table_catalog = 'lake' AND table_schema = 'public' ORDER BY 1, 2",
+    )
+    assert [tuple(one.values()) for one in columns] == [
+        ("events", "id"),
+        ("plain", "id"),
+        ("plain", "val"),
+    ]
+    shown = rows(ctx, "SHOW TABLES")
+    assert {"events", "plain"} <= {one["table_name"] for one in shown}
+
+
+def test_tables_of_ours_have_all_that_registered_ones_have(ctx: datafusion.SessionContext) -> None:
+    name = "lake.public.events"
+    assert rows(ctx, f"SELECT count(*) AS n FROM {name}") == [{"n": 3}]
+    assert ctx.sql(f"SELECT count(*) AS n FROM {name}").to_pylist() == [{"n": 3}]
+    assert rows(ctx, f"INSERT INTO {name} VALUES (4)") == [{"count": 1}]
+    assert rows(ctx, f"DELETE FROM {name} WHERE id IN (SELECT id FROM lake.public.plain)") == [
+        {"count": 3}
+    ]
+    assert rows(ctx, f"SELECT count(*) AS n FROM {name}$regions") == [{"n": 1}]
+    same = f"SELECT a.id FROM {name} AS a JOIN {name} AS b USING (id)"
+    assert rows(ctx, same) == [{"id": 4}]
+    mw.sql(ctx, f"CALL memwal.checkpoint('{name}', 'then')")
+    rows(ctx, f"INSERT INTO {name} VALUES (5)")
+    assert rows(ctx, f"SELECT id FROM {name} VERSION AS OF 'then'") == [{"id": 4}]
+
+
+def test_plain_tables_of_lance_are_read(ctx: datafusion.SessionContext) -> None:
+    name = "lake.public.plain"
+    assert rows(ctx, f"SELECT count(*) AS n FROM {name}") == [{"n": 3}]
+    assert rows(ctx, f"SELECT val FROM {name} WHERE id > 1 ORDER BY id LIMIT 1") == [{"val": None}]
+    assert rows(ctx, f"SELECT id FROM {name} WHERE upper(val) = 'C'") == [{"id": 3}]
+    assert rows(ctx, f"SELECT id FROM {name} WHERE val IS NULL") == [{"id": 2}]
+    assert "LanceScanExec" in str(ctx.sql(f"EXPLAIN SELECT id FROM {name}").to_pylist())
+    with pytest.raises(mw.UnsupportedError, match="plain Lance table"), mw.memwal_errors():
+        ctx.sql(f"INSERT INTO {name} VALUES (9, 'x')").collect()
+
+
+def test_what_others_make_change_and_drop_is_seen(
+    ctx: datafusion.SessionContext, folder: Path
+) -> None:
+    assert rows(ctx, "SELECT * FROM lake.public.events WHERE id = 3") == [{"id": 3}]
+    lance.dataset(folder / "events.lance").add_columns(pa.field("more", pa.int8()))
+    assert rows(ctx, "SELECT * FROM lake.public.events WHERE id = 3") == [{"id": 3, "more": None}]
+    mw.drop_table(folder / "events.lance")
+    assert tables(ctx) == ["plain"]
+    with pytest.raises(mw.InvalidCallError, match="not found"):
+        mw.sql(ctx, "SELECT * FROM lake.public.events")
+    mw.create_table(folder / "events.lance", pa.schema({"key": pa.string()}), "key")
+    assert ctx.table("lake.public.events").schema().names == ["key"]
+
+
+def test_statements_make_change_and_drop_tables_in_the_folder(
+    ctx: datafusion.SessionContext, folder: Path
+) -> None:
+    mw.sql(
+        ctx,
+        "CREATE TABLE lake.public.made (id BIGINT PRIMARY KEY, a TEXT) "
+        "PARTITIONED BY (bucket(id, 2))",
+    )
+    assert mw.open_table(folder / "made.lance").schema.names == ["id", "a"]
+    rows(ctx, "INSERT INTO lake.public.made VALUES (1, 'x')")
+    copy = "CREATE TABLE IF NOT EXISTS lake.public.copy (PRIMARY KEY (id)) AS SELECT * FROM"
+    assert rows(ctx, f"{copy} lake.public.made") == [{"count": 1}]
+    assert rows(ctx, f"{copy} lake.public.made") == []
+    mw.sql(ctx, "ALTER TABLE lake.public.made ADD COLUMN b INT, DROP COLUMN a")
+    assert rows(ctx, "SELECT * FROM lake.public.made") == [{"id": 1, "b": None}]
+    mw.sql(ctx, "CREATE INDEX ON lake.public.made (b)")
+    assert tables(ctx) == ["copy", "events", "made", "plain"]
+    for name in ("made", "copy"):
+        mw.sql(ctx, f"DROP TABLE lake.public.{name}")
+        assert not (folder / f"{name}.lance").exists()
+    mw.sql(ctx, "DROP TABLE IF EXISTS lake.public.made")
+    assert tables(ctx) == ["events", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) LOCATION '/tmp/x'", "leave LOCATION"),
+        ("CREATE TABLE lake.public.x AS SELECT 1 AS a", "needs a primary key"),
+        ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) USING csv", "no such clause"),
+        ('CREATE TABLE lake.public."../x" (id INT PRIMARY KEY)', "letters, digits"),
+        ("CREATE TABLE lake.public.events (id INT PRIMARY KEY)", "of this name"),
+        ("CREATE TABLE lake.public.plain (id INT PRIMARY KEY)", "of this name"),
+        ("DROP TABLE lake.public.plain", "read here"),
+        ("DROP TABLE lake.public.nothing", "no table of this name"),
+        ('DROP TABLE lake.public."../other"', "no table of this name"),
+        ('SELECT * FROM lake.public."../other"', "not found"),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    ctx: datafusion.SessionContext, folder: Path, statement: str, match: str
+) -> None:
+    before = sorted(folder.iterdir())
+    with pytest.raises(mw.InvalidCallError, match=match):
+        mw.sql(ctx, statement)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_datafusion_alone_makes_and_drops_nothing(
+    ctx: datafusion.SessionContext, folder: Path
+) -> None:
+    with pytest.raises(mw.UnsupportedError, match=r"mw\.sql"), mw.memwal_errors():
+        ctx.sql("CREATE TABLE lake.public.x AS SELECT 1 AS a")
+    with pytest.raises(Exception, match="doesn't exist"):
+        ctx.sql("DROP TABLE lake.public.events")
+    assert (folder / "events.lance").exists()
+
+
+@pytest.mark.parametrize("uri", ["memory://x", "s3://bucket", ""])
+def test_a_place_that_can_not_be_listed_is_refused(uri: str) -> None:
+    with pytest.raises(mw.InvalidCallError):
+        mw.catalog(datafusion.SessionContext(), uri, "lake")
+
+
+def test_an_empty_or_absent_folder_has_no_tables(tmp_path: Path) -> None:
+    ctx = datafusion.SessionContext()
+    mw.catalog(ctx, tmp_path / "absent", "lake")
+    assert tables(ctx) == []
+    mw.sql(ctx, "CREATE TABLE lake.public.t (id INT PRIMARY KEY)")
+    assert tables(ctx) == ["t"]
