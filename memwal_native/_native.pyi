@@ -44,7 +44,7 @@ class KeyVersions:
         """The positions below `below`, ascending, that a later one below it replaces, as the bytes
         of int64."""
 
-class LeftoverRule:
+class SessionRule:
     """What `SessionContext.add_physical_optimizer_rule` takes: where DataFusion applies conditions
     to the rows of a scan that it did not offer to the table, the provider's `left_over` gives the
     plan to run instead, if it has such a method."""

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary, ref
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
-from memwal_native import LeftoverRule, MountedTable, recall, remember
+from memwal_native import MountedTable, SessionRule, recall, remember
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.request import (
     DEFAULT_K,
@@ -233,7 +233,7 @@ def search_functions(ctx: SessionContext) -> SearchFunctions:
         known = _sessions.get(ctx.session_id())
         if known is None:
             known = _sessions[ctx.session_id()] = SearchFunctions()
-            ctx.add_physical_optimizer_rule(LeftoverRule())
+            ctx.add_physical_optimizer_rule(SessionRule())
             for function in FUNCTIONS:
                 for name in function.names:
                     call = partial(known.call, name, function)

@@ -20,6 +20,7 @@ mod provider;
 mod python_memory;
 mod rows;
 mod runtime;
+mod session_rule;
 mod shallow;
 mod sql_text;
 mod sql_tokens;
@@ -38,7 +39,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DATAFUSION_MAJOR", datafusion_ffi::version())?;
     module.add_class::<mounted_table::MountedTable>()?;
     module.add_class::<predicate::Predicate>()?;
-    module.add_class::<unpushed_filters::LeftoverRule>()?;
+    module.add_class::<session_rule::SessionRule>()?;
     module.add_class::<arrow_bridge::ArrowStream>()?;
     module.add_function(wrap_pyfunction!(sql_text::calls_functions, module)?)?;
     module.add_function(wrap_pyfunction!(sql_text::ignored_clauses, module)?)?;

@@ -24,7 +24,7 @@ use crate::runtime::runtime;
 /// * `insert(rows) -> int`, rows with `__arrow_c_stream__`,
 /// * `left_over(conditions: list[str], no_rows) -> node`, if DataFusion may not apply conditions of
 ///   its own to the rows of a scan: the plan to run instead, whose rows look like `no_rows`, with
-///   `__arrow_c_stream__`. Only sessions that have a `LeftoverRule` ask.
+///   `__arrow_c_stream__`. Only sessions that have a `SessionRule` ask.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct MountedTable {
     provider: Arc<Py<PyAny>>,

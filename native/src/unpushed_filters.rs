@@ -1,35 +1,20 @@
 //! Conditions that DataFusion shows to no table, such as those with `random()`: they stand as filters
 //! above the scan, and the table is told of them when the plan is complete. It may give another plan
 //! to run instead. Joins, semi-joins among them, act on the rows that a table yields.
-//!
-//! Of the host's nodes only names, children and expressions can be seen from here.
-//! `datafusion-ffi` would rebuild the whole plan and the whole configuration of the host on this
-//! side, and wrap what comes back without what `ffi_plan` does. So the rule's table of functions gets
-//! shorter ones, which walk through the host's: some microseconds a query.
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
-use datafusion_common::config::ConfigOptions;
-use datafusion_ffi::config::FFI_ConfigOptions;
 use datafusion_ffi::df_result;
 use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
 use datafusion_ffi::get_library_marker_id;
 use datafusion_ffi::physical_expr::FFI_PhysicalExpr;
-use datafusion_ffi::physical_optimizer::{FFI_PhysicalOptimizerContext, FFI_PhysicalOptimizerRule};
 use datafusion_ffi::util::FFI_Result;
 use datafusion_physical_plan::{ExecutionPlan, PlanProperties};
-use datafusion_session::PhysicalOptimizerRule;
-use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
 use stabby::vec::Vec as FfiVec;
 
-use crate::errors::guarded;
 use crate::exec::MountedExec;
-use crate::ffi_plan::make_lean;
-
-const NAME: &str = "memwal_leftovers";
 
 /// Nodes that yield each row of their children as it is, or computed from: a filter above them is
 /// one on the rows below. Not those that choose rows themselves (limits, sorts for the best few,
@@ -50,86 +35,6 @@ const ROW_BY_ROW: [&str; 10] = [
 const WITH_SUBQUERIES: &str = "ScalarSubqueryExec";
 const FILTER: &str = "FilterExec";
 
-/// What `SessionContext.add_physical_optimizer_rule` takes.
-#[pyclass(frozen, module = "memwal_native")]
-pub struct LeftoverRule;
-
-#[pymethods]
-impl LeftoverRule {
-    #[new]
-    fn new() -> Self {
-        Self
-    }
-
-    fn __datafusion_physical_optimizer_rule__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
-        let rule = quick(FFI_PhysicalOptimizerRule::new(Arc::new(Rule), None));
-        PyCapsule::new_with_value(py, rule, c"datafusion_physical_optimizer_rule")
-    }
-}
-
-/// The rule as this library itself runs it, over the input of an INSERT.
-#[derive(Debug)]
-struct Rule;
-
-impl PhysicalOptimizerRule for Rule {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let foreign = FFI_ExecutionPlan::new(Arc::clone(&plan), None);
-        let other = substitute(&foreign, &foreign, None)?;
-        Ok(other.map_or(plan, |other| other as Arc<dyn ExecutionPlan>))
-    }
-
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
-
-/// The rule with the shorter functions, of which `clone` is one: a session keeps a clone.
-fn quick(mut rule: FFI_PhysicalOptimizerRule) -> FFI_PhysicalOptimizerRule {
-    rule.clone = clone;
-    rule.optimize = optimize;
-    rule.optimize_with_context = optimize_with_context;
-    rule
-}
-
-unsafe extern "C" fn clone(_: &FFI_PhysicalOptimizerRule) -> FFI_PhysicalOptimizerRule {
-    quick(FFI_PhysicalOptimizerRule::new(Arc::new(Rule), None))
-}
-
-unsafe extern "C" fn optimize(
-    _: &FFI_PhysicalOptimizerRule,
-    plan: &FFI_ExecutionPlan,
-    _: FFI_ConfigOptions,
-) -> FFI_Result<FFI_ExecutionPlan> {
-    optimized(plan)
-}
-
-unsafe extern "C" fn optimize_with_context(
-    _: &FFI_PhysicalOptimizerRule,
-    plan: &FFI_ExecutionPlan,
-    _: &FFI_PhysicalOptimizerContext,
-) -> FFI_Result<FFI_ExecutionPlan> {
-    optimized(plan)
-}
-
-fn optimized(plan: &FFI_ExecutionPlan) -> FFI_Result<FFI_ExecutionPlan> {
-    match guarded(|| substitute(plan, plan, None)) {
-        Ok(None) => FFI_Result::Ok(plan.clone()),
-        Ok(Some(other)) => FFI_Result::Ok(make_lean(other)),
-        Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
-    }
-}
-
 fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
     // SAFETY: the function that the plan was made with.
     let properties = PlanProperties::try_from(unsafe { (plan.properties)(plan) })?;
@@ -138,14 +43,14 @@ fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
 
 /// A filter above a node, and what is above it.
 #[derive(Clone, Copy)]
-struct Above<'a> {
+pub struct Above<'a> {
     node: &'a FFI_ExecutionPlan,
     rest: Option<&'a Above<'a>>,
 }
 
 /// The plan to run instead of `whole`, if a table in `part` of it, which has these nodes above, does
 /// not take their conditions.
-fn substitute(
+pub fn substitute(
     whole: &FFI_ExecutionPlan,
     part: &FFI_ExecutionPlan,
     above: Option<&Above>,

@@ -61,7 +61,7 @@ FUNCTION = re.compile(r'^unsafe extern "C" fn (\w+)\(.*?^}', re.DOTALL | re.MULT
     [
         ("ffi_plan.rs", ("guarded(",), 5),
         ("ffi_table.rs", ("plain(",), 3),
-        ("unpushed_filters.rs", ("optimized(",), 3),
+        ("session_rule.rs", ("optimized(",), 3),
     ],
 )
 def test_every_function_that_the_host_calls_stops_panics(

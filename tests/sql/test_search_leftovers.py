@@ -299,4 +299,4 @@ def test_a_session_gets_the_rule_once(searched: Searched) -> None:
     for name in ("a", "b", "a"):
         mw.register(context, name, searched.table)
     plans = context.sql("EXPLAIN VERBOSE SELECT 1 FROM a").to_pydict()["plan_type"]
-    assert plans.count("physical_plan after memwal_leftovers") == 1
+    assert plans.count("physical_plan after memwal") == 1
