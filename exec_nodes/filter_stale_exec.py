@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import Mask
 from exec_nodes.arrow.filter_rows import among
-from exec_nodes.base.columns import KEY_POSITION, QUERY, ROW_ADDRESS, SOURCE, RowAddresses
+from exec_nodes.base.columns import DISTANCE, KEY_POSITION, QUERY, ROW_ADDRESS, SOURCE, RowAddresses
 from exec_nodes.explain.labels import guard_labels
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.liveness.masks import Masks
@@ -116,7 +117,9 @@ class FilterStaleExec(UnaryNode):
 
 
 def _counts(rows: pa.RecordBatch, queries: int) -> npt.NDArray[np.int64]:
-    """Rows by query."""
+    """Rows by query, without those that are no nearest ones."""
+    if DISTANCE in rows.schema.names:
+        rows = rows.filter(pc.invert(pc.is_nan(rows.column(DISTANCE))))
     if QUERY not in rows.schema.names:
         return np.full(1, rows.num_rows, np.int64)
     return np.bincount(rows.column(QUERY).to_numpy(), minlength=queries)

@@ -34,7 +34,7 @@ class KNNExec(Node):
     masked that might be stale, and it is asked on, follows a second one: the `k` nearest of the
     rows that are live, as far as they were not in the first. Nothing is cut before liveness and
     filters are known, so whoever takes all batches has every row of the source that can be among
-    the best `k`.
+    the best `k`; for an `Order` of its query also those that may be as near.
 
     `index` is the base table's index on the column; None where distances are taken from all
     vectors. The index is not asked either where all vectors are in memory, or few rows match.
@@ -61,13 +61,17 @@ class KNNExec(Node):
     def label(self) -> str:
         """`KNNExec: base_table[gen=-1], version=7, column=v, k=10, metric=l2, index=brute_force,
         filter=[]`, or `index=v_idx(IVF_PQ)`; `index=in_memory` where there is one, and all vectors
-        are in memory by now."""
+        are in memory by now. `order=exact` or `order=approximate` where DataFusion sorts."""
         query = self.query
         return (
             f"KNNExec: {source_label(self.source)}, column={query.column}, k={query.k}, "
-            f"metric={query.metric}, index={self._shown_index()}, "
+            f"metric={query.metric}, {self._shown_order()}index={self._shown_index()}, "
             f"filter=[{conditions(self.filters)}]"
         )
+
+    def _shown_order(self) -> str:
+        order = self.query.order
+        return "" if order is None else f"order={'exact' if order.exact else 'approximate'}, "
 
     def _shown_index(self) -> str:
         """Of a source that is not open yet, the index that it may have."""

@@ -45,9 +45,12 @@ class KeyVersions:
         of int64."""
 
 class SessionRule:
-    """What `SessionContext.add_physical_optimizer_rule` takes: where DataFusion applies conditions
-    to the rows of a scan that it did not offer to the table, the provider's `left_over` gives the
-    plan to run instead, if it has such a method."""
+    """What `SessionContext.add_physical_optimizer_rule` takes.
+
+    Where DataFusion applies conditions to the rows of a scan that it did not offer to the table,
+    the provider's `left_over` gives the plan to run instead, if it has such a method. Where it
+    sorts the rows of a scan by a distance and keeps the first few, the `nearest` of what `scan`
+    returned gives a plan for rows that hold these, if it has such a method."""
 
     def __init__(self) -> None: ...
     def __datafusion_physical_optimizer_rule__(self) -> object: ...
@@ -227,6 +230,16 @@ class VectorCodes:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
+
+    @property
+    def longest(self) -> float:
+        """The length of the longest vector, of those that are not `unmeasured`; 1 for cosine
+        distances."""
+
+    def unmeasured(self, rows: int) -> tuple[bytes, bytes]:
+        """Of the first `rows`, as the bytes of int64, ascending: those that have no distance, and
+        those whose distance may be anything, as they are very long or short (by their squares,
+        outside of 1e-30 to 1e30), or hold infinities or NaN."""
 
     def extend(
         self,

@@ -21,6 +21,7 @@ def register(
     consistency: str = "strong",
     *,
     missing: str = ERROR,
+    approximate: bool = False,
     **opening: Unpack[Opening],
 ) -> Table:
     """Make a table known to SQL in `ctx` as `name`, and its state as `name$regions`,
@@ -40,6 +41,8 @@ def register(
         missing: what becomes of columns that INSERT does not name, as it replaces whole rows: an
             `"error"`, or `"null"`. DataFusion shows no difference between them and a NULL in
             SELECT, which is an error too then; NULLs in VALUES are fine.
+        approximate: whether `ORDER BY` a distance `LIMIT k` may find its rows through a vector
+            index, which may miss some. It is exact otherwise.
         opening: what `open_table` takes beside the place: `version`, `storage_options`, ...
 
     Returns the table. Raises InvalidCallError for an unknown consistency, an empty name, and for
@@ -53,5 +56,5 @@ def register(
         )
     elif not isinstance(table, Table):
         raise InvalidCallError(f"{table!r} is no table of memwal_sql and no place of one")
-    sql.register(ctx, name, table, consistency, missing=missing)
+    sql.register(ctx, name, table, consistency, missing=missing, approximate=approximate)
     return table

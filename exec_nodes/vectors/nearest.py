@@ -36,7 +36,8 @@ class Candidates:
     Attributes:
         queries: int32, the place of the query in its batch.
         addresses: uint64, the row.
-        distances: float32, exact.
+        distances: float32, exact; NaN, after all others, for rows that are no nearest ones and
+            that an `Order` needs.
     """
 
     queries: npt.NDArray[np.int32]
@@ -62,8 +63,8 @@ class Candidates:
         )
 
     def counts(self, queries: int) -> npt.NDArray[np.int64]:
-        """Rows by query."""
-        return np.bincount(self.queries, minlength=queries)
+        """Rows by query, of those that have a distance."""
+        return np.bincount(self.queries[~np.isnan(self.distances)], minlength=queries)
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Candidates:
         """Those for which `kept` is true."""
@@ -203,6 +204,19 @@ def _both(one: Flags | None, other: Flags | None) -> Flags | None:
     return one & other
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A sort by distances that DataFusion computes from the same vectors, one query's.
+
+    Attributes:
+        exact: whether every row counts that may be among the first; else those that an index finds.
+        nulls_first: whether rows without a distance come first.
+    """
+
+    exact: bool
+    nulls_first: bool
+
+
 @dataclass(frozen=True, eq=False)
 class NearestQuery:
     """The `k` nearest rows of each query, as `_distance`.
@@ -217,6 +231,8 @@ class NearestQuery:
         refine_factor: candidates of an index for each row asked for, which are then measured
             exactly; None: as many as the kind of index needs.
         ef: candidates that an HNSW graph keeps while it is searched.
+        order: the sort that DataFusion does afterwards, for which more rows are found; None: the
+            rows are in their order.
     """
 
     column: str
@@ -227,6 +243,7 @@ class NearestQuery:
     nprobes: int | None = None
     refine_factor: int | None = None
     ef: int | None = None
+    order: Order | None = None
 
     @property
     def batch(self) -> bool:

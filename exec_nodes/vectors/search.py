@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +15,17 @@ from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
-from exec_nodes.vectors.column import VectorColumn
+from exec_nodes.vectors.column import Flags, VectorColumn
 from exec_nodes.vectors.index_search import IndexSearch, few_rows
 from exec_nodes.vectors.nearest import Candidates, NearestQuery, measured, nearest, nearest_of
+from exec_nodes.vectors.ordered import contenders, ordered
 from exec_nodes.vectors.resident import VectorRun, live_flags, resident_vectors
 
 # By how much more candidates are asked for when too few met a filter that Lance can't take.
 _GROWTH = 8
+
+# Vectors, and which of them count; None: all.
+_Part = tuple[VectorColumn, Flags | None]
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class SourceSearch:
         """Of the rows that match all filters and are not in `mask` (sorted addresses), the `most`
         nearest of each query; all that have a distance within the bounds if there are fewer.
 
-        Through an index with the recall it has, else exactly.
+        Through an index with the recall it has, else exactly. For an `Order` those come too that
+        may be as near, and rows that may be anywhere in the order; neither through an index.
         """
         query, source = self.query, self.source
         if not source.rows:
@@ -45,27 +50,35 @@ class SourceSearch:
         runs = resident_vectors(source, query.column, query.metric, eager=self._unindexed)
         if runs is not None:
             count(searched_in_memory=1)
-            return self._in_memory(runs, most, mask)
+            return self._best(self._in_memory(runs, mask), most)
         if isinstance(source, LanceSource) and self._usable_index is not None:
             count(searched_by_index=1)
             return self._by_index(source, self._usable_index, most, mask)
         count(searched_by_reading=1)
-        return self._read_all(most, mask)
+        return self._best(self._read_all(mask), most)
 
-    def _in_memory(self, runs: Sequence[VectorRun], most: int, mask: RowAddresses) -> Candidates:
-        query, source, found = self.query, self.source, []
+    def _best(self, parts: Iterable[_Part], most: int) -> Candidates:
+        query = self.query
+        if query.order is not None:
+            found = (contenders(vectors, query, most, counts) for vectors, counts in parts)
+            return ordered(found, query, most)
+        best = Candidates.of([])
+        for vectors, counts in parts:
+            here = nearest(
+                vectors, query.vectors, most, query.metric, counts=counts, bounds=query.bounds
+            )
+            best = nearest_of([best, here], most) if len(best) else here
+        return best
+
+    def _in_memory(self, runs: Sequence[VectorRun], mask: RowAddresses) -> Iterator[_Part]:
+        source = self.source
         rows = source.matching(self.filters) if self.filters else None
         for one in runs:
             vectors, counts = one.run.value, live_flags(source, one, mask)
             if rows is not None:
                 met = among(vectors.addresses, rows)
                 counts = met if counts is None else met & counts
-            found.append(
-                nearest(
-                    vectors, query.vectors, most, query.metric, counts=counts, bounds=query.bounds
-                )
-            )
-        return found[0] if len(found) == 1 else nearest_of(found, most)
+            yield vectors, counts
 
     def _by_index(
         self, source: LanceSource, index: IndexInfo, most: int, mask: RowAddresses
@@ -88,7 +101,7 @@ class SourceSearch:
             if enough.all():
                 return nearest_of([met], most)
             size *= _GROWTH
-        return self._read_all(most, mask)
+        return self._best(self._read_all(mask), most)
 
     def _ranked(self, search: IndexSearch, most: int) -> Candidates | None:
         """The `most` nearest of each query by the index, measured exactly, as far as they are
@@ -119,20 +132,14 @@ class SourceSearch:
             ]
         )
 
-    def _read_all(self, most: int, mask: RowAddresses) -> Candidates:
-        """By reading every vector that matches, some at a time."""
-        query, best = self.query, Candidates.of([])
+    def _read_all(self, mask: RowAddresses) -> Iterator[_Part]:
+        """Every vector that matches, some at a time."""
+        name = self.query.column
         for part in range(self.source.parts):
-            for batch in self.source.scan([query.column], self.filters, None, part):
+            for batch in self.source.scan([name], self.filters, None, part):
                 addresses = batch.column(ROW_ADDRESS).to_numpy()
-                vectors = pa.chunked_array([batch.column(query.column)])
-                column = VectorColumn.decoded(vectors, addresses)
-                live = live_rows(addresses, mask)
-                found = nearest(
-                    column, query.vectors, most, query.metric, counts=live, bounds=query.bounds
-                )
-                best = nearest_of([best, found], most)
-        return best
+                vectors = pa.chunked_array([batch.column(name)])
+                yield VectorColumn.decoded(vectors, addresses), live_rows(addresses, mask)
 
     def _met(self, rows: RowAddresses, filters: Sequence[Filter]) -> RowAddresses:
         """The rows that meet filters which Lance can't take; sorted if there are any."""

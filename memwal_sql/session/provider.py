@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from exec_nodes.node import Node
+from exec_nodes.vectors.column import Metric
+from exec_nodes.vectors.nearest import Order
 from memwal_sql.errors import InvalidCallError, ReopenError, RetryError
-from memwal_sql.read.planning import Planner, scan
+from memwal_sql.read.planning import Planner, opened, scan
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
 from planner.predicates.condition import Condition, condition_of
+from planner.search.nearest import Nearest, plan_nearest
 
 if TYPE_CHECKING:
     import memwal_native
@@ -56,6 +60,19 @@ class SqlTable(ReadTable, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Scan:
+    """The plan of a scan, and others for its rows.
+
+    Attributes:
+        nearest: `(column, metric, vector, k, nulls_first)` to a plan of the same columns whose rows
+            hold the first `k` by that distance, as DataFusion sorts them; None if there is none.
+    """
+
+    node: Node
+    nearest: Callable[[str, Metric, Sequence[float], int, bool], Node | None]
+
+
 class TableProvider:
     """The rows of a table at one consistency level, as `memwal_native.MountedTable` mounts them.
 
@@ -68,9 +85,11 @@ class TableProvider:
         table: SqlTable,
         consistency: str = "strong",
         missing: str = ERROR,
+        approximate: bool = False,
     ) -> None:
         """`name` is that under which the table is registered, if it is; `missing` is what becomes
-        of columns that INSERT does not name."""
+        of columns that INSERT does not name, and `approximate` whether ORDER BY a distance may use
+        an index."""
         check_consistency(consistency)
         check_missing(missing)
         self.schema = table.schema
@@ -80,6 +99,7 @@ class TableProvider:
         self._table = table
         self._consistency = consistency
         self._missing = missing
+        self._approximate = approximate
 
     def supports_filters_pushdown(self, filters: Sequence[memwal_native.Predicate]) -> list[str]:
         """`"exact"` for the filters that every source evaluates as DataFusion would.
@@ -93,7 +113,7 @@ class TableProvider:
         projection: Sequence[int] | None,
         filters: Sequence[memwal_native.Predicate],
         limit: int | None,
-    ) -> Node:
+    ) -> Scan:
         """The plan of one query; `filters` are those that were called (in)exact.
 
         `limit` is given only where every filter is exact.
@@ -102,13 +122,32 @@ class TableProvider:
         exact = tuple(condition for condition in conditions if condition.lance is not None)
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
-        query = Query(tuple(columns), exact, limit)
+        planned: list[tuple[Query, Snapshot]] = []
 
         def planner(snapshot: Snapshot) -> Node:
-            return scan(query, of_columns(snapshot, self.schema, self._name))
+            snapshot = of_columns(snapshot, self.schema, self._name)
+            query = Query(tuple(columns), exact, limit)
+            planned.append((query, snapshot))
+            return scan(query, snapshot)
 
         predicates = [condition.predicate for condition in conditions]
-        return self._table.planned(planner, self._consistency, predicates)
+        node = self._table.planned(planner, self._consistency, predicates)
+        return Scan(node, partial(self._nearest, *planned[-1], node))
+
+    def _nearest(
+        self,
+        query: Query,
+        snapshot: Snapshot,
+        scanned: Node,
+        column: str,
+        metric: Metric,
+        vector: Sequence[float],
+        k: int,
+        nulls_first: bool,
+    ) -> Node | None:
+        order = Order(exact=not self._approximate, nulls_first=nulls_first)
+        found = plan_nearest(query, Nearest(column, metric, vector, k, order), scanned, snapshot)
+        return None if found is None else opened(found)
 
     def check_insert(self, nulls: Sequence[str]) -> None:
         """Raise InvalidCallError where an INSERT sets columns to NULL that it may not name.

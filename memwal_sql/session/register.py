@@ -62,13 +62,15 @@ def register(
     consistency: str = "strong",
     *,
     missing: str = ERROR,
+    approximate: bool = False,
 ) -> None:
     """Make `table` known to SQL in `ctx` as `name`, and its state as `name$regions` and the other
     `METADATA_TABLES`; see `memwal_sql.register`.
 
     Raises InvalidCallError for an unknown consistency or `missing` and for an empty name.
     """
-    _put(ctx, name, mounted(ctx, name, table, consistency, missing=missing))
+    made = mounted(ctx, name, table, consistency, missing=missing, approximate=approximate)
+    _put(ctx, name, made)
 
 
 def mounted(
@@ -78,17 +80,18 @@ def mounted(
     consistency: str = "strong",
     *,
     missing: str = ERROR,
+    approximate: bool = False,
 ) -> MountedTable:
     """The table as the session is to have it under `name`, for who puts it there; the tables about
     it are there afterwards. Raises as `register` does."""
     if not name:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
-    provider = TableProvider(name, table, consistency, missing)
+    provider = TableProvider(name, table, consistency, missing, approximate)
     functions = search_functions(ctx)
     for old in functions.left_behind(ctx):  # by whoever took the table itself away
         _remove_about(ctx, old)
-    functions.add(name, table, consistency, provider, missing)
+    functions.add(name, table, consistency, provider, missing, approximate)
     for suffix, about in metadata_tables(name, table):
         _put(ctx, metadata_name(name, suffix), about)
     return MountedTable(provider)

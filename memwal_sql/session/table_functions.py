@@ -100,6 +100,7 @@ class Registered(NamedTuple):
     consistency: str
     provider: ref[object]
     missing: str
+    approximate: bool = False
 
     def is_in(self, session: SessionContext) -> bool:
         """Whether the session has it, and no other one, under its name."""
@@ -152,11 +153,12 @@ class SearchFunctions:
         consistency: str,
         provider: object,
         missing: str = ERROR,
+        approximate: bool = False,
     ) -> None:
         """Let the functions find `table` under `name`, for as long as the session has `provider`
         there."""
         self._tables[table_name(name)] = Registered(
-            name, table, consistency, ref(provider), missing
+            name, table, consistency, ref(provider), missing, approximate
         )
 
     def remove(self, name: str, session: SessionContext) -> bool:

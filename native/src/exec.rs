@@ -25,6 +25,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use crate::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
 use crate::errors::with_python;
 use crate::metrics::metrics_of;
+use crate::nearest_rows::Nearest;
 use crate::runtime::runtime;
 
 /// Batches that a node may be ahead of its consumer.
@@ -34,6 +35,8 @@ const AHEAD: usize = 2;
 /// nodes run among themselves, and only the root streams through DataFusion.
 pub struct MountedExec {
     provider: Option<Arc<Py<PyAny>>>,
+    /// What the provider's `scan` answered, if that has `nearest`.
+    scan: Option<Py<PyAny>>,
     node: Py<PyAny>,
     label: String,
     properties: Arc<PlanProperties>,
@@ -43,15 +46,18 @@ pub struct MountedExec {
 
 impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
-    /// `metrics` and `execute(partition)`: the plan of one scan of `provider`.
-    pub fn mount(node: &Bound<'_, PyAny>, provider: &Arc<Py<PyAny>>) -> PyResult<Arc<Self>> {
+    /// `metrics` and `execute(partition)`, or what has one as `node`: a scan of `provider`.
+    pub fn mount(scan: &Bound<'_, PyAny>, provider: &Arc<Py<PyAny>>) -> PyResult<Arc<Self>> {
+        let orders = scan.hasattr("nearest")?;
+        let node = &if orders { scan.getattr("node")? } else { scan.clone() };
         let schema = schema_from_python(&node.getattr("schema")?)?;
         let partitions = node.getattr("partitions")?.extract()?;
         // Nobody asks the nodes below the root for rows: they are there to be seen. So they share
         // properties that cost nothing to hand over.
         let unused = properties(Arc::new(Schema::empty()), 1);
         let root = Self::with_properties(node, &properties(schema, partitions), &unused)?;
-        Ok(Arc::new(Self { provider: Some(Arc::clone(provider)), ..root }))
+        let scan = orders.then(|| scan.clone().unbind());
+        Ok(Arc::new(Self { provider: Some(Arc::clone(provider)), scan, ..root }))
     }
 
     fn with_properties(
@@ -68,6 +74,7 @@ impl MountedExec {
             .collect::<PyResult<Vec<_>>>()?;
         Ok(Self {
             provider: None,
+            scan: None,
             node: node.clone().unbind(),
             label: node.call_method0("label")?.extract()?,
             properties: Arc::clone(own),
@@ -97,6 +104,20 @@ impl MountedExec {
         })
     }
 
+    /// The plan with this one's schema that yields the rows asked for, and may yield more; None if
+    /// the provider has none.
+    pub fn nearest(&self, asked: &Nearest) -> Result<Option<Arc<Self>>> {
+        let (Some(provider), Some(scan)) = (&self.provider, &self.scan) else {
+            return Ok(None);
+        };
+        with_python(|py| {
+            let query = asked.query.clone();
+            let arguments = (&asked.column, asked.metric, query, asked.k, asked.nulls_first);
+            let node = scan.bind(py).call_method1("nearest", arguments)?;
+            if node.is_none() { Ok(None) } else { Self::mount(&node, provider).map(Some) }
+        })
+    }
+
     fn read_statistics(&self) -> Result<Statistics> {
         let schema = self.properties.eq_properties.schema();
         let mut statistics = Statistics::new_unknown(schema);
@@ -117,7 +138,7 @@ impl MountedExec {
     }
 }
 
-fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
+pub fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(schema),
         Partitioning::UnknownPartitioning(partitions),

@@ -14,6 +14,7 @@ mod hashing;
 mod insert;
 mod metrics;
 mod mounted_table;
+mod nearest_rows;
 mod null_columns;
 mod predicate;
 mod provider;

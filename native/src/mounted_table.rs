@@ -18,7 +18,10 @@ use crate::runtime::runtime;
 /// * `schema`, an Arrow schema, read once,
 /// * `supports_filters_pushdown(filters: list[Predicate]) -> list[str]`, each answer `"exact"`,
 ///   `"inexact"` or `"unsupported"`,
-/// * `scan(projection: list[int] | None, filters: list[Predicate], limit: int | None) -> node`,
+/// * `scan(projection: list[int] | None, filters: list[Predicate], limit: int | None) -> node`, or
+///   an object that has it as `node`, and `nearest(column: str, metric: str, query: list[float], k:
+///   int, nulls_first: bool) -> node | None`: a plan of the same columns for rows that hold the
+///   first `k` by a distance, if the scan has one. Only sessions that have a `SessionRule` ask,
 /// * `check_insert(nulls: list[str])`, which raises if an INSERT may not run whose plan shows that
 ///   these columns are NULL in every row; asked when it is planned,
 /// * `insert(rows) -> int`, rows with `__arrow_c_stream__`,

@@ -56,12 +56,12 @@ fn is_null(expression: &dyn PhysicalExpr, no_rows: &RecordBatch) -> bool {
 /// Whether a leaf is a literal, or a subquery of one value, which has none yet. Only these are
 /// evaluated: a function may do what planning must not. What is shown does not tell: a NULL list
 /// shows nothing.
-fn is_constant(leaf: &dyn PhysicalExpr) -> bool {
+pub fn is_constant(leaf: &dyn PhysicalExpr) -> bool {
     let properties = leaf.get_properties(&[]);
     matches!(properties, Ok(of) if of.sort_properties == SortProperties::Singleton)
 }
 
-fn is_cast(expression: &dyn PhysicalExpr, of: &dyn PhysicalExpr) -> bool {
+pub fn is_cast(expression: &dyn PhysicalExpr, of: &dyn PhysicalExpr) -> bool {
     let shown = expression.to_string();
     let cast = format!("CAST({of} AS ");
     shown.strip_prefix("TRY_").unwrap_or(&shown).starts_with(&cast)

@@ -38,8 +38,8 @@ impl PythonTable {
             let predicates = filters.iter().map(Predicate::new).collect::<Result<Vec<_>>>()?;
             let plan = with_python(|py| {
                 let arguments = (projection, predicates, limit);
-                let node = self.provider.bind(py).call_method1("scan", arguments)?;
-                MountedExec::mount(&node, &self.provider)
+                let scan = self.provider.bind(py).call_method1("scan", arguments)?;
+                MountedExec::mount(&scan, &self.provider)
             })?;
             lean_plan(plan)
         })

@@ -20,6 +20,7 @@ use pyo3::types::PyCapsule;
 
 use crate::errors::guarded;
 use crate::ffi_plan::make_lean;
+use crate::nearest_rows::with_nearest_rows;
 use crate::unpushed_filters::substitute;
 
 const NAME: &str = "memwal";
@@ -108,5 +109,8 @@ fn optimized(plan: &FFI_ExecutionPlan) -> FFI_Result<FFI_ExecutionPlan> {
 
 /// The plan to run instead, if there is one.
 fn changed(plan: &FFI_ExecutionPlan) -> Result<Option<FFI_ExecutionPlan>> {
-    Ok(substitute(plan, plan, None)?.map(|other| make_lean(other)))
+    match substitute(plan, plan, None)? {
+        Some(other) => Ok(Some(make_lean(other))),
+        None => with_nearest_rows(plan),
+    }
 }

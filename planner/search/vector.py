@@ -198,7 +198,7 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     Raises InvalidCallError for what can't be asked of the column, naming value and remedy.
     """
     schema = snapshot.info.schema
-    index = vector_index(query, snapshot.indexes)
+    index = vector_index(query.column, query.metric, snapshot.indexes)
     asked = nearest_query(query, schema, None if index is None else index.metric)
     if query.exact or query.lower_bound is not None:
         index = None
@@ -210,7 +210,7 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     read, pruned = searched(snapshot, query.filters)
     scans = tuple(
         [
-            KNNExec(source, ordinal, asked, query.filters, masks, _index_of(source, index))
+            KNNExec(source, ordinal, asked, query.filters, masks, index_of(source, index))
             for ordinal, source in enumerate(stale.sources)
             if ordinal in read
         ]
@@ -224,15 +224,15 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     return node
 
 
-def vector_index(query: VectorQuery, indexes: Sequence[IndexInfo]) -> IndexInfo | None:
+def vector_index(column: str, metric: str | None, indexes: Sequence[IndexInfo]) -> IndexInfo | None:
     """The first index on the column that measures as asked."""
-    metric = None if query.metric is None else str(query.metric).lower()
+    metric = None if metric is None else str(metric).lower()
     for index in indexes:
-        if index.is_vector and index.column == query.column and metric in (None, index.metric):
+        if index.is_vector and index.column == column and metric in (None, index.metric):
             return index
     return None
 
 
-def _index_of(source: Source, index: IndexInfo | None) -> IndexInfo | None:
+def index_of(source: Source, index: IndexInfo | None) -> IndexInfo | None:
     """The index where a source may have it: MemTables have none."""
     return None if isinstance(source, MemTableSource) else index

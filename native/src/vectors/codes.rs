@@ -51,6 +51,12 @@ pub struct Codes {
     /// The length of what the codes leave over, at most. Infinite for rows that are not coded, and
     /// minus infinity for rows that have no distance.
     pub errors: Vec<f32>,
+    /// Rows that have no distance, ascending.
+    pub void: Vec<i64>,
+    /// Rows that are not coded and may have one, ascending.
+    pub uncoded: Vec<i64>,
+    /// The length of the longest vector that is coded.
+    pub longest: f64,
     rows: usize,
 }
 
@@ -64,6 +70,9 @@ impl Codes {
             scales: Vec::new(),
             squares: Vec::new(),
             errors: Vec::new(),
+            void: Vec::new(),
+            uncoded: Vec::new(),
+            longest: 0.0,
             rows: 0,
         }
     }
@@ -78,7 +87,9 @@ impl Codes {
     }
 
     pub fn nbytes(&self) -> usize {
-        size_of_val(&*self.lines) + 3 * size_of_val(&*self.scales) + size_of_val(&*self.centre)
+        let others = size_of_val(&*self.void) + size_of_val(&*self.uncoded);
+        let rows = size_of_val(&*self.lines) + 3 * size_of_val(&*self.scales);
+        rows + size_of_val(&*self.centre) + others
     }
 
     /// Make room for so many blocks, of rows that have no distance.
@@ -98,8 +109,13 @@ impl Codes {
         self.resize((self.rows + count).div_ceil(LANES));
         let mut vector = vec![0.0; self.dimension];
         for (place, elements) in vectors.chunks_exact(self.dimension).enumerate() {
-            if valid.is_none_or(|valid| valid[place] != 0) {
-                self.write(self.rows + place, elements, &mut vector);
+            let row = self.rows + place;
+            let valid = valid.is_none_or(|valid| valid[place] != 0);
+            if !valid || !self.load(elements, &mut vector) {
+                self.void.push(row as i64);
+            } else if !self.write(row, &mut vector) {
+                self.errors[row] = f32::INFINITY;
+                self.uncoded.push(row as i64);
             }
         }
         self.rows += count;
@@ -143,10 +159,8 @@ impl Codes {
         true
     }
 
-    fn write<T: Copy + Into<f64>>(&mut self, row: usize, elements: &[T], vector: &mut [f64]) {
-        if !self.load(elements, vector) {
-            return;
-        }
+    /// Code a vector in the form in which it is measured; false if it can't be.
+    fn write(&mut self, row: usize, vector: &mut [f64]) -> bool {
         let whole = square_of(vector);
         let mut largest = 0.0;
         for (element, centre) in vector.iter_mut().zip(&self.centre) {
@@ -155,9 +169,9 @@ impl Codes {
         }
         let square = square_of(vector);
         if !is_tame(square) || !is_tame(whole) {
-            self.errors[row] = f32::INFINITY;
-            return;
+            return false;
         }
+        self.longest = self.longest.max(whole.sqrt());
         // The scale as it is kept: the codes are multiples of that.
         let scale = (largest / STEPS) as f32;
         let inverse = if scale > 0.0 { 1.0 / f64::from(scale) } else { 0.0 };
@@ -176,6 +190,7 @@ impl Codes {
         self.squares[row] = square as f32;
         // What rounding may have added, in numbers of 64 bits and by the conversion to 32.
         self.errors[row] = (left.sqrt() * (1.0 + 1e-6) + 1e-14 * whole.sqrt()) as f32;
+        true
     }
 }
 

@@ -37,6 +37,28 @@ impl VectorCodes {
         self.read(py, Codes::nbytes)
     }
 
+    /// The length of the longest vector, of those that are not `unmeasured`; 1 for cosine distances.
+    #[getter]
+    fn longest(&self, py: Python<'_>) -> f64 {
+        self.read(py, |codes| codes.longest)
+    }
+
+    /// Of the first `rows`, as the bytes of int64, ascending: those that have no distance, and those
+    /// whose distance may be anything, as they are very long or short, or hold infinities or what is
+    /// not a number.
+    fn unmeasured<'py>(
+        &self,
+        py: Python<'py>,
+        rows: usize,
+    ) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
+        let first = |found: &[i64]| {
+            let end = found.partition_point(|&row| (row as usize) < rows);
+            found[..end].to_vec()
+        };
+        let (void, uncoded) = self.read(py, |codes| (first(&codes.void), first(&codes.uncoded)));
+        (bytes_of(py, &void), bytes_of(py, &uncoded))
+    }
+
     /// Code the vectors of a matrix of float32 or float64 whose first row is row `first`; those that
     /// are coded already are passed over. `valid` (one byte a row) is 0 for rows without a vector.
     fn extend(

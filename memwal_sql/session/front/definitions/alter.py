@@ -50,7 +50,14 @@ def altered(
     for change in changes:
         change()
     if search_functions(ctx).folder(whole_name(parts)) is None:  # which opens tables anew
-        register(ctx, found.name, table, found.consistency, missing=found.missing)
+        register(
+            ctx,
+            found.name,
+            table,
+            found.consistency,
+            missing=found.missing,
+            approximate=found.approximate,
+        )
     return answer(ctx, pa.table({}))
 
 

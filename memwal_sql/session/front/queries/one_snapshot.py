@@ -133,23 +133,23 @@ def frame(
     functions = search_functions(ctx)
     times = Counter((one.name, one.moment) for one in uses)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
-    tables: dict[str, tuple[str, _OneSnapshot, str]] = {}
+    tables: dict[str, tuple[str, _OneSnapshot, str, bool]] = {}
     for name, moment in times:
         is_strong = name == strong and moment is None
         if times[name, moment] == 1 and moment is None and not is_strong and pins is None:
             continue
-        found = functions.table(name, ctx)
+        found = functions.registered(name, ctx)
         if found is None:
             if moment is not None:
                 raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
             continue
-        table, consistency = cast(WritableTable, found[0]), found[1]
+        table = cast(WritableTable, found.table)
         known = {} if pins is None else pins.tables
         if (name, moment) not in known:
             known[name, moment] = _OneSnapshot(table if moment is None else moment.of(table))
-        level = "strong" if is_strong else consistency
+        level = "strong" if is_strong else found.consistency
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
-        tables[schema] = name[-1], known[name, moment], level
+        tables[schema] = name[-1], known[name, moment], level, found.approximate
     for one in sorted(uses, key=lambda use: use.start, reverse=True):
         text = one.text(schemas.get((one.name, one.moment)))
         if text is not None:
@@ -201,14 +201,14 @@ def in_memory(
 
 @contextmanager
 def _in_schemas(
-    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, _OneSnapshot, str]]
+    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, _OneSnapshot, str, bool]]
 ) -> Iterator[None]:
     """Within it, the session has these schemas, of a table each, and its searches find them; what
     is planned keeps these."""
     catalog, functions = ctx.catalog(), search_functions(ctx)
     providers = []
-    for schema, (name, table, level) in tables.items():
-        provider = TableProvider(None, table, level)
+    for schema, (name, table, level, approximate) in tables.items():
+        provider = TableProvider(None, table, level, approximate=approximate)
         providers.append(provider)  # which the functions alone would let go
         own = Schema.memory_schema(ctx)
         own.register_table(name, Table(MountedTable(provider), ctx))
