@@ -19,6 +19,7 @@ from memwal_sql.session.front.definitions.drop import dropped
 from memwal_sql.session.front.definitions.indexes import created_index, dropped_index
 from memwal_sql.session.front.prepared import deallocate, executed, prepare
 from memwal_sql.session.front.procedures import called
+from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.planning import answer, planned
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
@@ -58,6 +59,7 @@ def run(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     """The same for a statement that has been read."""
+    statement = with_distances(ctx, statement, parameters)
     change = _change(ctx, statement)
     if change is not None:
         return answer(ctx, change.run(ctx, parameters))
