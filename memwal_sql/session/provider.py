@@ -15,6 +15,7 @@ from exec_nodes.vectors.nearest import Order
 from memwal_sql.errors import InvalidCallError, ReopenError, RetryError
 from memwal_sql.read.planning import Planner, opened, scan
 from memwal_sql.read.snapshots import check_consistency
+from memwal_sql.session.scalar_functions import analyzed, calls_match
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
 from planner.predicates.condition import Condition, condition_of
@@ -119,14 +120,15 @@ class TableProvider:
         `limit` is given only where every filter is exact.
         """
         conditions = [self._condition(given) for given in filters]
-        exact = tuple(condition for condition in conditions if condition.lance is not None)
+        exact = tuple(condition for condition in conditions if _is_exact(condition))
         names = self.schema.names
         columns = names if projection is None else [names[index] for index in projection]
         planned: list[tuple[Query, Snapshot]] = []
 
         def planner(snapshot: Snapshot) -> Node:
             snapshot = of_columns(snapshot, self.schema, self._name)
-            query = Query(tuple(columns), exact, limit)
+            filters = tuple(analyzed(condition, snapshot) for condition in exact)
+            query = Query(tuple(columns), filters, limit)
             planned.append((query, snapshot))
             return scan(query, snapshot)
 
@@ -185,4 +187,9 @@ def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -
 
 
 def _answer(condition: Condition) -> str:
-    return "inexact" if condition.lance is None else "exact"
+    return "exact" if _is_exact(condition) else "inexact"
+
+
+def _is_exact(condition: Condition) -> bool:
+    """Whether sources apply it as DataFusion would, or as only they can."""
+    return condition.lance is not None or calls_match(condition.text)

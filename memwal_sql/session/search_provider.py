@@ -14,6 +14,7 @@ from exec_nodes.refused_exec import RefusedExec
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.search.request import Search
 from memwal_sql.session.provider import ReadTable, of_columns
+from memwal_sql.session.scalar_functions import analyzed
 from planner.model import Snapshot
 from planner.predicates.condition import condition_of
 
@@ -63,7 +64,9 @@ class SearchProvider:
         columns = tuple(name for name in wanted if name in self._columns.names)
 
         def plan(snapshot: Snapshot) -> Node:
-            return self._search.plan(columns, filters, of_columns(snapshot, self._columns))
+            snapshot = of_columns(snapshot, self._columns)
+            known = tuple(analyzed(condition, snapshot) for condition in filters)
+            return self._search.plan(columns, known, snapshot)
 
         ruling = [] if self._search.counts_all else [one.predicate for one in filters]
         node = self._table.planned(plan, self._consistency, ruling)

@@ -32,6 +32,7 @@ from memwal_sql.search.request import (
     vector_search,
 )
 from memwal_sql.session.provider import ReadTable
+from memwal_sql.session.scalar_functions import register_scalar_functions
 from memwal_sql.session.search_provider import SearchProvider
 from memwal_sql.write.ingest.missing import ERROR
 
@@ -236,6 +237,7 @@ def search_functions(ctx: SessionContext) -> SearchFunctions:
         if known is None:
             known = _sessions[ctx.session_id()] = SearchFunctions()
             ctx.add_physical_optimizer_rule(SessionRule())
+            register_scalar_functions(ctx)
             for function in FUNCTIONS:
                 for name in function.names:
                     call = partial(known.call, name, function)

@@ -59,10 +59,7 @@ def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
     snapshot = bridged(snapshot, *indexes.values())
     regions = tuple([region.sources for region in snapshot.regions])
     stale = PlanStale(snapshot.base, regions, STALE_SETS, tuple(columns), snapshot.masks)
-    analyzers = {
-        column: Analyzer.of({} if index is None else index.parameters)
-        for column, index in indexes.items()
-    }
+    analyzers = {column: _analyzer(index) for column, index in indexes.items()}
     corpus = QueryCorpus(query.query, analyzers, stale)
     read, pruned = searched(snapshot, query.filters)
     scans = tuple(
@@ -89,6 +86,15 @@ def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
 def text_indexes(query: TextQuery, snapshot: Snapshot) -> dict[str, IndexInfo | None]:
     """The index that each column of a query is searched by, in the order of their names."""
     return {column: _index_of(column, snapshot) for column in sorted(columns_of(query.query))}
+
+
+def analyzer_of(column: str, snapshot: Snapshot) -> Analyzer:
+    """How texts of a column become tokens: by its index; without one by Lance's defaults."""
+    return _analyzer(_index_of(column, snapshot))
+
+
+def _analyzer(index: IndexInfo | None) -> Analyzer:
+    return Analyzer.of({} if index is None else index.parameters)
 
 
 def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:

@@ -1,0 +1,162 @@
+"""Functions that sessions with tables of ours have beside DataFusion's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datafusion import SessionContext, udf
+
+from exec_nodes.arrow.arrays import Mask, is_text
+from exec_nodes.text.postings.analyzer import Analyzer
+from memwal_native import remember, sql_tokens
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.session.errors import original_error
+from planner.model import Snapshot
+from planner.predicates.condition import Condition
+from planner.search.full_text import analyzer_of
+
+MATCH = "match"
+_VECTOR = pa.list_(pa.float64())
+
+
+class _Analyzing(threading.local):
+    """By whose analyzers this thread evaluates a condition, if it does."""
+
+    analyzers: Sequence[Analyzer] | None = None
+
+
+_analyzing = _Analyzing()
+
+
+def register_scalar_functions(ctx: SessionContext) -> None:
+    """Give a session the functions, but for those whose names it has already."""
+    texts, vectors = [pa.string(), pa.string()], [_VECTOR, _VECTOR]
+    for name, function, arguments, result in (
+        (MATCH, match, texts, pa.bool_()),
+        ("l2_distance", l2_distance, vectors, pa.float64()),
+    ):
+        try:
+            ctx.udf(name)
+        except KeyError:
+            ctx.register_udf(udf(function, arguments, result, "stable", name))
+
+
+@lru_cache(maxsize=256)
+def calls_match(condition: str) -> bool:
+    """Whether a condition, as DataFusion writes it, calls `match`."""
+    try:
+        tokens = [(kind, value) for kind, value, *_ in sql_tokens(condition)]
+    except ValueError:
+        return False
+    names = (("word", MATCH), ("quoted", MATCH))
+    return any(one in names and after == ("symbol", "(") for one, after in pairwise(tokens))
+
+
+def analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
+    """The condition with the analyzers of the columns that it matches texts of."""
+    if not calls_match(condition.text):
+        return condition
+    schema = snapshot.info.schema
+    columns = [name for name in condition.columns if is_text(schema.field(name).type)]
+    analyzers = tuple(dict.fromkeys(analyzer_of(name, snapshot) for name in columns))
+    return replace(condition, evaluate=partial(_evaluate, condition, analyzers))
+
+
+def _evaluate(
+    condition: Condition, analyzers: Sequence[Analyzer], batch: pa.RecordBatch
+) -> pa.BooleanArray:
+    with _by(analyzers):
+        try:
+            return condition.evaluate(batch)
+        except RuntimeError as error:  # the library's, with the text of what `match` raised
+            original = original_error(error)
+            if original is None:
+                raise
+            raise original from error
+
+
+@contextmanager
+def _by(analyzers: Sequence[Analyzer]) -> Iterator[None]:
+    _analyzing.analyzers = analyzers
+    try:
+        yield
+    finally:
+        _analyzing.analyzers = None
+
+
+def match(texts: pa.Array, queries: pa.Array) -> pa.Array:
+    """Whether each text has all tokens of its query; none where that has no tokens, and null for
+    null. What tokens are the analyzer of the column says.
+
+    Raises UnsupportedError where that is not known: DataFusion itself calls this.
+    """
+    try:
+        analyzer = _analyzer()
+    except MemWalError as error:
+        remember(error)
+        raise
+    found = np.zeros(len(texts), np.bool_)
+    for query in pc.unique(queries.drop_null()):
+        tokens = pa.array(sorted(set(analyzer.tokens(query.as_py()))), pa.string())
+        rows = pc.fill_null(pc.equal(queries, query), False).to_numpy(zero_copy_only=False)
+        places = np.flatnonzero(rows)
+        if len(tokens):
+            found[places] = _have_all(analyzer, texts.take(pa.array(places)), tokens)
+    known = pc.and_(texts.is_valid(), queries.is_valid())
+    return pc.if_else(known, pa.array(found), pa.scalar(None, pa.bool_()))
+
+
+def _analyzer() -> Analyzer:
+    analyzers = _analyzing.analyzers
+    if analyzers is None:
+        raise UnsupportedError(
+            "match(column, 'words') is for WHERE, on a column of one registered table: elsewhere "
+            "DataFusion would evaluate it, which does not know how the column's texts become tokens"
+        )
+    if len(analyzers) != 1:
+        raise UnsupportedError(
+            "the texts of this condition's columns become tokens in different ways: give every "
+            "match(...) a condition of its own, joined by AND"
+        )
+    return analyzers[0]
+
+
+def _have_all(analyzer: Analyzer, texts: pa.Array, tokens: pa.Array) -> Mask:
+    own, lengths = analyzer.tokens_of(texts)
+    places = pc.index_in(pa.array(own, pa.string()), value_set=tokens)
+    known = places.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.repeat(np.arange(len(texts)), lengths)[known]
+    found = np.zeros((len(texts), len(tokens)), np.bool_)
+    found[rows, places.drop_null().to_numpy()] = True
+    return np.asarray(found.all(axis=1))
+
+
+def l2_distance(one: pa.Array, other: pa.Array) -> pa.Array:
+    """DataFusion's `array_distance` by another name: the Euclidean distance of each pair of lists;
+    null where one of them, or an element, is null."""
+    known = pc.and_(one.is_valid(), other.is_valid())
+    ones, others = one.filter(known), other.filter(known)
+    lengths = pc.list_value_length(ones)
+    if not lengths.equals(pc.list_value_length(others)):
+        error = InvalidCallError("l2_distance needs lists of the same length")
+        remember(error)
+        raise error
+    differences = pc.subtract(ones.flatten(), others.flatten())
+    rows = np.repeat(np.arange(len(ones)), lengths.to_numpy())
+    void = np.zeros(len(ones), np.bool_)
+    void[rows[differences.is_null().to_numpy(zero_copy_only=False)]] = True
+    numbers = pc.fill_null(differences, 0.0).to_numpy()
+    found = np.sqrt(np.bincount(rows, numbers * numbers, len(ones)))
+    result = np.full(len(one), np.nan)
+    empty = np.ones(len(one), np.bool_)
+    place = np.flatnonzero(known.to_numpy(zero_copy_only=False))
+    result[place], empty[place] = found, void
+    return pa.array(result, mask=empty)

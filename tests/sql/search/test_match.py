@@ -1,0 +1,166 @@
+"""`match(column, 'words')` in WHERE keeps the rows whose text has all the words' tokens, by the
+analyzer of the column, wherever the rows lie and whatever covers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+from lance.lance import tokenize
+
+import memwal_sql as mw
+
+WORDS = ("tree", "trees", "Log", "logging", "the", "write", "ahead", "naïve", "a-b")
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("n", pa.int64()),
+        ("body", pa.string()),
+        ("title", pa.large_string()),
+    ]
+)
+
+
+class Texts:
+    """A table of a base, generations and a MemTable, and its live rows."""
+
+    def __init__(self, folder: Path, index: dict[str, Any] | None) -> None:
+        self.rng = Random(7)
+        self.live: dict[int, dict[str, Any]] = {}
+        self.table = mw.create_table(folder, SCHEMA, primary_key="id", regions=[mw.bucket("id", 2)])
+        self.writer = self.table.writer()
+        self.change(range(60))
+        self.writer.flush()
+        self.table.merge()
+        self.analyzer = index or {}
+        if index is not None:
+            self.table.create_index("body", "FTS", **index)
+        self.change(range(40, 80))
+        self.writer.flush()
+        self.change(range(0, 80, 5))
+        self.writer.delete([3, 41])
+        for key in (3, 41):
+            del self.live[key]
+        self.context = datafusion.SessionContext()
+        mw.register(self.context, "t", self.table)
+
+    def change(self, keys: range) -> None:
+        rows = [
+            {"id": key, "n": key % 7, "body": self.text(), "title": self.text()} for key in keys
+        ]
+        self.live.update({row["id"]: row for row in rows})
+        self.writer.upsert(pa.Table.from_pylist(rows, SCHEMA))
+
+    def text(self) -> str | None:
+        words = self.rng.choices(WORDS, k=self.rng.randrange(5))
+        return self.rng.choice([None, *[" ".join(words)] * 9])
+
+    def ids(self, condition: str) -> list[int]:
+        query = f"SELECT id FROM t WHERE {condition} ORDER BY id"
+        return self.context.sql(query).to_pydict()["id"]
+
+    def has(self, row: dict[str, Any], words: str, column: str = "body") -> bool:
+        settings = {"stem": True, "remove_stop_words": True}
+        settings |= self.analyzer if column == "body" else {}
+        tokens = [
+            {one.text for one in tokenize(text or "", **settings)} for text in (row[column], words)
+        ]
+        return bool(tokens[1]) and tokens[0] >= tokens[1]
+
+    def expected(self, words: str, column: str = "body") -> list[int]:
+        return sorted(key for key, row in self.live.items() if self.has(row, words, column))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[None, {}, {"stem": False, "remove_stop_words": False}],
+    ids=["no index", "index", "another analyzer"],
+)
+def texts(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Texts]:
+    made = Texts(tmp_path_factory.mktemp("match") / "t", request.param)
+    yield made
+    made.writer.close()
+
+
+@pytest.mark.parametrize(
+    "words", ["tree", "Trees log", "the", "the write", "NAÏVE", "logging ahead", "a", "", "b x"]
+)
+def test_rows_have_all_tokens(texts: Texts, words: str) -> None:
+    assert texts.ids(f"match(body, '{words}')") == texts.expected(words)
+    assert texts.ids(f"match(title, '{words}')") == texts.expected(words, "title")
+
+
+def test_it_may_stand_beside_and_within_others(texts: Texts) -> None:
+    live, tree = texts.live, set(texts.expected("tree"))
+    assert texts.ids("match(body, 'tree') AND n = 3") == sorted(k for k in tree if k % 7 == 3)
+    assert texts.ids("match(body, 'tree') OR n = 3") == sorted(
+        k for k in live if k in tree or k % 7 == 3
+    )
+    assert texts.ids("NOT match(body, 'tree')") == sorted(
+        k for k, row in live.items() if row["body"] is not None and k not in tree
+    )
+    both = tree & set(texts.expected("log", "title"))
+    assert texts.ids("match(body, 'tree') AND match(title, 'log')") == sorted(both)
+
+
+def test_it_reaches_the_scan_below_joins_subqueries_and_searches(texts: Texts) -> None:
+    joined = "SELECT t.id FROM t JOIN t u ON t.id = u.id WHERE match(t.body, 'tree') ORDER BY t.id"
+    assert texts.context.sql(joined).to_pydict()["id"] == texts.expected("tree")
+    found = "id IN (SELECT id FROM t WHERE match(body, 'tree'))"
+    assert texts.ids(found) == texts.expected("tree")
+    searched = (
+        "SELECT id FROM full_text_search('t', 'title', 'log', 100) WHERE match(body, 'tree') "
+        "ORDER BY id"
+    )
+    both = set(texts.expected("tree")) & set(texts.expected("log", "title"))
+    assert texts.context.sql(searched).to_pydict()["id"] == sorted(both)
+
+
+def test_statements_change_the_rows_that_match(tmp_path: Path) -> None:
+    texts = Texts(tmp_path / "t", None)
+    gone = texts.expected("tree")
+    mw.sql(texts.context, "DELETE FROM t WHERE match(body, $words)", words="tree")
+    assert texts.ids("true") == sorted(set(texts.live) - set(gone))
+    texts.writer.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT match(body, 'tree') FROM t",
+        "SELECT t.id FROM t JOIN t u ON t.id = u.id WHERE match(t.body, 'tree') OR u.n = t.n + 1",
+        "SELECT match('a tree', 'tree')",
+    ],
+)
+def test_elsewhere_it_says_where_it_belongs(texts: Texts, query: str) -> None:
+    with pytest.raises(mw.UnsupportedError, match="is for WHERE"), mw.memwal_errors():
+        texts.context.sql(query).collect()
+
+
+def test_columns_of_different_analyzers_need_conditions_of_their_own(texts: Texts) -> None:
+    condition = "match(body, 'tree') OR match(title, 'tree')"
+    if texts.analyzer:
+        with pytest.raises(mw.UnsupportedError, match="condition of its own"), mw.memwal_errors():
+            texts.ids(condition)
+    else:
+        either = set(texts.expected("tree")) | set(texts.expected("tree", "title"))
+        assert texts.ids(condition) == sorted(either)
+
+
+def test_l2_distance_is_array_distance_by_another_name() -> None:
+    context = datafusion.SessionContext()
+    table = mw.create_table("memory://l2", SCHEMA, primary_key="id")
+    mw.register(context, "t", table)
+    lists = [[1.0, 2.0], [None, 1.0], None, [3.5, -1.0]]
+    context.register_record_batches(
+        "v", [pa.table({"v": pa.array(lists, pa.list_(pa.float32()))}).to_batches()]
+    )
+    found = context.sql("SELECT l2_distance(v, [1, 0]) AS a, array_distance([1, 0], v) AS b FROM v")
+    assert [row["a"] for row in found.to_pylist()] == [row["b"] for row in found.to_pylist()]
