@@ -69,7 +69,7 @@ class OpenTable(Protocol):
     def upsert(self, data: Any) -> Any:
         """Write rows."""
 
-    def change(self, read: Any, *, whole: bool = False) -> Any:
+    def change(self, read: Any, *, whole: bool = False, isolation: str = "snapshot") -> Any:
         """Write what it computes from rows that are there."""
 
     def sync(self) -> None:

@@ -28,6 +28,7 @@ from memwal_sql.table.handle import TableHandle
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges
 from memwal_sql.write.options import WriterArguments, WriterOptions
 from memwal_sql.write.result import WriteResult
+from memwal_sql.write.statement import SNAPSHOT
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
 
@@ -89,7 +90,14 @@ class WrittenTable(TableHandle):
                 "claimed them: run it again, or let one process write"
             ) from error
 
-    def change(self, read: ReadChanges, columns: pa.Schema, *, whole: bool = False) -> WriteResult:
+    def change(
+        self,
+        read: ReadChanges,
+        columns: pa.Schema,
+        *,
+        whole: bool = False,
+        isolation: str = SNAPSHOT,
+    ) -> WriteResult:
         """Write what a statement computes from the rows that it reads, durably, by the writer that
         `insert` uses; see `TableWriter.change`.
 
@@ -98,7 +106,7 @@ class WrittenTable(TableHandle):
         """
         self._check_present("write")
         writer = self._writer_for_insert(columns)
-        result: WriteResult = writer.change(read, whole=whole)
+        result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
         writer.sync()  # a statement is durable, whatever the program's own writer is for
         return result
 
@@ -162,6 +170,7 @@ class WrittenTable(TableHandle):
             look=partial(self._look, base.etag),
             region_of=self._region_of,
             rows=cast(LiveRows, self),  # what is above this part of the handle reads
+            regions=self._all_regions,
             indexes=self._index_recipes,
             known_indexes=self._known_index_recipes,
             region=region,
@@ -176,6 +185,10 @@ class WrittenTable(TableHandle):
         # The base may have been restored to a version too old since the writer was opened.
         if (latest := self._tracker.latest()).etag != etag:
             self._collector.check_watermarks(latest)
+
+    def _all_regions(self) -> list[tuple[int, Mapping[str, RegionValue] | None]]:
+        regions = self._collector.registry.regions(self._tracker.latest())
+        return [(one.spec_id, one.values) for one in regions]
 
     def _region_of(self, spec_id: int, values: Mapping[str, RegionValue]) -> RegionManifest | None:
         return self._collector.registry.manifest_of(self._tracker.current, spec_id, values)

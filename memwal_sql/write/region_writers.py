@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from threading import Lock
@@ -15,7 +15,7 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.state import open_writers as live
 from memwal_sql.write.region_opener import RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
-from memwal_sql.write.router import RegionKey, Router
+from memwal_sql.write.router import RegionKey, RegionValues, Router
 
 _PARALLEL_REGIONS = 16
 R = TypeVar("R")
@@ -57,6 +57,25 @@ class RegionWriters:
                 {part.key: partial(self._opener.open, spec, part.values) for part in parts}
             )
         return [(self._writers[part.key], part.rows) for part in parts]
+
+    def all(self, regions: Sequence[tuple[int, RegionValues | None]]) -> list[RegionWriter]:
+        """The writers of all regions, given by spec and values, which they claim.
+
+        Raises UnsupportedError for one that this writer's rows could not be in.
+        """
+        spec = self._opener.spec
+        missing: dict[RegionKey, Callable[[], RegionWriter]] = {}
+        for spec_id, values in regions:
+            if spec is None or spec_id != spec.spec_id or values is None:
+                raise UnsupportedError(
+                    "a serializable statement claims every region, and one of this table belongs "
+                    "to an earlier region spec, or its values are not known"
+                )
+            key = tuple(values[name] for name in spec.field_ids)
+            missing[key] = partial(self._opener.open, spec, values)
+        if not missing.keys() <= self._writers.keys():
+            self._open_missing(missing)
+        return list(self)
 
     def check_regions_stay(self, before: pa.Table, after: pa.Table) -> None:
         """Raise UnsupportedError where a key and the one that replaces it are of two regions."""

@@ -4,7 +4,8 @@ It claims the regions of its keys, opens a cut of each, reads, computes, and the
 only if none of their keys was written after the cut. Those that were are read and computed again;
 the others keep their cut. Nothing is enqueued before all keys pass at once. So of each key no
 update is lost; rows that begin to meet a condition meanwhile, and what other keys were read for,
-are not looked at again.
+are not looked at again. A serializable statement claims every region that it reads, and all is read
+again if anything was written there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError, MemWalError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
@@ -26,10 +27,12 @@ from memwal_sql.write.region_writer import RegionWriter
 
 Route = Callable[[pa.RecordBatch], list[tuple[RegionWriter, pa.RecordBatch]]]
 Cuts = dict[RegionWriter, Cut]
+ClaimedNow = Callable[[], Sequence[RegionWriter]]
 Enqueued = list[tuple[RegionWriter, list[PendingWrite]]]
 
 # A key is lost to somebody else's write each time, so that somebody gets on.
 _ATTEMPTS = 100
+SNAPSHOT, SERIALIZABLE = "snapshot", "serializable"
 _SHOWN_KEYS = 10
 T = TypeVar("T")
 
@@ -67,6 +70,19 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """The regions that a serializable statement reads.
+
+    Attributes:
+        claim: claims them.
+        now: those that are claimed, of which it may have missed none.
+    """
+
+    claim: ClaimedNow
+    now: ClaimedNow
+
+
+@dataclass(frozen=True, slots=True)
 class Statements:
     """Runs the statements of one table's writer.
 
@@ -100,26 +116,34 @@ class Statements:
         found, cuts = self._selected(select)
         return self._write(found, compute, cuts)
 
-    def as_a_whole(self, select: Callable[[], Resolved]) -> Outcome:
-        """As `over_rows`; all rows are read again where one of them was written meanwhile."""
-        outcome, lost = self._whole(select)
+    def as_a_whole(self, select: Callable[[], Resolved], reads: Reads | None = None) -> Outcome:
+        """As `over_rows`; all rows are read again where one of them was written meanwhile or, if
+        it is serializable, anything in the regions that it reads."""
+        reads = reads or Reads(tuple, tuple)
+        outcome, lost = self._whole(select, reads)
         if outcome is None:
             with self.retrying:
                 for _ in range(_ATTEMPTS):
-                    outcome, lost = self._whole(select)
+                    outcome, lost = self._whole(select, reads)
                     if outcome is not None:
                         break
                 else:
                     raise _conflict(lost)
         return outcome
 
-    def _whole(self, select: Callable[[], Resolved]) -> tuple[Outcome | None, pa.RecordBatch]:
+    def _whole(
+        self, select: Callable[[], Resolved], reads: Reads
+    ) -> tuple[Outcome | None, pa.RecordBatch]:
         """One attempt: nothing, and the keys that somebody else wrote, if it failed."""
+        regions = reads.claim()
+        for writer in regions:
+            writer.check_usable()
         found, cuts = self._selected(select)
         parts = self._parts(found, cuts)
         keys = found.rows.select(list(self.primary_key))
-        enqueued, lost = self._enqueue(parts)
-        if lost:
+        unmoved = {writer: cuts[writer] for writer in regions}
+        enqueued, lost = self._enqueue(parts, unmoved, reads.now)
+        if enqueued is None:
             return None, among(keys, key_values(keys.columns), lost)
         rows = sum(part.rows.num_rows for part in parts)
         return Outcome(enqueued, rows, len(found.skipped), found.not_found), keys
@@ -141,8 +165,8 @@ class Statements:
     def _write(self, found: Resolved, compute: Compute, cuts: Cuts) -> Outcome:
         parts = self._parts(found, cuts)
         skipped, not_found = list(found.skipped), found.not_found
-        enqueued, lost = self._enqueue(parts)
-        if lost:
+        enqueued, lost = self._enqueue(parts, {})
+        if enqueued is None:
             with self.retrying:
                 for _ in range(_ATTEMPTS):
                     rows, kept = zip(*(part.divided(lost) for part in parts), strict=True)
@@ -152,8 +176,8 @@ class Statements:
                     found = compute(left)
                     parts += self._parts(found, cuts)
                     skipped, not_found = skipped + list(found.skipped), not_found + found.not_found
-                    enqueued, lost = self._enqueue(parts)
-                    if not lost:
+                    enqueued, lost = self._enqueue(parts, {})
+                    if enqueued is not None:
                         break
                 else:
                     raise _conflict(left.select(list(self.primary_key)))
@@ -164,13 +188,17 @@ class Statements:
         key = list(self.primary_key)
         return [_Part(writer, cuts[writer], rows, key) for writer, rows in self.route(found.rows)]
 
-    def _enqueue(self, parts: Sequence[_Part]) -> tuple[Enqueued, set[Hashable]]:
-        """Enqueue all rows, or none and the keys that were written after their cut."""
+    def _enqueue(
+        self, parts: Sequence[_Part], unmoved: Cuts, now: ClaimedNow = tuple
+    ) -> tuple[Enqueued | None, set[Hashable]]:
+        """Enqueue all rows; or none, as somebody wrote after its cut one of the keys, which it
+        returns, or a region of `unmoved`, or as there are others `now`."""
         self.make_room(sum(part.rows.nbytes for part in parts))
         keys = [frozenset(part.keys) for part in parts]
-        writers = sorted({part.writer for part in parts}, key=lambda one: one.region_id.bytes)
+        regions = {part.writer for part in parts} | set(unmoved)
+        writers = sorted(regions, key=lambda one: one.region_id.bytes)
 
-        def enqueue() -> tuple[Enqueued, set[Hashable]]:
+        def enqueue() -> tuple[Enqueued | None, set[Hashable]]:
             lost: set[Hashable] = set()
             rows: dict[RegionWriter, list[pa.RecordBatch]] = {}
             for writer in writers:
@@ -179,11 +207,19 @@ class Statements:
                 lost |= part.writer.recent.written(part.cut, of_part)
                 if part.rows.num_rows:
                     rows.setdefault(part.writer, []).append(part.rows)
-            if lost:
-                return [], lost
+            if lost or any(writer.recent.moved(cut) for writer, cut in unmoved.items()):
+                return None, lost
+            if not set(now()) <= {*unmoved, *writers}:
+                return None, lost
             return [(w, w.enqueue(pa.concat_batches(batches))) for w, batches in rows.items()], lost
 
         return _holding([writer.order for writer in writers], enqueue)
+
+
+def check_isolation(isolation: str) -> None:
+    """Raise InvalidCallError for what is no level of isolation."""
+    if isolation not in (SNAPSHOT, SERIALIZABLE):
+        raise InvalidCallError(f"isolation={isolation!r} must be {SNAPSHOT!r} or {SERIALIZABLE!r}")
 
 
 def _holding(locks: Sequence[Any], call: Callable[[], T]) -> T:
@@ -199,6 +235,11 @@ def _holding(locks: Sequence[Any], call: Callable[[], T]) -> T:
 
 def _conflict(keys: pa.RecordBatch) -> ConflictError:
     """The error for keys that others wrote each time."""
+    if not keys.num_rows:
+        return ConflictError(
+            f"others wrote what this statement had read {_ATTEMPTS} times: nothing of it was "
+            "written, make it again"
+        )
     shown = ", ".join(map(repr, key_names(keys.slice(0, _SHOWN_KEYS))))
     more = f" and {keys.num_rows - _SHOWN_KEYS} more" if keys.num_rows > _SHOWN_KEYS else ""
     return ConflictError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -44,8 +44,15 @@ from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
 from memwal_sql.write.result import WriteResult
-from memwal_sql.write.router import active_spec
-from memwal_sql.write.statement import Outcome, Statements
+from memwal_sql.write.router import RegionValues, active_spec
+from memwal_sql.write.statement import (
+    SERIALIZABLE,
+    SNAPSHOT,
+    Outcome,
+    Reads,
+    Statements,
+    check_isolation,
+)
 from memwal_sql.write.ticker import Background
 from planner.model import TableInfo
 
@@ -69,6 +76,7 @@ class TableWriter:
         region_of: FindRegion,
         look: Callable[[], None] = lambda: None,
         rows: LiveRows,
+        regions: Callable[[], Sequence[tuple[int, RegionValues | None]]] = tuple,
         indexes: FindIndexes = tuple,
         known_indexes: FindIndexes = tuple,
         region: str | None = None,
@@ -84,6 +92,7 @@ class TableWriter:
             region_of: the manifest of the region with this spec id and these values, if there is
                 one; asked before a region is created.
             rows: the table, which statements read that depend on the rows that are there.
+            regions: the spec and the values of all; asked for serializable statements.
             indexes: how to build the base table's maintained indexes; asked at every flush.
             known_indexes: the same without a request, as it was last; asked for every MemTable.
             region: the name or UUID of the one region to write, for manual regions.
@@ -93,6 +102,7 @@ class TableWriter:
         self._context = context
         self._options = options
         self._spec = active_spec(info)
+        self._regions = regions
         if region is not None and not isinstance(region, str):
             raise InvalidCallError(f"region={region!r} must be a name or a UUID, as text")
         if region is None and self._spec is None:
@@ -175,6 +185,7 @@ class TableWriter:
         missing: str = KEEP,
         when: str | None = None,
         set: Mapping[str, str] | None = None,  # noqa: A002 (SQL's word)
+        isolation: str = SNAPSHOT,
     ) -> WriteResult:
         """Insert rows, or replace those with the same primary key; of equal keys the last wins.
 
@@ -190,6 +201,8 @@ class TableWriter:
                 it is. Rows with new keys are inserted whatever it says.
             set: SQL expressions over `t` and `s` by column, as in `{"n": "t.n + s.n"}`: the values
                 of rows that are there, in place of those given.
+            isolation: `"serializable"` reads and computes all again where anything was written
+                meanwhile to the regions that were read, as other calls of several methods do.
 
         Rows of one key are applied one after the other. With `when`, `set` or columns to keep, rows
         are read first, see `memwal_sql.write.conditional`: no update of a key is lost, whoever
@@ -204,6 +217,7 @@ class TableWriter:
         """
         self._check_open()
         check_missing(missing, KEEP)
+        check_isolation(isolation)
         expressions = self._resolver.expressions(when, set or {})
         if missing != KEEP:
             rows = self._normaliser.upserts(data, missing)
@@ -211,12 +225,12 @@ class TableWriter:
             data = self._normaliser.given(data)
             if self._normaliser.lacks_columns(data):
                 rows = self._normaliser.partial(data)
-                return self._over_keys(*self._resolver.upsert(rows, expressions))
+                return self._over_keys(*self._resolver.upsert(rows, expressions), isolation)
             rows = self._normaliser.upserts(data)
         if not expressions:
             return self._write(rows)
         given = rows.select(self._schema.names)
-        return self._over_keys(*self._resolver.upsert(given, expressions))
+        return self._over_keys(*self._resolver.upsert(given, expressions), isolation)
 
     def insert(self, data: Any, *, missing: str = ERROR) -> WriteResult:
         """Insert rows with new keys: KeysExistError, and nothing is written, where one is there.
@@ -227,7 +241,9 @@ class TableWriter:
         self._check_open()
         return self._over_keys(*self._resolver.insert(self._normaliser.upserts(data, missing)))
 
-    def delete(self, keys: Any, *, when: str | None = None) -> WriteResult:
+    def delete(
+        self, keys: Any, *, when: str | None = None, isolation: str = SNAPSHOT
+    ) -> WriteResult:
         """Delete the rows with these primary keys, whether they exist or not.
 
         Args:
@@ -235,29 +251,41 @@ class TableWriter:
                 which the primary key columns count.
             when: a SQL condition over the row that is there, `t`; rows that do not meet it stay,
                 and are counted, as are keys without a row.
+            isolation: as in `upsert`.
 
         Raises what `upsert` raises.
         """
         self._check_open()
+        check_isolation(isolation)
         rows = self._normaliser.tombstones(keys)
         if when is None:
             return self._write(rows)
-        return self._over_keys(*self._resolver.delete(rows, self._resolver.expressions(when, {})))
+        expressions = self._resolver.expressions(when, {})
+        return self._over_keys(*self._resolver.delete(rows, expressions), isolation)
 
-    def delete_where(self, where: str) -> WriteResult:
+    def delete_where(self, where: str, *, isolation: str = SNAPSHOT) -> WriteResult:
         """Delete the rows that meet a SQL condition. Those that begin to meet it while this call
-        reads may stay. Raises what `upsert` raises."""
+        reads may stay unless it is `"serializable"`. Raises what `upsert` raises."""
         self._check_open()
-        return self._over_rows(*self._resolver.delete_where(where))
+        return self._over_rows(*self._resolver.delete_where(where), isolation)
 
-    def update(self, set: Mapping[str, str], *, where: str | None = None) -> WriteResult:  # noqa: A002
+    def update(
+        self,
+        set: Mapping[str, str],  # noqa: A002
+        *,
+        where: str | None = None,
+        isolation: str = SNAPSHOT,
+    ) -> WriteResult:
         """Set columns to the values of SQL expressions over the row, as in `{"n": "n + 1"}`, in the
         rows that meet a condition, or in all. Rows that begin to meet it while this call reads may
-        stay as they are; no other write of a row is lost. Raises what `upsert` raises."""
+        stay as they are unless it is `"serializable"`; no other write of a row is lost. Raises what
+        `upsert` raises."""
         self._check_open()
-        return self._over_rows(*self._resolver.update(set, where))
+        return self._over_rows(*self._resolver.update(set, where), isolation)
 
-    def change(self, read: ReadChanges, *, whole: bool = False) -> WriteResult:
+    def change(
+        self, read: ReadChanges, *, whole: bool = False, isolation: str = SNAPSHOT
+    ) -> WriteResult:
         """Write what `read` computes from rows of the table as they are when it is called.
 
         It is called with None, and, for rows that others wrote meanwhile, again with the keys of
@@ -273,8 +301,8 @@ class TableWriter:
             return changes
 
         select, compute = self._resolver.change(checked)
-        if not whole:
-            return self._over_rows(select, compute)
+        if isolation == SERIALIZABLE or not whole:
+            return self._over_rows(select, compute, isolation)
         self._check_routes()
         return self._landed(self._statements.as_a_whole(select))
 
@@ -342,11 +370,16 @@ class TableWriter:
                 raise
             error.add_note(f"closing the writer failed too: {closing}")
 
-    def _over_keys(self, keys: pa.RecordBatch, compute: Compute) -> WriteResult:
+    def _over_keys(
+        self, keys: pa.RecordBatch, compute: Compute, isolation: str = SNAPSHOT
+    ) -> WriteResult:
         self._check_routes()
         if keys.num_rows == 0:
             return WriteResult(0, self._reached)
-        return self._landed(self._statements.over_keys(keys, compute))
+        if isolation == SNAPSHOT:
+            return self._landed(self._statements.over_keys(keys, compute))
+        reads = Reads(lambda: [writer for writer, _ in self._writers.route(keys)], tuple)
+        return self._landed(self._statements.as_a_whole(lambda: compute(keys), reads))
 
     def _check_routes(self) -> None:
         if not self.routes:
@@ -356,9 +389,15 @@ class TableWriter:
                 'missing="null"'
             )
 
-    def _over_rows(self, select: Callable[[], Resolved], compute: Compute) -> WriteResult:
+    def _over_rows(
+        self, select: Callable[[], Resolved], compute: Compute, isolation: str
+    ) -> WriteResult:
         self._check_routes()
-        return self._landed(self._statements.over_rows(select, compute))
+        check_isolation(isolation)
+        if isolation == SNAPSHOT:
+            return self._landed(self._statements.over_rows(select, compute))
+        reads = Reads(lambda: self._writers.all(self._regions()), lambda: list(self._writers))
+        return self._landed(self._statements.as_a_whole(select, reads))
 
     def _landed(self, outcome: Outcome) -> WriteResult:
         landing = {writer: partial(writer.land, writes) for writer, writes in outcome.enqueued}

@@ -22,6 +22,7 @@ from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.planning import answer, planned
+from memwal_sql.session.front.queries.settings import set_variable
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
 
 
@@ -140,6 +141,12 @@ def _drop(
     return (dropped_index if is_index else dropped)(ctx, statement, parameters)
 
 
+def _set(
+    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    return answer(ctx, pa.table({})) if set_variable(ctx, statement) else None
+
+
 class SessionContext(datafusion.SessionContext):
     """A session of DataFusion in which `sql` is `mw.sql`: statements that write run at once."""
 
@@ -186,6 +193,7 @@ _STATEMENTS: Mapping[str, Handler] = {
     "COPY": _query,
     "EXPLAIN": _explain,
     "CALL": called,
+    "SET": _set,
     "CREATE": _create,
     "DROP": _drop,
     "ALTER": altered,

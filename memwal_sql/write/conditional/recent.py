@@ -59,6 +59,10 @@ class RecentWrites:
         if oldest is not None:
             self._writes.append(_Write(ticket, batch.select(self._primary_key)))
 
+    def moved(self, cut: Cut) -> bool:
+        """Whether anything was written after the cut."""
+        return bool(self._writes) and self._writes[-1].ticket > cut.ticket
+
     def written(self, cut: Cut, keys: Set[Hashable]) -> set[Hashable]:
         """Those of `keys` that were written after the cut."""
         found: set[Hashable] = set()

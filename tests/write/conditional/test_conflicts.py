@@ -273,8 +273,8 @@ def test_what_is_enqueued_is_written_and_told_though_the_writer_is_closed(
     writer = table.writer()
     enqueue = Statements._enqueue
 
-    def then_closed(self: Statements, parts: Any) -> Any:
-        enqueued = enqueue(self, parts)
+    def then_closed(self: Statements, *parts: Any) -> Any:
+        enqueued = enqueue(self, *parts)
         writer.close()
         return enqueued
 

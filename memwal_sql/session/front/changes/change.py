@@ -16,6 +16,7 @@ from memwal_sql.session.front.changes.acts import Act, keys_of, row_changes
 from memwal_sql.session.front.changes.reading import Reading, with_keys
 from memwal_sql.session.front.changes.returning import Returning
 from memwal_sql.session.front.changes.target import Target
+from memwal_sql.session.front.queries.settings import isolation
 from memwal_sql.write.conditional.resolve import RowChanges
 
 
@@ -65,7 +66,8 @@ class Change(ABC):
             done.append(_Done.of(reading, acts, self))
             return changes
 
-        table.change(read, table.schema, whole=self.whole)
+        level = isolation(ctx)
+        table.change(read, table.schema, whole=self.whole, isolation=level)
         if self.returning is not None:
             return pa.concat_tables([one.returned for one in done])
         kinds = [kind for one in done for kind in one.kinds]

@@ -26,6 +26,7 @@ from memwal_sql.session.provider import SqlTable, TableProvider
 from memwal_sql.session.table_functions import TableName, search_functions, whole_name
 from memwal_sql.write.conditional.resolve import ReadChanges
 from memwal_sql.write.result import WriteResult
+from memwal_sql.write.statement import SNAPSHOT
 from planner.model import Snapshot
 
 _PARTS = 3
@@ -55,7 +56,14 @@ class WritableTable(SqlTable, PastOf, Protocol):
     def replace_rows(self, rows: pa.Table) -> int:
         """Replace all rows."""
 
-    def change(self, read: ReadChanges, columns: pa.Schema, *, whole: bool = False) -> WriteResult:
+    def change(
+        self,
+        read: ReadChanges,
+        columns: pa.Schema,
+        *,
+        whole: bool = False,
+        isolation: str = SNAPSHOT,
+    ) -> WriteResult:
         """Write what a statement computes from the rows that it reads."""
 
 

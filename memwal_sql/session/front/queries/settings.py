@@ -1,0 +1,38 @@
+"""SET of what this package adds to a session."""
+
+from weakref import WeakKeyDictionary
+
+import datafusion
+
+from memwal_sql.session.front.queries.tokens import Statement
+from memwal_sql.write.statement import SNAPSHOT, check_isolation
+
+_NAME = ("memwal", "isolation")
+_sessions: WeakKeyDictionary[datafusion.SessionContext, str] = WeakKeyDictionary()
+
+
+def isolation(ctx: datafusion.SessionContext) -> str:
+    """How statements that change rows are isolated."""
+    return _sessions.get(ctx, SNAPSHOT)
+
+
+def set_variable(ctx: datafusion.SessionContext, statement: Statement) -> bool:
+    """Run `SET memwal.isolation = 'serializable'`, or `'snapshot'`; whether it is that.
+
+    Raises InvalidCallError for another value, or another name of ours.
+    """
+    if len(statement) == 1 or not statement.tokens[1].is_name:
+        return False
+    name, place = statement.table(1)
+    if name[0] != _NAME[0]:
+        return False
+    if name != _NAME:
+        raise statement.error(f"there is {'.'.join(_NAME)} to be set", 1)
+    if statement.symbol(place) != "=" and statement.keyword(place) != "TO":
+        raise statement.error("`= value` must follow", place)
+    if len(statement) != place + 2:
+        raise statement.error("one value must follow", place + 1)
+    value = statement.tokens[place + 1].value.lower()
+    check_isolation(value)
+    _sessions[ctx] = value
+    return True

@@ -1,0 +1,131 @@
+"""What each level of isolation lets through: write skew and phantoms, never lost updates."""
+
+from collections.abc import Callable
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.session.front.changes import reading
+from memwal_sql.session.front.queries import one_snapshot
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("here", pa.bool_())])
+# Each may leave only while somebody else is here.
+LEAVE = "UPDATE t SET here = false WHERE id = $id AND (SELECT count(*) FROM t WHERE here) > 1"
+Between = Callable[..., None]
+
+
+@pytest.fixture
+def ctx() -> datafusion.SessionContext:
+    return datafusion.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key="id", regions="identity(id)")
+    mw.register(ctx, "t", table)
+    mw.sql(ctx, "INSERT INTO t VALUES (1, true), (2, true)")
+    return table
+
+
+@pytest.fixture
+def between(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -> Between:
+    """Makes a call between what the next statement reads and what it writes."""
+    calls: list[Callable[[], object]] = []
+    frame = one_snapshot.frame
+
+    def read(*args: object, **named: object) -> object:
+        found = ctx.from_arrow(frame(*args, **named).to_arrow_table())
+        if calls:
+            calls.pop()()
+        return found
+
+    monkeypatch.setattr(reading, "frame", read)
+    return calls.append
+
+
+def here(table: mw.Table) -> list[int]:
+    return sorted(row["id"] for row in table.to_arrow(filter="here").to_pylist())
+
+
+@pytest.mark.parametrize(("level", "left"), [("snapshot", 0), ("serializable", 1)])
+def test_two_statements_that_read_what_the_other_writes(
+    table: mw.Table, ctx: datafusion.SessionContext, between: Between, level: str, left: int
+) -> None:
+    mw.sql(ctx, f"SET memwal.isolation = '{level}'")
+    between(lambda: mw.sql(ctx, LEAVE, id=2))
+    mw.sql(ctx, LEAVE, id=1)
+    assert len(here(table)) == left
+    table.close()
+
+
+@pytest.mark.parametrize(("level", "left"), [("snapshot", [3]), ("serializable", [])])
+def test_a_row_that_begins_to_meet_the_condition_meanwhile(
+    table: mw.Table, ctx: datafusion.SessionContext, between: Between, level: str, left: list[int]
+) -> None:
+    """In a region of its own, which is made then."""
+    mw.sql(ctx, f"SET memwal.isolation TO {level}")
+    between(lambda: ctx.sql("INSERT INTO t VALUES (3, true)").collect())
+    mw.sql(ctx, "UPDATE t SET here = false WHERE here")
+    assert here(table) == left
+    table.close()
+
+
+@pytest.mark.parametrize("level", ["snapshot", "serializable"])
+def test_no_level_loses_an_update(
+    table: mw.Table, ctx: datafusion.SessionContext, between: Between, level: str
+) -> None:
+    mw.sql(ctx, f"SET memwal.isolation = '{level}'")
+    between(lambda: ctx.sql("INSERT INTO t VALUES (1, false)").collect())
+    mw.sql(ctx, "UPDATE t SET here = NOT here WHERE id = 1")
+    assert here(table) == [1, 2]
+    table.close()
+
+
+def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
+    table.close()
+    with table.writer() as writer:
+        seen = table.get
+        calls = [lambda: writer.upsert([{"id": 1, "here": False}])]
+
+        def get(*args: object) -> pa.Table:
+            found = seen(*args)
+            if calls:
+                calls.pop()()
+            return found
+
+        writer._resolver._rows = type("Rows", (), {"get": staticmethod(get)})()
+        skipped = writer.upsert([{"id": 1, "here": True}], when="NOT t.here")
+        assert (skipped.skipped, here(table)) == (1, [2])
+        writer.upsert([{"id": 1, "here": True}])
+        calls.append(lambda: writer.upsert([{"id": 1, "here": False}]))
+        written = writer.upsert(
+            [{"id": 1, "here": True}], when="NOT t.here", isolation="serializable"
+        )
+        assert (written.rows, here(table)) == (1, [1, 2])
+        writer._resolver._rows = table
+        updated = writer.update({"here": "false"}, where="id = 2", isolation="serializable")
+        deleted = writer.delete_where("here", isolation="serializable")
+        assert (updated.rows, deleted.rows, here(table)) == (1, 1, [])
+        assert writer.delete([2], when="NOT t.here", isolation="serializable").rows == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("SET memwal.isolation = 'read committed'", "'read committed' must be 'snapshot'"),
+        ("SET memwal.level = 'snapshot'", "memwal.isolation to be set, at line 1, column 5"),
+        ("SET memwal.isolation 'snapshot'", "`= value` must follow"),
+        ("SET memwal.isolation =", "one value must follow"),
+    ],
+)
+def test_other_levels_are_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str, message: str
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match=message):
+        mw.sql(ctx, statement)
+    with table.writer() as writer, pytest.raises(mw.InvalidCallError, match="isolation='x'"):
+        writer.update({"here": "true"}, isolation="x")
+    mw.sql(ctx, "SET datafusion.execution.batch_size = 1024").collect()
+    table.close()
