@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import datafusion
 import pyarrow as pa
@@ -26,19 +27,43 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.clauses import check_clauses
 from memwal_sql.session.errors import original_error
+from memwal_sql.session.front.queries.tokens import Statement, statements_of
+from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
 from memwal_sql.table import Table
+from memwal_sql.table_factory import register_factory
 
 _NAME = "t"
 
 Query = Annotated[
     str | None,
-    typer.Argument(help=f"SQL; the table is called {_NAME}. `-` reads it from standard input."),
+    typer.Argument(
+        help=f"SQL; the table is called {_NAME}. `-` reads it from standard input. Of several "
+        "statements, with semicolons between, the rows of the last are shown."
+    ),
 ]
 QueryFile = Annotated[
     Path | None, typer.Option("--file", "-f", help="Read the SQL from this file instead.")
+]
+More = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--table",
+        "-t",
+        metavar="NAME=URI",
+        help="One more table, with the same storage options; may be given several times.",
+    ),
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        "-p",
+        metavar="NAME=VALUE",
+        help="The value of $NAME: JSON, as 3, true, null and [0.5, 1], or else a text; may be given"
+        " several times.",
+    ),
 ]
 Consistency = Annotated[str, typer.Option("--consistency", help="strong, manifest or eventual.")]
 Most = Annotated[
@@ -71,18 +96,28 @@ def sql(
     ] = None,
     consistency: Consistency = "strong",
     max_rows: Most = None,
+    more: More = None,
+    parameters: Parameters = None,
     version: Version = None,
     timestamp: Timestamp = None,
     checkpoint: CheckpointName = None,
 ) -> None:
-    """Run a SQL statement over the table, which is called t (and t$regions and so on)."""
+    """Run SQL statements over the table, which is called t (and t$regions and so on).
+
+    They are those of mw.sql: queries, INSERT, DELETE, UPDATE, CALL memwal.merge('t') and so on.
+    """
     form = format_for(output, to)
     text = _text(query, file)
-    with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        schema, rows = _run(table, text, consistency)
+    with ExitStack() as stack:
+        table = opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint)
+        tables = {_NAME: stack.enter_context(table)}
+        for name, place in _pairs("--table", more):
+            tables[name] = stack.enter_context(opened(place, options))
+        values = {name: _value(value) for name, value in _pairs("--param", parameters)}
+        schema, rows = _run(tables, text, consistency, values)
         if schema.names or form is RowFormat.JSON:
             write_rows(schema, rows, form, to, max_rows)
-        else:  # a statement that changes the session: INSERT and COPY return a count
+        else:  # a statement without an answer, as CREATE VIEW is; INSERT and COPY return a count
             remark("done, in a session that ends with this command")
 
 
@@ -96,14 +131,16 @@ def explain(
         bool, typer.Option("--analyze", help="Run it, and show what every node did.")
     ] = False,
     consistency: Consistency = "strong",
+    parameters: Parameters = None,
     version: Version = None,
     timestamp: Timestamp = None,
     checkpoint: CheckpointName = None,
 ) -> None:
     """Show the plan of a SQL statement."""
+    values = {name: _value(value) for name, value in _pairs("--param", parameters)}
     statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{_text(query, file)}"
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        _, rows = _run(table, statement, consistency)
+        _, rows = _run({_NAME: table}, statement, consistency, values)
         plans = [row for batch in rows for row in batch.to_pylist()]
     if output is Output.JSON:
         show_json(plans)
@@ -124,14 +161,48 @@ def _text(query: str | None, file: Path | None) -> str:
         raise InvalidCallError(f"the statement can't be read: {error}") from None
 
 
-def _run(table: Table, query: str, consistency: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of a result, and its batches as they come."""
-    check_clauses(query)
+def _pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
+    """`NAME=VALUE` texts. Raises InvalidCallError for what is none, and a name given twice."""
+    seen = set()
+    for text in given or ():
+        name, separator, value = text.partition("=")
+        if not separator or not name or name in seen:
+            raise InvalidCallError(f"{option} {text!r}: write NAME=VALUE, and each name once")
+        seen.add(name)
+        yield name, value
+
+
+def _value(text: str) -> Any:
+    """The value of a parameter: JSON, or the text as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _run(
+    tables: Mapping[str, Table], text: str, consistency: str, parameters: Mapping[str, Any]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The columns of the last statement's result, and its batches as they come."""
+    statements = statements_of(text)
+    if not statements:
+        raise InvalidCallError("there is no statement in the text")
     context = datafusion.SessionContext()
-    register(context, _NAME, table, consistency)
-    with _errors_of_calls():
-        frame = context.sql(query)
+    register_factory(context)
+    for name, table in tables.items():
+        register(context, name, table, consistency)
+    for statement in statements[:-1]:
+        for _ in _batches(context, _planned(context, statement, parameters)):
+            pass
+    frame = _planned(context, statements[-1], parameters)
     return frame.schema(), _batches(context, frame)
+
+
+def _planned(
+    context: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    with _errors_of_calls():
+        return run(context, statement, parameters)
 
 
 def _batches(

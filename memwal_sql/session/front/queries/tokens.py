@@ -154,20 +154,32 @@ def statement_of(text: str) -> Statement:
     """
     if not isinstance(text, str):
         raise InvalidCallError(f"{text!r} is no SQL statement, as text")
+    found = statements_of(text)
+    if not found:
+        raise InvalidCallError("there is no statement in the text")
+    if len(found) > 1:
+        whole = _tokens(text)
+        place = next(p for p in range(len(whole)) if whole.symbol(p) == ";")
+        raise whole.error("give one statement at a time: another one begins after this", place)
+    return found[0]
+
+
+def statements_of(text: str) -> list[Statement]:
+    """The statements of a text, between semicolons. Raises InvalidCallError for a quote that does
+    not end."""
+    whole = _tokens(text)
+    ends = [place for place in range(len(whole)) if whole.symbol(place) == ";"]
+    starts = [0, *(place + 1 for place in ends)]
+    pairs = zip(starts, [*ends, len(whole)], strict=True)
+    return [whole.part(start, stop) for start, stop in pairs if start < stop]
+
+
+def _tokens(text: str) -> Statement:
     try:
-        tokens = [Token(*found) for found in sql_tokens(text)]
+        return Statement(text, [Token(*found) for found in sql_tokens(text)])
     except ValueError as error:
         message = _PLACE.sub(r", at line \1, column \2", str(error))
         raise InvalidCallError(message) from error
-    while tokens and (tokens[-1].kind, tokens[-1].value) == ("symbol", ";"):
-        tokens.pop()
-    whole = Statement(text, tokens)
-    if not tokens:
-        raise InvalidCallError("there is no statement in the text")
-    for place in range(len(tokens)):
-        if whole.symbol(place) == ";":
-            raise whole.error("give one statement at a time: another one begins after this", place)
-    return whole
 
 
 def quoted(name: str) -> str:

@@ -1,0 +1,98 @@
+"""`memwal sql`: the statements of mw.sql, over several tables, with parameters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import memwal_sql as mw
+from memwal_sql.cli.app import app
+from memwal_sql.cli.exit_codes import ExitCode
+from tests.cli.calls import call
+
+SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2, 3], "val": ["a", "b", "c"]})
+    return table.uri
+
+
+def rows(*arguments: str) -> Any:
+    return json.loads(call("sql", *arguments, "--output", "json"))
+
+
+def test_statements_that_write_run_with_their_counts(uri: str) -> None:
+    assert rows(uri, "DELETE FROM t WHERE id > $least", "--param", "least=2") == [{"count": 1}]
+    assert rows(uri, "UPDATE t SET val = $v", "-p", "v=x=y") == [{"count": 2}]
+    assert rows(uri, "INSERT INTO t VALUES (9, $v)", "-p", 'v="3"') == [{"count": 1}]
+    assert rows(uri, "SELECT val FROM t ORDER BY id") == [
+        {"val": "x=y"},
+        {"val": "x=y"},
+        {"val": "3"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3", 3), ("1.5", 1.5), ("true", True), ("null", None), ("a b", "a b"), ("[1, 2]", [1, 2])],
+)
+def test_parameters_are_json_or_texts(uri: str, text: str, value: object) -> None:
+    assert rows(uri, "SELECT $p AS p", "--param", f"p={text}") == [{"p": value}]
+
+
+def test_several_tables_and_statements_of_a_file(uri: str, tmp_path: Path) -> None:
+    other = mw.create_table(tmp_path / "other", SCHEMA, "id")
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "INSERT INTO o SELECT id + 10, val FROM t; -- and ; here\n"
+        "CREATE VIEW big AS SELECT * FROM o WHERE val <> ';';\n"
+        "DELETE FROM t WHERE id IN (SELECT id - 10 FROM big WHERE id < 13);\n"
+        "SELECT (SELECT count(*) FROM t) AS t, (SELECT count(*) FROM big) AS o;\n"
+    )
+    found = rows(uri, "--file", str(script), "--table", f"o={other.uri}")
+    assert found == [{"t": 1, "o": 3}]
+    result = CliRunner().invoke(
+        app, ["sql", uri, "-", "-t", f"o={other.uri}"], input="SELECT max(id) AS m FROM o"
+    )
+    assert result.stdout.split() == ["m", "13"]
+
+
+def test_statements_that_follow_an_error_do_not_run(uri: str) -> None:
+    script = "DELETE FROM t WHERE id = 1; SELECT nothing FROM t; DELETE FROM t"
+    result = CliRunner().invoke(app, ["sql", uri, script])
+    assert result.exit_code == ExitCode.CALL
+    assert mw.open_table(uri).count_rows() == 2
+
+
+def test_tables_are_made_and_jobs_are_called(uri: str, tmp_path: Path) -> None:
+    copy = f"CREATE TABLE c (PRIMARY KEY (id)) LOCATION '{tmp_path}/c' AS SELECT * FROM t"
+    assert rows(uri, copy) == [{"count": 3}]
+    assert rows(uri, "CALL memwal.merge('t')") == [{"generations": 0}]
+    opened = f"CREATE EXTERNAL TABLE c STORED AS MEMWAL LOCATION '{tmp_path}/c'"
+    assert rows(uri, f"{opened}; SELECT count(*) AS n FROM c") == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("SELECT 1", "--param", "x"),
+        ("SELECT 1", "--param", "=1"),
+        ("SELECT $x", "--param", "x=1", "--param", "x=2"),
+        ("SELECT 1", "--table", "only-a-name"),
+        ("SELECT 1", "--table", "o=nothing-there"),
+        (" ; ",),
+        ("SELECT 'open",),
+    ],
+)
+def test_bad_calls_are_calls_to_change(uri: str, arguments: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, ["sql", uri, *arguments])
+    assert result.exit_code == ExitCode.CALL, result.output
