@@ -1,5 +1,6 @@
 """INSERT and REPLACE, against the same statements in DuckDB."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import datafusion
@@ -102,6 +103,38 @@ def test_overwrite_replaces_all_rows(table: mw.Table, ctx: datafusion.SessionCon
     assert [row["id"] for row in live(table)] == [4]
     mw.sql(ctx, "INSERT OVERWRITE t SELECT * FROM t WHERE false")
     assert live(table) == []
+    table.close()
+
+
+def test_counters_count_right_beside_one_another(
+    table: mw.Table, ctx: datafusion.SessionContext
+) -> None:
+    """Three threads add by three kinds of statements, a fourth flushes and merges."""
+    add = "(tenant, id, n) VALUES ('a', $id, 1)"
+    met = "ON t.tenant = s.k AND t.id = s.i"
+    statements = [
+        f"INSERT INTO t {add} ON CONFLICT DO UPDATE SET n = t.n + excluded.n",
+        f"MERGE INTO t USING (SELECT 'a' AS k, $id AS i) AS s {met} WHEN MATCHED THEN "
+        "UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT (tenant, id, n) VALUES (s.k, s.i, 1)",
+        "UPDATE t SET n = n + 1 WHERE id = $id AND tenant = 'a'",
+    ]
+    mw.sql(ctx, "INSERT INTO t (tenant, id, n) VALUES ('a', 0, 0), ('a', 1, 0)")
+    turns = 8
+
+    def run(statement: str) -> None:
+        own = datafusion.SessionContext()
+        mw.register(own, "t", table)
+        for turn in range(turns):
+            mw.sql(own, statement, id=turn % 3 if "UPDATE t" not in statement else turn % 2)
+
+    with ThreadPoolExecutor(len(statements)) as pool:
+        running = [pool.submit(run, statement) for statement in statements]
+        while not all(one.done() for one in running):
+            table.flush()
+            table.merge()
+        for one in running:
+            one.result()
+    assert sum(row["n"] for row in live(table)) == turns * len(statements)
     table.close()
 
 
