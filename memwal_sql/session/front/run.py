@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change import Change
+from memwal_sql.session.front.changes.copy_from import copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
 from memwal_sql.session.front.changes.insert_into import insert
 from memwal_sql.session.front.changes.merge_into import merge
@@ -21,7 +22,7 @@ from memwal_sql.session.front.prepared import deallocate, executed, prepare
 from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
-from memwal_sql.session.front.queries.planning import answer, planned
+from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
 from memwal_sql.session.front.queries.settings import set_variable
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
 
@@ -85,6 +86,14 @@ def _query(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     return frame(ctx, statement.slice(0, len(statement)), parameters)
+
+
+def _copy(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    """Write the files at once."""
+    with planning_errors():
+        return answer(ctx, _query(ctx, statement, parameters).to_arrow_table())
 
 
 def _explain(
@@ -180,6 +189,7 @@ _CHANGES: Mapping[
     "MERGE": merge,
     "INSERT": insert,
     "REPLACE": insert,
+    "COPY": copy_from,
 }
 # By its first token; None for a statement that is DataFusion's after all.
 Handler = Callable[
@@ -190,7 +200,7 @@ _STATEMENTS: Mapping[str, Handler] = {
     "WITH": _query,
     "(": _query,
     "FROM": _query,
-    "COPY": _query,
+    "COPY": _copy,
     "EXPLAIN": _explain,
     "CALL": called,
     "SET": _set,

@@ -39,6 +39,10 @@ class GivenRows:
     query: str
     columns: Sequence[str] | None
 
+    def found(self, reading: Reading) -> pa.Table:
+        """The result of the query."""
+        return reading.rows(self.query)
+
     def rows(self, reading: Reading) -> pa.Table:
         """The rows in these columns, in the table's types.
 
@@ -46,7 +50,7 @@ class GivenRows:
         that does not fit.
         """
         table = self.target.table
-        found = reading.rows(self.query)
+        found = self.found(reading)
         names = found.column_names if self.columns is None else list(self.columns)
         if len(names) != found.num_columns:
             raise InvalidCallError(
@@ -77,23 +81,23 @@ class Upsert(Change):
 
     def __init__(self, target: Target, returning: Returning | None, given: GivenRows) -> None:
         super().__init__(target, returning)
-        self._given = given
+        self.given = given
 
     @property
     def query(self) -> str:
         """That of the rows."""
-        return self._given.query
+        return self.given.query
 
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
         """Inserts; of rows with one key the last."""
         del keys
-        rows = self._given.whole_rows(reading)
+        rows = self.given.whole_rows(reading)
         return [Act(INSERT, one_a_key(self.target, rows, "last"))]
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
         """Write them; none is read before."""
         reading = Reading(ctx, parameters, self.target)
-        rows = self._given.whole_rows(reading)
+        rows = self.given.whole_rows(reading)
         returned = None
         if self.returning is not None:
             written = one_a_key(self.target, rows, "last")
@@ -139,13 +143,13 @@ class InsertOver(Merge):
         on = On(" AND ".join(equal), key)
         whens = [] if matched is None else [matched]
         super().__init__(target, returning, given.query, _GIVEN, on, whens)
-        self._given = given
+        self.given = given
         self._keep = keep
 
     @property
     def query(self) -> str:
         """That of the rows."""
-        return self._given.query
+        return self.given.query
 
     def counts(self, kinds: Sequence[str]) -> dict[str, int]:
         """All."""
@@ -153,7 +157,7 @@ class InsertOver(Merge):
 
     def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
         """The rows as values of one column, so that names alone are the table's."""
-        rows = self._given.rows(reading)
+        rows = self.given.rows(reading)
         if self._keep is not None:
             rows = one_a_key(self.target, rows, self._keep)
         values = {name: excluded(name) for name in rows.column_names}

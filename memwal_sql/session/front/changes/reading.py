@@ -13,8 +13,9 @@ from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.session.front.changes.target import Target
-from memwal_sql.session.front.queries.one_snapshot import Pins, frame, in_memory
-from memwal_sql.session.front.queries.planning import planning_errors
+from memwal_sql.session.front.queries.one_snapshot import Pins, frame, in_memory, own_schema
+from memwal_sql.session.front.queries.planning import planned, planning_errors, values
+from memwal_sql.session.front.queries.search_calls import text_literal
 from memwal_sql.session.front.queries.tokens import quoted
 
 # The number of a row, as a column of tables in memory.
@@ -41,6 +42,25 @@ class Reading:
         with planning_errors():
             rows = (found if keys is None else _near(found, keys)).to_arrow_table()
         return rows if keys is None else with_keys(rows, keys)
+
+    def value(self, expression: str) -> Any:
+        """What an expression without columns comes to."""
+        (found,) = values(self.ctx, [expression], self._parameters)
+        return found.as_py()
+
+    @contextmanager
+    def files(self, place: str, kind: str, options: str) -> Iterator[str]:
+        """Within it, queries find the rows of files by the name that it yields; `kind` and
+        `options` are those of CREATE EXTERNAL TABLE."""
+        with own_schema(self.ctx) as (_, schema):
+            name = f"{schema}.files"
+            stored = f"STORED AS {kind}" if kind else ""
+            given = f"OPTIONS ({options})" if options else ""
+            location = f"LOCATION {text_literal(place)}"
+            text = f"CREATE EXTERNAL TABLE {name} {stored} {location} {given}"
+            with planning_errors():
+                planned(self.ctx, text, {}).collect()
+            yield name
 
     @contextmanager
     def tables(self, **tables: pa.Table) -> Iterator[Mapping[str, str]]:

@@ -192,19 +192,25 @@ def _uses(
 
 
 @contextmanager
+def own_schema(ctx: datafusion.SessionContext) -> Iterator[tuple[Schema, str]]:
+    """Within it, the session has a schema of this name, as SQL takes it."""
+    name = f"memwal$statement{next(_numbers)}"
+    ctx.catalog().register_schema(name, schema := Schema.memory_schema(ctx))
+    try:
+        yield schema, quoted(name)
+    finally:
+        ctx.catalog().deregister_schema(name)
+
+
+@contextmanager
 def in_memory(
     ctx: datafusion.SessionContext, tables: Mapping[str, pa.Table]
 ) -> Iterator[Mapping[str, str]]:
     """Within it, the session has these rows; what each of the tables is called there."""
-    schema = f"memwal$statement{next(_numbers)}"
-    own = Schema.memory_schema(ctx)
-    for name, rows in tables.items():
-        own.register_table(name, Table(answer(ctx, rows), ctx))
-    ctx.catalog().register_schema(schema, own)
-    try:
-        yield {name: f"{quoted(schema)}.{quoted(name)}" for name in tables}
-    finally:
-        ctx.catalog().deregister_schema(schema)
+    with own_schema(ctx) as (schema, schema_name):
+        for name, rows in tables.items():
+            schema.register_table(name, Table(answer(ctx, rows), ctx))
+        yield {name: f"{schema_name}.{quoted(name)}" for name in tables}
 
 
 @contextmanager

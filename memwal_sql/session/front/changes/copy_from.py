@@ -1,0 +1,106 @@
+"""COPY FROM: the rows of files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.front.changes.insert import GivenRows, InsertOver, Upsert
+from memwal_sql.session.front.changes.reading import Reading
+from memwal_sql.session.front.changes.target import columns_at, target_at
+from memwal_sql.session.front.queries.tokens import Statement
+
+# So that every column of a file of texts is read as text, and then as the table's type.
+_TEXTS = {"CSV": "'format.schema_infer_max_rec' '0'"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows(GivenRows):
+    """The rows of files; `query` is where they are, as an expression.
+
+    Attributes:
+        format: as STORED AS takes it; empty for that of the ending.
+        options: as OPTIONS takes them.
+    """
+
+    format: str = ""
+    options: str = ""
+
+    def found(self, reading: Reading) -> pa.Table:
+        """The rows in the columns of the files."""
+        place = str(reading.value(self.query))
+        kind = self.format or PurePosixPath(place.rstrip("/")).suffix[1:].upper()
+        options = ", ".join(filter(None, [_TEXTS.get(kind, ""), self.options]))
+        with reading.files(place, kind, options) as name:
+            return reading.rows(f"SELECT * FROM {name}")
+
+
+class CopyFrom(InsertOver):
+    """Rows of files that replace those with their keys; columns that they lack stay."""
+
+    @property
+    def query(self) -> str:
+        """Raises UnsupportedError."""
+        raise UnsupportedError("COPY FROM reads its files when it runs, and has no plan before")
+
+    def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
+        """Write them; rows that are there are read only where columns are to stay."""
+        rows = self.given.rows(Reading(ctx, parameters, self.target))
+        given = ReadRows(self.target, "", rows.column_names, rows)
+        names = self.target.table.schema.names
+        if set(rows.column_names) == set(names):
+            return Upsert(self.target, None, given).run(ctx, parameters)
+        return InsertOver(self.target, None, given, keep="last", matched=None).run(ctx, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows(GivenRows):
+    """Rows that were read before."""
+
+    read: pa.Table
+
+    def found(self, reading: Reading) -> pa.Table:
+        """These."""
+        del reading
+        return self.read
+
+
+def copy_from(
+    ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
+) -> CopyFrom | None:
+    """`COPY t [(columns)] FROM place [STORED AS format] [OPTIONS (...)]`, if it is about a table of
+    ours.
+
+    Raises InvalidCallError, with the place, for what it can't be.
+    """
+    if len(statement) == 1 or not statement.tokens[1].is_name:
+        return None
+    found = target_at(ctx, statement, 1, ctes)
+    if found is None or statement.keyword(found[1]) == "TO":
+        return None
+    target, place = found
+    columns = None
+    if statement.symbol(place) == "(":
+        columns, place = columns_at(statement, place, target)
+    place = statement.expect(place, "FROM")
+    end = statement.first(("STORED AS", "OPTIONS"), place)
+    if place == end:
+        raise statement.error("the place of files, as text, is missing", place)
+    where, kind, options = statement.slice(place, end), "", ""
+    if statement.has(end, "STORED AS"):
+        kind, end = statement.keyword(end + 2), end + 3
+    if statement.keyword(end) == "OPTIONS":
+        if statement.symbol(end + 1) != "(":
+            raise statement.error("options in parentheses must follow", end + 1)
+        after = statement.closing(end + 1)
+        options, end = statement.slice(end + 2, after - 1), after
+    if end < len(statement):
+        raise statement.error("the statement must end here", end)
+    given = FileRows(target, where, columns, kind, options)
+    return CopyFrom(target, None, given, keep="last", matched=None)
