@@ -5,21 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar
 
 from memwal_sql.errors import OutcomeUnknownError, StoreUnavailableError
-from memwal_sql.storage.objects.protocol import (
-    Content,
-    Metas,
-    Names,
-    ObjectMeta,
-    ObjectStore,
-    Tail,
-)
+from memwal_sql.storage.objects.protocol import ObjectStore
 
 _Result = TypeVar("_Result")
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -69,83 +62,26 @@ class FaultyStore:
         self.calls: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    @property
-    def uri(self) -> str:
-        """The inner store's root."""
-        return self.inner.uri
-
-    @property
-    def remote(self) -> bool:
-        """As the inner store says."""
-        return self.inner.remote
-
-    @property
-    def service(self) -> str | None:
-        """As the inner store says."""
-        return self.inner.service
-
     def check(self) -> None:
         """Raise `AssertionError` when a planned fault has not happened."""
         missed = [fault for fault in self.plan if not fault.fired]
         if missed:
             raise AssertionError(f"these faults never happened: {missed}")
 
-    def get(self, path: str) -> bytes:
-        """See `ObjectStore`."""
-        return self._run("get", path, lambda: self.inner.get(path))
+    def __getattr__(self, name: str) -> Any:
+        """What the inner store has; each operation meets its faults, `stamp` those of `exists`."""
+        found = getattr(self.inner, name)
+        if name in ("uri", "remote", "service", "refuse_links"):
+            return found
+        operation = "exists" if name == "stamp" else name
 
-    def get_tail(self, path: str, length: int) -> Tail:
-        """See `ObjectStore`."""
-        return self._run("get_tail", path, lambda: self.inner.get_tail(path, length))
+        def run(path: str, *more: Any) -> Any:
+            place = more[0] if name == "move" else path
+            half = [data[: len(data) // 2] for data in more] if name.startswith("put") else None
+            do_half = None if half is None else partial(found, path, *half)
+            return self._run(operation, place, partial(found, path, *more), do_half)
 
-    def get_range(self, path: str, start: int, end: int) -> bytes:
-        """See `ObjectStore`."""
-        return self._run("get_range", path, lambda: self.inner.get_range(path, start, end))
-
-    def put(self, path: str, data: Content) -> None:
-        """See `ObjectStore`."""
-        half = data[: len(data) // 2]
-        self._run(
-            "put", path, lambda: self.inner.put(path, data), lambda: self.inner.put(path, half)
-        )
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        """See `ObjectStore`."""
-        half = data[: len(data) // 2]
-        return self._run(
-            "put_if_absent",
-            path,
-            lambda: self.inner.put_if_absent(path, data),
-            lambda: self.inner.put_if_absent(path, half),
-        )
-
-    def sync(self, folder: str) -> None:
-        """See `ObjectStore`."""
-        self._run("sync", folder, lambda: self.inner.sync(folder))
-
-    def refuse_links(self) -> None:
-        """See `ObjectStore`."""
-        self.inner.refuse_links()
-
-    def move(self, source: str, target: str) -> None:
-        """See `ObjectStore`."""
-        self._run("move", target, lambda: self.inner.move(source, target))
-
-    def exists(self, path: str) -> bool:
-        """See `ObjectStore`."""
-        return self._run("exists", path, lambda: self.inner.exists(path))
-
-    def stamp(self, path: str) -> Hashable | None:
-        """See `ObjectStore`."""
-        return self._run("exists", path, lambda: self.inner.stamp(path))
-
-    def list(self, prefix: str) -> list[ObjectMeta]:
-        """See `ObjectStore`."""
-        return self._run("list", prefix, lambda: self.inner.list(prefix))
-
-    def list_folders(self, prefix: str) -> Names:
-        """See `ObjectStore`."""
-        return self._run("list_folders", prefix, lambda: self.inner.list_folders(prefix))
+        return run
 
     def delete(self, paths: Iterable[str]) -> None:
         """See `ObjectStore`; one call a path, as each may fail."""
@@ -156,10 +92,6 @@ class FaultyStore:
         """See `ObjectStore`; one call a path, as a request may do some of them and fail."""
         for path in paths:
             self._run("delete_in_bulk", path, partial(self.inner.delete_in_bulk, [path]))
-
-    def leftovers(self, prefix: str) -> Metas:
-        """See `ObjectStore`."""
-        return self._run("leftovers", prefix, lambda: self.inner.leftovers(prefix))
 
     def _run(
         self,

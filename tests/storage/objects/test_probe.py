@@ -201,7 +201,7 @@ class Doubted(FaultyStore):
         if not self.honours:
             self.put(path, data)
             return True
-        return super().put_if_absent(path, data)
+        return bool(self.__getattr__("put_if_absent")(path, data))
 
 
 def left(store: ObjectStore) -> list[str]:
