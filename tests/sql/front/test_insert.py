@@ -31,6 +31,10 @@ STATEMENTS: dict[str, str | None] = {
     'coalesce(excluded."Name", t."Name", \'none\')': None,
     "WITH w AS (SELECT id FROM due WHERE n = 3) INSERT INTO t (tenant, id, n) "
     "SELECT 'b', id, 33 FROM w ON CONFLICT DO UPDATE SET n = excluded.n RETURNING *": None,
+    "INSERT INTO t VALUES (1, 3, 4, DATE '2024-01-02'), (2, 3, 4, NULL) RETURNING *": (
+        "INSERT OR REPLACE INTO t VALUES (1, 3, 4, DATE '2024-01-02'), (2, 3, 4, NULL) RETURNING *"
+    ),
+    "INSERT INTO t VALUES ('a', 3, 4, true)": "INSERT OR REPLACE INTO t VALUES ('a', 3, 4, true)",
     "REPLACE INTO t SELECT tenant, id, 1, NULL FROM new": (
         "INSERT OR REPLACE INTO t SELECT tenant, id, 1, NULL FROM new"
     ),

@@ -11,10 +11,13 @@ from exec_nodes.keys.keys import one_array
 from memwal_sql.errors import InvalidCallError
 
 _UNITS = ["s", "ms", "us", "ns"]
+# What has one text, which says all of it.
+_WRITTEN_AS_TEXT = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
 
 
 def fitted(column: Column, field: pa.Field) -> Column:
-    """A column of a query in a field's type: texts are read as that type, all else stays equal;
+    """A column of a query in a field's type: texts are read as that type, and
+    whole numbers, booleans and dates written as texts; all else stays equal;
     floats may be rounded to fewer bits, and times are cut to the unit, as `now()` has nanoseconds.
     Dates and times without a zone are in that of the column. What expressions make of an extension
     type comes as stored.
@@ -30,6 +33,8 @@ def fitted(column: Column, field: pa.Field) -> Column:
             column = _read(column, kind)
         except pa.ArrowException as error:
             raise InvalidCallError(f"column {field.name!r}: {error}") from error
+    if is_text(kind) and any(is_kind(column.type) for is_kind in _WRITTEN_AS_TEXT):
+        return pc.cast(column, kind)
     if pa.types.is_timestamp(kind):
         column = _timestamps(column, kind)
     return exact_cast(column, field, rounding=True)
