@@ -62,13 +62,13 @@ class SourceSearch:
         if query.order is not None:
             found = (contenders(vectors, query, most, counts) for vectors, counts in parts)
             return ordered(found, query, most)
-        best = Candidates.of([])
+        best: Candidates | None = None
         for vectors, counts in parts:
             here = nearest(
                 vectors, query.vectors, most, query.metric, counts=counts, bounds=query.bounds
             )
-            best = nearest_of([best, here], most) if len(best) else here
-        return best
+            best = here if best is None else nearest_of([best, here], most)
+        return Candidates.of([]) if best is None else best
 
     def _in_memory(self, runs: Sequence[VectorRun], mask: RowAddresses) -> Iterator[_Part]:
         source = self.source

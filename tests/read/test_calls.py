@@ -43,9 +43,9 @@ _MOST: Mapping[str, int] = {
     "get of a list of one": 110,
     "get in a generation": 113,
     "get in a MemTable": 69,
-    "vector_search": 478,
-    "full_text_search": 462,
-    "hybrid_search": 892,
+    "vector_search": 488,
+    "full_text_search": 465,
+    "hybrid_search": 905,
     "upsert of one row": 235,
 }
 
