@@ -54,9 +54,16 @@ class Database:
         with self.tables[name].writer() as writer:
             writer.upsert(rows)
 
-    def run(self, statement: str, *, duckdbs: str | None = None) -> None:
-        """Run a statement that writes in both; `duckdbs` is how DuckDB has it, if otherwise."""
-        expected = self.duckdb.execute(duckdbs or statement).fetchone()[0]
+    def put(self, name: str, rows: pa.Table) -> None:
+        """Have a table in memory in both."""
+        self.duckdb.execute(f"CREATE OR REPLACE TABLE {name} AS FROM rows")
+        if self.ctx.table_exist(name):
+            self.ctx.deregister_table(name)
+        self.ctx.register_record_batches(name, [rows.to_batches()])
+
+    def run(self, statement: str) -> None:
+        """Run a statement that writes in both."""
+        expected = self.duckdb.execute(statement).fetchone()[0]
         count = mw.sql(self.ctx, statement).to_pylist()[0]["count"]
         assert count == expected, statement
 

@@ -16,6 +16,13 @@ _IS_SOAK = "MEMWAL_SOAK" in os.environ
 _SCALE = 0.1 if _IS_SOAK else 0.01
 # Of 32 order keys in a row, dbgen leaves those from the ninth on to the refresh functions.
 _FIRST_FREE = 8
+_MERGE = """
+    MERGE INTO lineitem AS t USING newer AS s
+    ON t.l_orderkey = s.l_orderkey AND t.l_linenumber = s.l_linenumber
+    WHEN MATCHED AND s.l_discount > CAST(0.05 AS DECIMAL(15, 2)) THEN DELETE
+    WHEN MATCHED THEN UPDATE SET l_quantity = s.l_quantity, l_shipmode = t.l_shipmode || '?'
+    WHEN NOT MATCHED THEN INSERT *
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +41,16 @@ def refresh_rows(database: Database, table: str, part: int) -> pa.Table:
     return database.duckdb.sql(
         f"SELECT * REPLACE ({key} + {_FIRST_FREE} AS {key}, "
         f"CAST({price} + 1.37 AS DECIMAL(15, 2)) AS {price}) FROM {table} WHERE {key} % 32 = {part}"
+    ).to_arrow_table()
+
+
+def newer_rows(database: Database, part: int) -> pa.Table:
+    """Line items that are there with other quantities, and as many with free keys."""
+    of_part = f"FROM lineitem WHERE l_orderkey % 32 = {part}"
+    return database.duckdb.sql(
+        f"SELECT * REPLACE (CAST(l_quantity + 1 AS DECIMAL(15, 2)) AS l_quantity) {of_part} "
+        f"UNION ALL SELECT * REPLACE (l_orderkey + {2 * _FIRST_FREE} AS l_orderkey, "
+        f"CAST(l_extendedprice + 2.41 AS DECIMAL(15, 2)) AS l_extendedprice) {of_part}"
     ).to_arrow_table()
 
 
@@ -63,6 +80,10 @@ def test_answers_are_those_of_duckdb_after_every_refresh(
             "CAST(sum(l_extendedprice * (1 - l_discount)) AS DECIMAL(15, 2)) AS total "
             "FROM lineitem GROUP BY l_orderkey) AS t WHERE l_orderkey = o_orderkey"
         )
+        database.move()
+        database.check(queries)
+        database.put("newer", newer_rows(database, part))
+        database.run(_MERGE)
         database.move()
         database.check(queries)
     database.close()
