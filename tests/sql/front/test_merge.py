@@ -124,6 +124,25 @@ def test_what_can_not_be_done_is_refused_and_nothing_written(
     table.close()
 
 
+@pytest.mark.parametrize("on", ["t.tenant = s.k AND t.id = s.i", "t.n = s.i", "t.id = s.i + 0"])
+def test_a_source_may_have_views_of_texts(
+    table: mw.Table, ctx: datafusion.SessionContext, on: str
+) -> None:
+    """As those of a CREATE TABLE with TEXT are."""
+    fill(ctx)
+    mw.sql(ctx, "CREATE TABLE v (k TEXT, i BIGINT, w TEXT[]) AS VALUES ('a', 1, ['x', NULL])")
+    done = mw.sql(
+        ctx,
+        f"MERGE INTO t USING v AS s ON {on} WHEN MATCHED AND s.k > '0' THEN "
+        'UPDATE SET "Name" = s.k || s.w[1] WHEN NOT MATCHED THEN INSERT VALUES (k, i, 0, k) '
+        'RETURNING "Name"',
+    )
+    assert done.to_pylist() == [{"Name": "ax"}]
+    query = 'SELECT k, i + 1, 4, w[1] FROM v ON CONFLICT DO UPDATE SET "Name" = excluded."Name"'
+    assert mw.sql(ctx, f"INSERT INTO t {query} RETURNING id").to_pylist() == [{"id": 2}]
+    table.close()
+
+
 def meanwhile(
     ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, statements: list[str]
 ) -> None:

@@ -17,6 +17,7 @@ from memwal_sql.session.front.queries.one_snapshot import Pins, frame, in_memory
 from memwal_sql.session.front.queries.planning import planned, planning_errors, values
 from memwal_sql.session.front.queries.search_calls import text_literal
 from memwal_sql.session.front.queries.tokens import quoted
+from memwal_sql.state.schema import stored_type
 
 # The number of a row, as a column of tables in memory.
 ROW = '"memwal row"'
@@ -40,7 +41,7 @@ class Reading:
         query = f"{target.ctes} {query}"
         found = frame(self.ctx, query, self._parameters, target.name, self._pins)
         with planning_errors():
-            rows = (found if keys is None else _near(found, keys)).to_arrow_table()
+            rows = _stored((found if keys is None else _near(found, keys)).to_arrow_table())
         return rows if keys is None else with_keys(rows, keys)
 
     def value(self, expression: str) -> Any:
@@ -81,6 +82,16 @@ def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
     wanted = frozenset(KeyBatch(keys).values)
     of_rows = KeyBatch(rows.select(keys.column_names).cast(keys.schema)).values
     return rows.filter(pa.array(np.fromiter((k in wanted for k in of_rows), np.bool_, len(rows))))
+
+
+def _stored(rows: pa.Table) -> pa.Table:
+    """Rows of DataFusion's in the types that tables have: Arrow can't take rows of views."""
+    fields = [field.with_type(stored_type(field.type)) for field in rows.schema]
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, fields, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _near(found: datafusion.DataFrame, keys: pa.Table) -> datafusion.DataFrame:
