@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.changes.acts import Act
 from memwal_sql.session.front.changes.reading import ROW, Reading
 from memwal_sql.session.front.changes.target import Target
@@ -36,9 +37,17 @@ class Returning:
                 self._items.append(statement.slice(first, last))
 
     def rows(self, reading: Reading, acts: Sequence[Act]) -> pa.Table:
-        """The values for each row, in the order of the acts."""
+        """The values for each row, in the order of the acts.
+
+        Raises InvalidCallError for a null that the writer would refuse, which has no values.
+        """
         schema = self._target.table.schema
         rows = pa.concat_tables([schema.empty_table(), *(act.rows for act in acts)])
+        for field in schema:
+            if not field.nullable and rows[field.name].null_count:
+                raise InvalidCallError(
+                    f"column {field.name!r} is not nullable, and a row would have NULL in it"
+                )
         if self._merges:
             kinds = [pa.repeat(pa.scalar(act.kind), act.rows.num_rows) for act in acts]
             rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))
