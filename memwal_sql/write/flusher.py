@@ -48,6 +48,7 @@ class _Flush:
     memtable: MemTable
     last_position: int
     published: Mapping[str, int]
+    begun: bool = False
     written: FlushedGeneration | None = None
 
 
@@ -85,6 +86,7 @@ class RegionFlusher:
         self._check = check
         self._sleep = sleep
         self._queue: deque[_Flush] = deque()
+        self._committed_through = 0
         self._stopped = False
         self._lock = Lock()  # the queue
         self._commit_lock = Lock()  # one committer at a time, in order
@@ -93,16 +95,26 @@ class RegionFlusher:
         self, memtable: MemTable, last_position: int, published: Mapping[str, int] | None = None
     ) -> None:
         """Flush a MemTable that grows no more and whose entries, up to `last_position`, have all
-        landed. MemTables must come in the order of their generations.
+        landed. MemTables must come in the order of their generations. One that came before is not
+        flushed again, so who was interrupted here may call again.
 
         `published` are the staged batches that it holds: the manifest knows them from now on, as
         their entries may be collected."""
         flush = _Flush(memtable, last_position, published or {})
-        with self._lock:
+        # Without the lock, which an interrupt might leave locked: a commit sets the second before it
+        # takes one out of the first.
+        known = any(one.memtable is memtable for one in tuple(self._queue))
+        if not known and memtable.generation > self._committed_through:
             self._queue.append(flush)
-        self._executor.submit(self._run, flush)
+        self._executor.submit(self._run)
 
-    def _run(self, flush: _Flush) -> None:
+    def _run(self) -> None:
+        """Do the next one, if there is one."""
+        with self._lock:
+            flush = next((one for one in tuple(self._queue) if not one.begun), None)
+            if flush is None:
+                return
+            flush.begun = True
         try:
             flush.written = self._write_and_check(flush.memtable)
             with self._commit_lock:
@@ -173,6 +185,7 @@ class RegionFlusher:
             )
         )
         with self._lock:
+            self._committed_through = flush.memtable.generation
             self._queue.popleft()
         self._committed(flush.memtable)
 

@@ -130,13 +130,12 @@ class OpenGenerations:
     def seal(self) -> None:
         """Begin a new generation, unless the active one has no rows."""
         active = self.active
-        if active.memtable.rows == 0 and active.unlanded == 0:
-            return
-        active.sealed = True
-        following = self._make_memtable(active.memtable.generation + 1)
-        # A new list: somebody may be walking through the old one.
-        self._open = [*self._open, OpenGeneration(following, born=self._clock())]
-        self._submit_sealed()
+        if active.memtable.rows or active.unlanded:
+            following = self._make_memtable(active.memtable.generation + 1)
+            active.sealed = True
+            # A new list: somebody may be walking through the old one.
+            self._open = [*self._open, OpenGeneration(following, born=self._clock())]
+        self._submit_sealed()  # of an interrupted call too
 
     def seal_if_full(self) -> None:
         """Seal the active generation when it has reached a limit."""
@@ -166,8 +165,8 @@ class OpenGenerations:
             if not one.sealed or one.unlanded:
                 return
             if not one.submitted:
-                one.submitted = True
                 self._submit(one.memtable, one.last_position, one.published)
+                one.submitted = True  # not before: an interrupt (Ctrl-C) may come anywhere
 
 
 def pieces(batch: pa.RecordBatch, options: WriterOptions) -> list[tuple[pa.RecordBatch, int]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.write import region_writer, region_writers
+from memwal_sql.write import flusher, generations, region_writer, region_writers
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.waiting import LONGEST_SECONDS, reached
 
@@ -111,6 +111,35 @@ def test_a_write_that_is_interrupted_anywhere_loses_nothing_and_blocks_nobody(
         assert second == whole or (was_interrupted and second[2] == second[3] == version)
         assert not written or found[100] == version + 1
         assert table.get([100])["id"].to_pylist() == ([100] if 100 in found else [])
+
+
+@pytest.mark.parametrize("module", [generations, flusher], ids=["generations", "flusher"])
+def test_a_flush_that_is_interrupted_anywhere_is_made_by_the_next(
+    tmp_path: Path, module: Any
+) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    writers: list[mw.TableWriter] = []
+
+    def make() -> Callable[[], object]:
+        for before in writers:
+            before.close()
+        writers.append(table.writer())
+        writers[-1].upsert(rows(0, len(writers)))
+        return writers[-1].flush
+
+    for run in steps(module, make):
+        run()
+        version = len(writers)
+        writers[-1].flush()
+        found = {row["id"]: row["v"] for row in _flushed(table)}
+        assert found == {0: version + 1, 1: version, 2: version, 3: version}
+    writers[-1].close()
+    assert table.check().ok
+
+
+def _flushed(table: mw.Table) -> list[dict[str, int]]:
+    found: list[dict[str, int]] = table.scan(consistency="manifest").read_all().to_pylist()
+    return found
 
 
 @pytest.mark.slow
