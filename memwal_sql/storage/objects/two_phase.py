@@ -26,7 +26,12 @@ from dataclasses import replace
 from threading import Lock
 from uuid import uuid4
 
-from memwal_sql.errors import CorruptFileError, NotFoundError, OutcomeUnknownError
+from memwal_sql.errors import (
+    CorruptFileError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
 from memwal_sql.storage.objects.commit_log import Commit, CommitLog, CommitState
 from memwal_sql.storage.objects.protocol import (
     Content,
@@ -93,7 +98,12 @@ class TwoPhaseStore:
             if self._decided(path) is not None:
                 self._inner.delete([source])
                 return False
-        if not self._copy(commit, data):
+        try:
+            copied = self._copy(commit, data)
+        except StoreUnavailableError as error:
+            # It is decided, and whoever comes next finishes it.
+            raise OutcomeUnknownError(f"{path} is recorded, but not put yet: {error}") from error
+        if not copied:
             raise OutcomeUnknownError(f"{path} was removed, or never was, while it was put")
         return True
 

@@ -65,6 +65,25 @@ def test_the_first_put_wins_and_leaves_one_object(inner: Any, log: SqliteCommitL
     )
 
 
+def test_a_put_that_is_decided_and_not_done_is_not_said_to_be_refused(
+    inner: Any, log: SqliteCommitLog
+) -> None:
+    refused = Fault("put", Kind.REFUSED, nth=2)
+    store = TwoPhaseStore(FaultyStore(inner, [refused]), log)
+    with pytest.raises(OutcomeUnknownError, match="recorded"):
+        store.put_if_absent(PATH, b"one")
+    assert not TwoPhaseStore(inner, log).put_if_absent(PATH, b"two")
+    assert contents(inner) == {PATH: b"one"}
+
+
+def test_a_decided_put_that_is_refused_once_is_settled(
+    inner: Any, log: SqliteCommitLog, no_pauses: None
+) -> None:
+    store = TwoPhaseStore(FaultyStore(inner, [Fault("put", Kind.REFUSED, nth=2)]), log)
+    assert settle_put(store, PATH, b"one") is None
+    assert contents(inner) == {PATH: b"one"}
+
+
 def test_an_object_from_before_the_log_is_not_replaced(inner: Any, log: SqliteCommitLog) -> None:
     inner.put(PATH, b"old")
     assert not TwoPhaseStore(inner, log).put_if_absent(PATH, b"new")
