@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 
-from memwal_sql.storage.objects.side_by_side import WAVE_SECONDS, ask
+from memwal_sql.storage.objects.side_by_side import Wave, ask
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import RegionManifests
 
@@ -44,7 +44,7 @@ class Look:
     On an object store they are asked for side by side, and may be answered in any order. Then
     "no n + 1" can be from before its commit, and "no entry" from after the collection of one that
     it has flushed; or "n is there" from before it was collected, and "no n + 1" from after that.
-    What rules both out is that a collector waits for `WAVE_SECONDS` between reading the manifests
+    What rules both out is that a collector waits for `Wave.seconds` between reading the manifests
     that it goes by and deleting manifests or entries, and that a look counts only if it has ended
     less than that after the look before it began (`is_sure`), which had found nothing newer than n
     and had ended before this one began. For suppose that it misses something. Either n + 1 was
@@ -82,7 +82,7 @@ class Look:
         self._is_newest, self.log_goes_on = there and not new, any(goes_on)
         looks = self._looks
         if looks.remote:
-            self.is_sure = self._in_order or looks.clock() - self._since < WAVE_SECONDS
+            self.is_sure = self._in_order or looks.clock() - self._since < Wave.seconds
             if self._is_newest:
                 looks.note(self.manifest.version, self._began)
 

@@ -19,9 +19,8 @@ import datafusion
 import pyarrow as pa
 
 import memwal_sql as mw
-from memwal_sql.maintain.gc import collector
-from memwal_sql.read import look
 from memwal_sql.session.errors import memwal_errors
+from memwal_sql.storage.objects.side_by_side import Wave
 from tests.histories.register import Kind, Operation, Value
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("op", pa.int64()), ("body", pa.string())])
@@ -86,14 +85,13 @@ class Orders:
 
 def work(orders: Orders, link: Connection) -> None:
     """Do all steps, then send what was told."""
-    # Of the same length for all; stalled probes take longer now and then.
-    for module in (collector, look):
-        vars(module)["WAVE_SECONDS"] = orders.wave_seconds
     told = Told()
     worker = _Worker(orders, told)
-    for _ in range(orders.steps):
-        worker.step()
-    worker.close()
+    # Of the same length for all; stalled probes take longer now and then.
+    with Wave.set(seconds=orders.wave_seconds):
+        for _ in range(orders.steps):
+            worker.step()
+        worker.close()
     link.send(told)
 
 

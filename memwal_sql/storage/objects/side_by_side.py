@@ -9,10 +9,17 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.base.thresholds import Thresholds
 
-WAVE_SECONDS = 10.0
-"""Requests side by side that took no longer are trusted together: on an object store a collector
-waits so long between reading what it goes by and deleting anything that readers ask for."""
+
+class Wave(Thresholds):
+    """Requests side by side that took no longer are trusted together: a collector on an object
+    store waits so long between reading what it goes by and deleting anything that readers ask for.
+    All processes must have the same."""
+
+    seconds = 10.0
+
+
 _MOST = 32
 # Questions take no memory, and few bytes: three of each of as many regions.
 _MOST_QUESTIONS = 96
