@@ -13,6 +13,7 @@ from memwal_sql.errors import (
     ChangesCollectedError,
     ConflictError,
     CorruptFileError,
+    DeadlineExceededError,
     FencedError,
     InvalidCallError,
     KeysExistError,
@@ -42,6 +43,7 @@ from memwal_sql.registration import register
 from memwal_sql.session.errors import memwal_errors
 from memwal_sql.session.front.run import SessionContext, sql
 from memwal_sql.session.register import deregister
+from memwal_sql.storage.deadlines import deadline
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.storage.region.versions import ManifestConflictError
 from memwal_sql.table import Table
@@ -71,6 +73,7 @@ __all__ = [
     "CheckReport",
     "ConflictError",
     "CorruptFileError",
+    "DeadlineExceededError",
     "FencedError",
     "Finding",
     "InvalidCallError",
@@ -105,6 +108,7 @@ __all__ = [
     "configure",
     "create_table",
     "day",
+    "deadline",
     "deregister",
     "drop_table",
     "enable",

@@ -33,6 +33,7 @@ from memwal_sql.state.schema import check_schema, logical_schema, with_primary_k
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.base.scratch import put_base
+from memwal_sql.storage.deadlines import check_deadline, unbounded
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.open import canonical_uri, open_store
@@ -92,22 +93,25 @@ def create_table(
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
     # Lance would put one thing after the other; what needs a commit log is left to its own puts.
-    if store.remote and not isinstance(store, TwoPhaseStore):
-        with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
-            place = f"{scratch}/table"
-            versions = _set_up(_written(marked, uri, place), keys, spec)
-            there = put_base(store, place, lambda: records.append(write_record(store, incarnation)))
-        if not there:
-            raise _made_by_others(uri)
-        if there < versions:  # somebody has written to the table since it came to be
-            _set_up(open_lance(uri, options), keys, spec)
-        stop_writers_before((uri, str(incarnation)))
-    else:
-        dataset = _written(marked, uri, lance_uri(uri), options)
-        records.append(write_record(store, incarnation))
-        stop_writers_before((uri, str(incarnation)))
-        _set_up(dataset, keys, spec)
-    store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
+    check_deadline(uri)
+    with unbounded():  # a table without its index is none
+        if store.remote and not isinstance(store, TwoPhaseStore):
+            with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
+                place = f"{scratch}/table"
+                versions = _set_up(_written(marked, uri, place), keys, spec)
+                record = partial(write_record, store, incarnation)
+                there = put_base(store, place, lambda: records.append(record()))
+            if not there:
+                raise _made_by_others(uri)
+            if there < versions:  # somebody has written to the table since it came to be
+                _set_up(open_lance(uri, options), keys, spec)
+            stop_writers_before((uri, str(incarnation)))
+        else:
+            dataset = _written(marked, uri, lance_uri(uri), options)
+            records.append(write_record(store, incarnation))
+            stop_writers_before((uri, str(incarnation)))
+            _set_up(dataset, keys, spec)
+        store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("created %s: primary key %s", uri, list(keys))
     return Table(TableContext(uri, store, records[0], options), open_lance(uri, options))
 
@@ -176,11 +180,13 @@ def enable(
     check_no_regions(store, uri)
     check_unique(dataset, keys)
     incarnation = uuid4()
-    mark_table(dataset, keys, incarnation)
-    record = write_record(store, incarnation)
-    stop_writers_before((uri, str(incarnation)))
-    _set_up(dataset, keys, spec)
-    store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
+    check_deadline(uri)
+    with unbounded():
+        mark_table(dataset, keys, incarnation)
+        record = write_record(store, incarnation)
+        stop_writers_before((uri, str(incarnation)))
+        _set_up(dataset, keys, spec)
+        store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("enabled %s: primary key %s", uri, list(keys))
     return Table(TableContext(uri, store, record, options), open_lance(uri, options))
 

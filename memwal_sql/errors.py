@@ -22,6 +22,7 @@ __all__ = [
     "ChangesCollectedError",
     "ConflictError",
     "CorruptFileError",
+    "DeadlineExceededError",
     "FencedError",
     "InvalidCallError",
     "KeysExistError",
@@ -51,6 +52,11 @@ class NotFoundError(RetryError):
 
 class OutcomeUnknownError(RetryError):
     """A store did not say whether an object was written; reading it back settles that."""
+
+
+class DeadlineExceededError(StoreUnavailableError):
+    """The time that the caller had given was over before the next request to a store was made; what
+    was written by then is there, and is said where it is known."""
 
 
 class ConflictError(RetryError):

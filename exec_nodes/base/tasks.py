@@ -1,5 +1,5 @@
 """Several requests under way at once, on threads that stay: starting one takes up to a millisecond
-on a busy machine."""
+on a busy machine. What is waited for is done in the caller's context."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import lru_cache
 from typing import TypeVar
 
@@ -26,7 +27,7 @@ def map_concurrently(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
         return [call(item) for item in items]
     pool = _pool(os.getpid())
     try:
-        under_way = [pool.submit(call, item) for item in items]
+        under_way = [pool.submit(copy_context().run, call, item) for item in items]
     except RuntimeError:  # this thread goes on after the main one has ended
         return [call(item) for item in items]
     return [one.result() for one in under_way]
@@ -39,7 +40,7 @@ def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> 
     if len(items) < 2:
         return [call(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items)), "memwal-own") as pool:
-        under_way = [pool.submit(call, item) for item in items]
+        under_way = [pool.submit(copy_context().run, call, item) for item in items]
     return [one.result() for one in under_way]
 
 

@@ -28,6 +28,7 @@ from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
+from memwal_sql.storage.deadlines import check_deadline
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ def _no_arguments(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _built(uri: str, call: Callable[[], object]) -> None:
+    check_deadline(uri)
     try:
         with lance_panics(BASE_NAME, uri):
             call()

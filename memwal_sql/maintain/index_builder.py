@@ -19,6 +19,7 @@ from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
+from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.retries import over_conflicts
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
         if index is None or covers_everything(dataset, index):
             return
         behind = True
+        check_deadline(f"index {name!r} of {context.uri}")
         try:
             with lance_panics(BASE_NAME, context.uri):
                 # It moves the dataset on.

@@ -25,6 +25,7 @@ from uuid import UUID, uuid4
 
 from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import MaintenanceLostError, MemWalError, NotFoundError
+from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import Record, Records
@@ -106,7 +107,7 @@ class Lease:
 
     def give_back(self) -> None:
         """Let others take the lease at once; harmless when it was lost."""
-        with suppress(MemWalError):
+        with suppress(MemWalError), unbounded():
             self._records.put(self._version + 1, self._record(taken=False))
 
     def _record(self, *, taken: bool) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from memwal_sql.state.schema import check_schema, key_metadata, logical_schema, 
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.indexes import searchable_indexes
 from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -99,6 +100,7 @@ def open_lance(uri: str, options: dict[str, str] | None, version: int | None = N
 
 def find_lance(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
     """The Lance table at `uri`; None when there is none."""
+    check_deadline(uri)
     try:
         with lance_panics(BASE_NAME, uri):
             return lance.dataset(lance_uri(uri), version=version, storage_options=options)

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+from tenacity import RetryCallState, Retrying, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
 from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import ConflictError, ContentionError
+from memwal_sql.storage.deadlines import remaining
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ def with_retries(
     """What `call` returns; it is called again after errors of `on`, `unless` excepted, of which
     `when` is true.
 
-    `name` tells the log what is tried. Raises the error of the last attempt.
+    `name` tells the log what is tried. Raises the error of the last attempt, which is made before
+    the caller's deadline.
     """
 
     def log(state: RetryCallState) -> None:
@@ -59,8 +61,8 @@ def with_retries(
     return Retrying(
         retry=retry_if_exception(again),
         wait=wait_random_exponential(multiplier=Pauses.first, max=Pauses.longest),
-        stop=stop_after_attempt(attempts),
-        sleep=sleep,
+        stop=lambda state: state.attempt_number >= attempts or remaining() <= 0,
+        sleep=lambda seconds: sleep(min(seconds, remaining())),
         before_sleep=log,
         reraise=True,
     )(call)

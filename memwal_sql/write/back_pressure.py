@@ -7,9 +7,11 @@ from collections.abc import Callable
 from threading import Condition
 
 from memwal_sql.errors import BackPressureError
+from memwal_sql.storage.deadlines import check_deadline, remaining
 
 # How often a waiting write asks again for something to be flushed.
 _ASK_AGAIN_SECONDS = 0.2
+_NOTHING_WRITTEN = "nothing of this call was written"
 
 
 class MemoryBudget:
@@ -44,8 +46,9 @@ class MemoryBudget:
         """Return when `size` more bytes fit, or when nothing at all is held.
 
         `relieve` is called to get something flushed; what it raises ends the wait. Raises
-        BackPressureError after the time limit.
+        BackPressureError after the time limit, and DeadlineExceededError.
         """
+        check_deadline(_NOTHING_WRITTEN)
         if self._fits(size):
             return
         deadline = self._clock() + self._timeout_s
@@ -53,9 +56,11 @@ class MemoryBudget:
             relieve()
             with self._freed:
                 if self._fits(size) or self._freed.wait_for(
-                    lambda: self._fits(size), min(_ASK_AGAIN_SECONDS, self._timeout_s)
+                    lambda: self._fits(size),
+                    min(_ASK_AGAIN_SECONDS, self._timeout_s, remaining()),
                 ):
                     return
+                check_deadline(_NOTHING_WRITTEN)
                 if self._clock() >= deadline:
                     raise BackPressureError(
                         f"{self._used} bytes wait to be flushed, the limit is {self._limit} "

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from threading import Condition, RLock
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
+from memwal_sql.storage.deadlines import check_deadline, remaining, unbounded
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import RegionClaim, fenced
 from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
@@ -162,7 +164,8 @@ class RegionWriter:
             self._generations.seal()
 
     def wait_flushed(self) -> None:
-        """Return when every MemTable sealed so far is committed as a generation."""
+        """Return when every MemTable sealed so far is committed as a generation. Raises
+        DeadlineExceededError; they are flushed all the same."""
         with self._lock:
             newest = self._generations.active.memtable.generation
             self._changed.wait_for(
@@ -170,10 +173,12 @@ class RegionWriter:
                     self._generations.oldest >= newest
                     or self._failure is not None
                     or self._flush_failure is not None
-                )
+                ),
+                timeout=None if (left := remaining()) == inf else left,
             )
             if self._generations.oldest < newest:
                 self._check_usable()
+                check_deadline(f"region {self.region_id}: a flush goes on in the background")
 
     def memtables(self) -> tuple[MemTableSource, ...]:
         """The rows that are not flushed, ascending by generation.
@@ -346,7 +351,8 @@ class RegionWriter:
     def _append(self, generation: OpenGeneration, group: list[PendingWrite]) -> int:
         batches = [write.batch for write in group]
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return self._wal.append(batch, generation.memtable.generation)
+        with unbounded():  # others may wait for it, and it is to be known what became of it
+            return self._wal.append(batch, generation.memtable.generation)
 
     def _end_commit(self) -> None:
         self._committing = False

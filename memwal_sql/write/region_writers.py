@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.state import open_writers as live
+from memwal_sql.storage.deadlines import with_deadline
 from memwal_sql.write.region_opener import RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, RegionValues, Router
@@ -166,7 +167,7 @@ class RegionWriters:
 
     def _submit(self, call: Callable[[], R]) -> Future[R]:
         try:
-            return self._pool.submit(call)
+            return self._pool.submit(with_deadline(call))
         except RuntimeError:
             self._check_open()  # another thread closes the writer
             raise

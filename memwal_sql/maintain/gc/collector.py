@@ -47,7 +47,8 @@ from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
-from memwal_sql.storage.objects.side_by_side import WAVE_SECONDS
+from memwal_sql.storage.deadlines import check_deadline
+from memwal_sql.storage.objects.side_by_side import Wave
 from memwal_sql.storage.records.gc_watermarks import (
     Watermark,
     Watermarks,
@@ -104,7 +105,7 @@ def collect_garbage(
     """Delete what nobody needs; see `Table.collect_garbage`.
 
     Returns what was deleted, or would be. `clock` gives seconds since 1970. On an object store it
-    waits for `WAVE_SECONDS` before it deletes what readers ask for side by side (`read/look`).
+    waits for `Wave.seconds` before it deletes what readers ask for side by side (`read/look`).
     """
     for name, age in (("older_than", older_than), ("versions_older_than", versions_older_than)):
         if age is not None and (not isinstance(age, timedelta) or age < timedelta(0)):
@@ -119,7 +120,8 @@ def collect_garbage(
     plan = collector.plan(versions, frozenset(one.number for one in doomed))
     if not dry_run:
         if context.store.remote and any(one.kind in _ASKED_FOR for one in plan.garbage):
-            sleep(WAVE_SECONDS)
+            check_deadline(f"{context.uri}: waiting for readers", Wave.seconds)
+            sleep(Wave.seconds)
         plan = collector.carry_out(plan)
         _log.info(
             "collected %d files of %s", sum(len(one.files) for one in plan.garbage), context.uri

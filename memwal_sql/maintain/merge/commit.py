@@ -19,6 +19,7 @@ from memwal_sql.storage.base.merge_token import (
     passes_done,
     token,
 )
+from memwal_sql.storage.deadlines import check_deadline
 
 
 class TooLargeError(Exception):
@@ -71,6 +72,7 @@ class PassWriter:
             marks.append(CompactedSsTable(str(pass_shard(region)), token(numbers[0], done)))
             if last:
                 marks.append(CompactedSsTable(str(region), numbers[-1]))
+        check_deadline(self._dataset.uri)
         try:
             with lance_panics(BASE_NAME, self._dataset.uri):
                 merge.mark_sstables_as_compacted(marks).execute(rows)

@@ -63,7 +63,7 @@ def settle_put(
             return None if found == data else found
         raise OutcomeUnknownError(
             f"{path}: could not find out in {ATTEMPTS} attempts whether it was written; try again, "
-            "which finds out"
+            f"which finds out: {last}"
         ) from last
 
     return with_retries(put, path, on=OutcomeUnknownError, attempts=ATTEMPTS, sleep=sleep)

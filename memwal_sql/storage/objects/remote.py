@@ -24,6 +24,7 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
     StoreUnavailableError,
 )
+from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.objects.errors import no_put_if_absent, store_error
 from memwal_sql.storage.objects.options import SplitOptions, likely_name
 from memwal_sql.storage.objects.protocol import (
@@ -219,7 +220,9 @@ class RemoteStore:
             raise self._failed(path, error) from None
 
     def _store(self) -> Handle:
-        """A handle of this process: obstore's threads do not survive a fork."""
+        """A handle of this process, for the next request: obstore's threads do not survive a fork.
+        Raises DeadlineExceededError."""
+        check_deadline(self.uri)
         if self._handle[0] != os.getpid():
             self._handle = (os.getpid(), self._open())
         return self._handle[1]
