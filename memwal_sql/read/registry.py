@@ -253,7 +253,7 @@ class RegionRegistry:
 
     def _first_look(self, region_id: UUID) -> RegionManifest | None:
         try:
-            manifest = RegionManifests(self._context.store, region_id).latest()
+            manifest = RegionManifests(self._context.store, region_id).recent()
         except NotFoundError:
             return None  # a folder whose creator has not come to its manifest yet
         return with_values(self._context, self._tracker.current, manifest)

@@ -54,7 +54,7 @@ def test_requests_of_a_merge_and_of_an_index(
     seen.take()
     assert table.merge() == REGIONS
     requests = seen.take()
-    assert len(requests) <= 24 * REGIONS + 4, requests
+    assert len(requests) <= 23 * REGIONS + 4, requests
     records = [one for one in writes(requests) if "_memwal_sql/maintenance" in one]
     assert len(records) == 3  # taken, the record of the regions noted, given back
     assert mw.open_table(table.uri, storage_options=options).version == before + 2
@@ -95,6 +95,24 @@ def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests) -> Non
     table.collect_garbage()
     assert writes(seen.take()) == []
     assert rows_of(table) == expected()
+
+
+def test_an_idle_table_takes_two_requests_a_minute_at_most(table: mw.Table, seen: Requests) -> None:
+    """In the second hour, by a clock that goes on with each pause: in the first the pauses grow."""
+    write_generations(table, GENERATIONS)
+    moment, hours = 0.0, list[list[str]]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal moment
+        moment += seconds
+        if moment > (len(hours) + 1) * 3600:
+            hours.append(seen.take())
+        if len(hours) == 2:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        list(mw.run_jobs(table, clock=lambda: moment, sleep=sleep))
+    assert len(hours[1]) <= 120 and writes(hours[1]) == [], hours[1]
 
 
 def test_requests_of_the_lease(seen: Requests, options: dict[str, str]) -> None:

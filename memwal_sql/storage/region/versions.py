@@ -112,6 +112,18 @@ class RegionManifests:
         """
         return self._latest_from(hint.version if hint is not None else self._read_hint(), hint)
 
+    def recent(self) -> RegionManifest:
+        """A version that was the newest when the hint was written, for who looks for newer ones
+        anyway; the newest where the hint names none that is in use. Raises as `latest`."""
+        hinted = self._read_hint()
+        # A hint file of 1 may be as old as the region, see `_latest_from`.
+        if hinted is not None and hinted > 1:
+            with contextlib.suppress(CorruptFileError):  # a newer one may be whole
+                found = self._in_use(hinted, None)
+                if found is not None:
+                    return found
+        return self.latest()
+
     def newer(self, than: RegionManifest) -> RegionManifest | None:
         """The newest version when it is newer than `than`, else None."""
         start = than.version + self.exists(than.version + 1)

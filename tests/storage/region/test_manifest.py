@@ -323,6 +323,36 @@ def test_a_reader_notices_that_its_version_was_collected(store: ObjectStore) -> 
     assert manifests.newer(old) == latest
 
 
+@pytest.mark.parametrize("collected", range(4))
+@pytest.mark.parametrize("hint", [*range(6), "x", None])
+def test_a_recent_version_is_in_use_whatever_the_hint_says(
+    store: ObjectStore, collected: int, hint: int | str | None
+) -> None:
+    """Of four, the first of which may be collected; below it, one was put where none counts."""
+    for version in range(1, 5):
+        put_version(store, version)
+    for version in range(1, collected + 1):
+        store.delete([paths.manifest_path(REGION, version)])
+    if collected > 1:
+        put_version(store, collected - 1)
+    if hint is not None:
+        data = b'{"version":%d}' % hint if isinstance(hint, int) else b"x"
+        store.put(paths.version_hint_path(REGION), data)
+    found = RegionManifests(store, REGION).recent()
+    in_use = collected + 2 if collected else 2
+    assert found.version == (hint if isinstance(hint, int) and in_use <= hint <= 4 else 4)
+
+
+def test_a_damaged_version_that_a_hint_names_is_passed_over_for_a_newer_one(
+    store: ObjectStore,
+) -> None:
+    for version in (1, 2, 3):
+        put_version(store, version)
+    store.put(paths.manifest_path(REGION, 2), b"damaged")
+    store.put(paths.version_hint_path(REGION), b'{"version":2}')
+    assert RegionManifests(store, REGION).recent().version == 3
+
+
 def test_a_hint_that_can_not_be_written_does_no_harm(store: ObjectStore) -> None:
     faulty = FaultyStore(store, [Fault("put", Kind.REFUSED)])
     created = RegionManifests(faulty, REGION).create(RegionManifest(REGION))
