@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--moto", action="store_true", help="even where Go can build versitygw")
     parser.add_argument("--delay", type=int, default=30, metavar="MILLISECONDS")
     parser.add_argument("--requests", action="store_true", help="print each request, too")
+    parser.add_argument("--few", action="store_true", help="without the table of 1,000 regions")
     options = parser.parse_args(arguments)
     console = Console()
     if not console.is_terminal:
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tempfile.TemporaryDirectory() as folder,
         proxied_server(Path(folder), gateway, options.delay) as server,
     ):
-        found = list(operations(server.options, server.log))
+        found = list(operations(server.options, server.log, many=not options.few))
     if options.requests:
         for operation in found:
             _print_requests(operation, console)
@@ -47,7 +48,7 @@ def _print(found: Sequence[Operation], server: str, delay: int, console: Console
     for heading in _HEADINGS:
         table.add_column(heading, justify="left" if heading in ("operation", "kinds") else "right")
     for one in found:
-        reach = "" if one.bound is None else f"{one.bound.rounds:g} / {one.bound.requests}"
+        reach = "" if one.bound is None else f"{one.bound.rounds:g} / {one.bound.requests:g}"
         lance = "" if one.lance is None else f"{rounds(one.lance)} / {len(one.lance)}"
         ok = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}[_ok(one)]
         figures = map(str, (rounds(one.requests), len(one.requests), cost(one.requests)))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
 from multiprocessing import get_context
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import datafusion
@@ -16,6 +20,7 @@ import pyarrow as pa
 import memwal_sql as mw
 from benchmarks.s3.requests import Log, Request
 from benchmarks.s3.server import BUCKET
+from exec_nodes.resident.store import STORE
 
 _ROWS = 100_000
 _REGIONS = 4
@@ -23,6 +28,8 @@ _OURS, _LANCE = f"s3://{BUCKET}/ours", f"s3://{BUCKET}/plain"
 _KEY = 4_321
 # Of what is done again and again, the last is counted.
 _TIMES = 4
+_HOUR = 3600.0
+_MANY = 1_000
 
 Options = Mapping[str, str]
 
@@ -32,7 +39,7 @@ class Bound:
     """What an operation may take: rounds and requests."""
 
     rounds: float
-    requests: int
+    requests: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,10 @@ class Counter:
         operation()
         return self._log.take()
 
+    def so_far(self) -> list[Request]:
+        """The requests since the last ones that were taken."""
+        return self._log.take()
+
     def again(self, operation: Callable[[], Any]) -> list[Request]:
         """The requests of an operation that is done again and again."""
         for _ in range(_TIMES):
@@ -71,8 +82,9 @@ class Counter:
         return found
 
 
-def operations(options: Options, log: Log) -> Iterator[Operation]:
-    """Each operation, in the order of a table's life."""
+def operations(options: Options, log: Log, *, many: bool) -> Iterator[Operation]:
+    """Each operation, in the order of a table's life; given `many`, of a table of 1,000 regions
+    too, which takes some minutes more."""
     counter = Counter(log)
     storage = dict(options)
     rows, few, one = table_of(0, _ROWS), table_of(500, 1_000), table_of(7, 1)
@@ -106,20 +118,84 @@ def operations(options: Options, log: Log) -> Iterator[Operation]:
     yield from _first(storage, counter)
     yield from _again(storage, counter)
     writer.close()
+    yield from _idle(storage, counter)
+    if many:
+        yield from _many(storage, counter)
+
+
+def _idle(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
+    """Jobs where nothing happens, by a clock that goes on with each pause: the first hour, in which
+    the pauses grow, and the second."""
+    table = mw.open_table(_OURS, storage_options=storage)
+    for _ in mw.run_all_jobs(table):
+        pass
+    collect = counter.again(lambda: table.collect_garbage(older_than=timedelta(hours=1)))
+    yield Operation("collect_garbage, nothing to do", collect)
+    moment = 0.0
+    hours: list[list[Request]] = []
+
+    def sleep(seconds: float) -> None:
+        nonlocal moment
+        moment += seconds
+        if moment > (len(hours) + 1) * _HOUR:
+            hours.append(counter.so_far())
+        if len(hours) == 2:
+            raise TimeoutError
+
+    counter.so_far()
+    with suppress(TimeoutError):
+        for _ in mw.run_jobs(table, clock=lambda: moment, sleep=sleep):
+            pass
+    yield Operation("run, the first idle hour", hours[0])
+    yield Operation("run, the second idle hour", hours[1], Bound(inf, 120))
+
+
+def _many(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
+    """A table of a thousand regions."""
+    rows = table_of(0, 10 * _MANY)
+    uri, regions = f"s3://{BUCKET}/many", [mw.bucket("id", _MANY)]
+    table = mw.create_table(
+        uri, rows.schema, primary_key="id", regions=regions, storage_options=storage
+    )
+    with table.writer() as writer:
+        writer.upsert(rows)
+    context = datafusion.SessionContext()
+    mw.register(context, "t", mw.open_table(uri, storage_options=storage))
+
+    def query(text: str) -> Callable[[], Any]:
+        return lambda: context.sql(text).to_arrow_table()
+
+    query("SELECT count(*) FROM t")()
+    found = counter.again(query(f"SELECT * FROM t WHERE id IN ({_KEY}, {_KEY + 1})"))
+    yield Operation("1,000 regions: rows of 2", found, Bound(2.5, 3 * 2 + 3))
+    found = counter.again(query("SELECT count(*) FROM t"))
+    yield Operation("1,000 regions: count(*)", found, Bound(inf, 3 * _MANY + 3))
 
 
 def _first(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
-    """In a process of its own."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as ours:
-        ours.submit(int).result()
-        opened = counter.of(lambda: ours.submit(open_ours, storage).result())
-        found = counter.of(lambda: ours.submit(get_ours).result())
-    with ProcessPoolExecutor(1, get_context("spawn")) as plain:
-        plain.submit(int).result()
-        lance_opened = counter.of(lambda: plain.submit(open_lance, storage).result())
-        lance_found = counter.of(lambda: plain.submit(get_lance).result())
+    """In processes of their own: without copies on a local disk, and with what one has copied."""
+
+    def begun(
+        open_table: Callable[..., None], work: Callable[[], int], *arguments: Any
+    ) -> tuple[list[Request], list[Request]]:
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            process.submit(int).result()
+            opened = counter.of(lambda: process.submit(open_table, *arguments).result())
+            return opened, counter.of(lambda: process.submit(work).result())
+
+    lance_opened, lance_found = begun(open_lance, get_lance, storage)
+    _, lance_counted = begun(open_lance, count_lance, storage)
+    opened, found = begun(open_ours, get_ours, storage, None)
     yield Operation("open_table", opened, Bound(3, 4), lance_opened)
     yield Operation("first get of a process", found, Bound(8, 16), lance_found)
+    _, counted = begun(open_ours, count_ours, storage, None)
+    yield Operation("first count(*) of a process", counted, None, lance_counted)
+    with TemporaryDirectory() as folder:
+        begun(open_ours, count_ours, storage, folder)
+        _, found = begun(open_ours, get_ours, storage, folder)
+        yield Operation("first get, with copies", found, Bound(8, 16), lance_found)
+        _, counted = begun(open_ours, count_ours, storage, folder)
+        yield Operation("first count(*), with copies", counted, None, lance_counted)
 
 
 def _again(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
@@ -146,6 +222,9 @@ def _again(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
     most = 3 * _REGIONS + 3
     found = counter.again(query("strong", count))
     yield Operation("count(*), strong", found, Bound(1.5, most), counted)
+    with nothing_resident():
+        found = counter.again(query("strong", count))
+    yield Operation("count(*), strong, columns not kept", found, Bound(2.5, inf), counted)
     found = counter.again(query("manifest", count))
     yield Operation("count(*), manifest", found, Bound(1.5, 2 * _REGIONS + 3), counted)
     found = counter.again(query("eventual", count))
@@ -172,14 +251,34 @@ def _merge_insert(storage: dict[str, str], rows: pa.Table) -> None:
 _opened: dict[str, Any] = {}
 
 
-def open_ours(storage: dict[str, str]) -> None:
-    """Open the table in this process."""
+@contextmanager
+def nothing_resident() -> Iterator[None]:
+    """Keep nothing in memory between queries."""
+    before = STORE.max_bytes
+    mw.configure(memory=0)
+    try:
+        yield
+    finally:
+        STORE.max_bytes = before
+
+
+def open_ours(storage: dict[str, str], cache: str | None) -> None:
+    """Open the table in this process, which may read and make copies in a folder."""
+    if cache is not None:
+        mw.configure(cache_dir=cache)
     _opened["ours"] = mw.open_table(_OURS, storage_options=storage)
 
 
 def get_ours() -> int:
     """Look a key up in it."""
     return int(_opened["ours"].get(_KEY).num_rows)
+
+
+def count_ours() -> int:
+    """Count its rows."""
+    context = datafusion.SessionContext()
+    mw.register(context, "t", _opened["ours"])
+    return int(context.sql("SELECT count(*) AS n FROM t").to_pydict()["n"][0])
 
 
 def open_lance(storage: dict[str, str]) -> None:
@@ -190,3 +289,8 @@ def open_lance(storage: dict[str, str]) -> None:
 def get_lance() -> int:
     """Look a key up in it."""
     return int(_opened["lance"].to_table(filter=f"id = {_KEY}").num_rows)
+
+
+def count_lance() -> int:
+    """Count its rows by their keys, as who must leave some out."""
+    return int(_opened["lance"].count_rows("id >= 0"))
