@@ -67,7 +67,7 @@ docs: $(DOCS_VENV)/.installed ## Build the manual as a site into build/docs (nee
 bench: setup ## Measure against plain and native Lance (some minutes)
 	@$(BIN)/python -m benchmarks
 
-bench-s3: setup ## Count requests and rounds on an S3 server (a minute; with Go, versitygw)
+bench-s3: setup ## Count requests and rounds on an S3 server (some minutes; with Go, versitygw)
 	@$(BIN)/python -m benchmarks.s3
 
 bench-peers: setup ## Do mixed work beside LanceDB, Delta, Iceberg, DuckDB, SQLite (some minutes)
