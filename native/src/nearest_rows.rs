@@ -30,14 +30,9 @@ use crate::null_columns::{is_cast, is_constant};
 
 const TOP_K: &str = "SortExec(TopK)";
 const PROJECTION: &str = "ProjectionExec";
-/// Nodes that yield their child's rows as they are.
-const PASSING: [&str; 5] = [
-    "BufferExec",
-    "CoalesceBatchesExec",
-    "CoalescePartitionsExec",
-    "CooperativeExec",
-    "RepartitionExec",
-];
+/// Nodes that yield all of their child's rows as they are. Not those that bring partitions or batches
+/// together: they may stop after some rows, which can't be seen.
+const PASSING: [&str; 3] = ["BufferExec", "CooperativeExec", "RepartitionExec"];
 /// Distance functions by what they are shown as.
 const METRICS: [(&str, Metric); 4] = [
     ("array_distance", Metric::L2),

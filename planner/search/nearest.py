@@ -49,12 +49,15 @@ def plan_nearest(
     query: Query, nearest: Nearest, scan: Node, snapshot: Snapshot
 ) -> NearestExec | None:
     """One KNNExec a source, as of a vector search, over what `scan` reads; None where that is
-    better: where it looks keys up, and for vectors whose distances are not told here. Pure.
+    better: where it looks keys up or stops after some rows, and for vectors whose distances are
+    not told here. Pure.
 
     Yields the columns of the scan of at least the rows that may be among the first `k`.
     """
     schema = snapshot.info.schema
-    if not isinstance(scan, DeduplicateExec) or DISTANCE in query.columns:
+    if not isinstance(scan, DeduplicateExec) or query.limit is not None:
+        return None
+    if DISTANCE in query.columns:
         return None
     vector = np.atleast_2d(np.asarray(nearest.vector, np.float64))
     if not _can_measure(vector, schema.field(nearest.column).type, nearest.metric):

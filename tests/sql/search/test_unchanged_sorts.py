@@ -68,6 +68,12 @@ def test_it_changes_where_nothing_is_in_between(table: mw.Table) -> None:
         "SELECT id FROM t ORDER BY array_distance(bits, [1, 2]) LIMIT 2",
         "SELECT id FROM t ORDER BY array_distance(list, [1, 2]) LIMIT 2",
         "SELECT id FROM t ORDER BY array_distance(whole, [1, 2]) LIMIT 2",
+        "SELECT id FROM (SELECT * FROM t LIMIT 2) ORDER BY array_distance(v, [1, 2]) LIMIT 1",
+        "SELECT id FROM (SELECT * FROM t OFFSET 1) ORDER BY array_distance(v, [1, 2]) LIMIT 1",
+        "SELECT id FROM (SELECT * FROM t WHERE abs(n) > 0 LIMIT 2) "
+        "ORDER BY array_distance(v, [1, 2]) LIMIT 1",
+        "SELECT id FROM (SELECT * FROM t ORDER BY n LIMIT 2) "
+        "ORDER BY array_distance(v, [1, 2]) LIMIT 1",
         "SELECT id FROM t WHERE id = 2 ORDER BY array_distance(v, [1, 2]) LIMIT 2",
         "SELECT id FROM t WHERE n + random() < 9 ORDER BY array_distance(v, [1, 2]) LIMIT 2",
         "SELECT n FROM (SELECT n, first_value(v) AS v FROM t GROUP BY n) "
