@@ -40,10 +40,11 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
     stay as they are.
 
     Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
-    snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past, and
-    searches take named arguments (`k => 5`). `CALL memwal.merge('t')` and its like run the jobs of
-    a table; PREPARE and EXECUTE work for all of these. CREATE, ALTER and DROP are for tables of
-    this package where they say so. All other statements are handed to DataFusion as they are.
+    snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past,
+    searches take named arguments (`k => 5`), and `<->`, `<=>` and `<#>` are distances.
+    `CALL memwal.merge('t')` and its like run the jobs of a table; PREPARE and EXECUTE work for all
+    of these. CREATE, ALTER and DROP are for tables of this package where they say so. All other
+    statements are handed to DataFusion as they are.
 
     Args:
         ctx: the session in which the tables were registered.
