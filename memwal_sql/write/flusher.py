@@ -101,8 +101,8 @@ class RegionFlusher:
         `published` are the staged batches that it holds: the manifest knows them from now on, as
         their entries may be collected."""
         flush = _Flush(memtable, last_position, published or {})
-        # Without the lock, which an interrupt might leave locked: a commit sets the second before it
-        # takes one out of the first.
+        # Without the lock, which an interrupt might leave locked: a commit sets the second before
+        # it takes one out of the first.
         known = any(one.memtable is memtable for one in tuple(self._queue))
         if not known and memtable.generation > self._committed_through:
             self._queue.append(flush)
