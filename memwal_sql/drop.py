@@ -17,6 +17,7 @@ from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, RECORD_FOLDER
+from memwal_sql.storage.records.table import read_record
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
             f"{uri} has a commit log, whose entries would be those of a new table: delete the "
             "folder and its entries by hand"
         )
+    read_record(store)  # raises for a table with a commit log that was not given
     stop_writers_at(uri, TableReplacedError(f"{uri} was dropped: its rows are gone"))
     try:
         with lance_panics(BASE_NAME, uri):

@@ -301,3 +301,15 @@ def test_a_table_in_memory_is_dropped() -> None:
     mw.drop_table("memory://dropped")
     again = mw.create_table("memory://dropped", pa.schema({"id": pa.int64()}), "id")
     assert again.count_rows() == 0
+
+
+def test_a_table_with_a_commit_log_is_not_dropped(tmp_path: Path) -> None:
+    """Its entries would be those of a new table at the place."""
+    options = {"memwal_commit_log": str(tmp_path / "log.sqlite")}
+    uri = str(tmp_path / "table")
+    mw.create_table(uri, pa.schema({"id": pa.int64()}), "id", storage_options=options)
+    with pytest.raises(mw.UnsupportedError, match="has a commit log"):
+        mw.drop_table(uri, options)
+    with pytest.raises(mw.InvalidCallError, match="made with a commit log"):
+        mw.drop_table(uri)
+    assert mw.open_table(uri, storage_options=options).count_rows() == 0
