@@ -91,6 +91,8 @@ def exact_cast(
     if has_dictionaries(source) and not has_dictionaries(target):
         column = decoded(column)
         source = column.type
+    if (known := _known_type(source, target)) != source:
+        column, source = pc.cast(column, known), known
     try:
         cast = pc.cast(column, target)
         back = pc.cast(cast, source)
@@ -108,6 +110,24 @@ def exact_cast(
             "would change: cast it yourself if that is meant"
         )
     return cast
+
+
+def _known_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """The type with those of the target where it says null: nothing can be cast back to that."""
+    if pa.types.is_null(source):
+        return target
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        fields = [
+            one
+            if (place := target.get_field_index(one.name)) < 0
+            else one.with_type(_known_type(one.type, target.field(place).type))
+            for one in source
+        ]
+        return pa.struct(fields)
+    if is_list(target) and (pa.types.is_list(source) or pa.types.is_large_list(source)):
+        inner = source.value_field.with_type(_known_type(source.value_type, target.value_type))
+        return pa.list_(inner) if pa.types.is_list(source) else pa.large_list(inner)
+    return source
 
 
 def _of_arrays(values: Any, field: pa.Field) -> Column:

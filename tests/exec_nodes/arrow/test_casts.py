@@ -106,6 +106,8 @@ def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said
         (["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
         (pa.array(["a"]), pa.dictionary(pa.int8(), pa.string()), ["a"]),
         (pa.array([[float("nan"), 0.5]]), pa.list_(pa.float32()), None),
+        (pa.array([{"n": None}], pa.struct([("n", pa.null())])), ITEM, [{"n": None}]),
+        (pa.array([[None], None, []]), pa.list_(ITEM), [[None], None, []]),
         ([None], pa.int64(), [None]),
         ([], pa.int64(), []),
     ],
