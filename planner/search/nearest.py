@@ -86,5 +86,6 @@ def _can_measure(vector: np.ndarray, kind: pa.DataType, metric: Metric) -> bool:
     elements = kind.value_type if pa.types.is_fixed_size_list(kind) else None
     if elements is None or not pa.types.is_floating(elements) or metric not in FLOAT_METRICS:
         return False
-    square = float((vector * vector).sum())
+    with np.errstate(over="ignore"):
+        square = float((vector * vector).sum())
     return _SHORTEST <= square < _LONGEST or (square == 0 and metric != "cosine")

@@ -65,6 +65,7 @@ def test_it_changes_where_nothing_is_in_between(table: mw.Table) -> None:
         "SELECT id FROM t ORDER BY array_distance(v, [1, NULL]) LIMIT 2",
         "SELECT id FROM t ORDER BY array_distance(v, [1, CAST('NaN' AS DOUBLE)]) LIMIT 2",
         "SELECT id FROM t ORDER BY cosine_distance(v, [0, 0]) LIMIT 2",
+        "SELECT id FROM t ORDER BY inner_product(v, [1e200, 1]) DESC LIMIT 2",
         "SELECT id FROM t ORDER BY array_distance(bits, [1, 2]) LIMIT 2",
         "SELECT id FROM t ORDER BY array_distance(list, [1, 2]) LIMIT 2",
         "SELECT id FROM t ORDER BY array_distance(whole, [1, 2]) LIMIT 2",
