@@ -71,6 +71,13 @@ def test_a_statement_runs_when_it_is_called(
     table.close()
 
 
+def test_into_may_be_left_out(table: mw.Table, ctx: datafusion.SessionContext) -> None:
+    mw.sql(ctx, "INSERT t VALUES ('a', 1, 1, NULL)")
+    mw.sql(ctx, "INSERT t (tenant, id) SELECT 'a', 2")
+    assert [(row["id"], row["n"]) for row in live(table)] == [(1, 1), (2, None)]
+    table.close()
+
+
 def test_of_rows_with_one_key_the_last_is_written(
     table: mw.Table, ctx: datafusion.SessionContext
 ) -> None:
@@ -190,6 +197,10 @@ def test_no_update_is_lost_to_one_that_came_meanwhile(
          "more than once"),
         ("REPLACE INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO NOTHING", "no row is left"),
         ("INSERT OR IGNORE INTO t VALUES ('a', 1, 1, 'x')", "ON CONFLICT DO NOTHING"),
+        ("INSERT IGNORE INTO t VALUES ('a', 1, 2, 'x')", "ON CONFLICT DO NOTHING.*'IGNORE'"),
+        ("INSERT LOW_PRIORITY INTO t VALUES ('a', 1, 2, 'x')", "column 8: 'LOW_PRIORITY'"),
+        ("REPLACE DELAYED INTO t VALUES ('a', 1, 2, 'x')", "column 9: 'DELAYED'"),
+        ("INSERT INTO t VALUES ('a', 1, 2, 'x') RETURNING DISTINCT n", "column 49: 'DISTINCT'"),
         ("INSERT INTO t VALUES ('a', 1, 1, 'x') RETURNING nope", "nope"),
         ("INSERT OVERWRITE t VALUES ('a', 1, 1.5, 'x')", "1.5"),
     ],

@@ -28,22 +28,24 @@ _EXCLUDED = quoted("excluded")
 def insert(
     ctx: datafusion.SessionContext, statement: Statement, ctes: Statement | None
 ) -> Change | None:
-    """`INSERT INTO | INSERT OVERWRITE | REPLACE INTO t [(columns)] [BY NAME] query
+    """`INSERT [INTO] | INSERT OVERWRITE | REPLACE INTO t [(columns)] [BY NAME] query
     [ON CONFLICT ...] [RETURNING ...]`, if it is about a table of ours.
 
     Raises InvalidCallError and UnsupportedError, with the place, for what it can't be.
     """
     overwrites = statement.keyword(1) == "OVERWRITE"
-    place = 2 if overwrites and statement.keyword(2) != "INTO" else statement.find("INTO") + 1
+    first = 2 if overwrites else 1
+    into = first if overwrites else statement.find("INTO")
+    place = into + 1 if statement.keyword(into) == "INTO" else first
     place += statement.keyword(place) == "TABLE"
     if place >= len(statement):
         return None
     found = target_at(ctx, statement, place, ctes, _CLAUSES)
     if found is None:
         return None
-    if statement.keyword(1) == "OR":
+    if first < into < place:  # OR IGNORE, IGNORE and their like, which say what becomes of old rows
         raise UnsupportedError(
-            str(statement.error("say REPLACE INTO, or ON CONFLICT DO NOTHING", 1))
+            str(statement.error("say REPLACE INTO, or ON CONFLICT DO NOTHING", first))
         )
     target, start = found
     returning, end = returning_at(statement, start, target)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.changes.acts import Act
 from memwal_sql.session.front.changes.reading import ROW, Reading
 from memwal_sql.session.front.changes.target import Target
@@ -24,9 +24,13 @@ class Returning:
 
     def __init__(self, statement: Statement, start: int, target: Target, merges: bool) -> None:
         """`start` is the place after the word. Raises InvalidCallError, with the place, where no
-        expression follows."""
+        expression follows, and UnsupportedError for DISTINCT."""
         if start == len(statement):
             raise statement.error("an expression is missing", start)
+        if statement.keyword(start) == "DISTINCT":
+            raise UnsupportedError(
+                str(statement.error("RETURNING has a row for each that was changed", start))
+            )
         self._target = target
         self._merges = merges
         self._items = []
