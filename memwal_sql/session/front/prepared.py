@@ -6,10 +6,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import datafusion
+import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.queries.planning import values
-from memwal_sql.session.front.queries.tokens import Statement
+from memwal_sql.session.front.queries.tokens import Statement, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ def executed(
     """The statement and the parameters of `EXECUTE name [(value, ...)]`: `$1` is the first value,
     in the type that PREPARE gives it. None for a name that is not known here.
 
-    Raises InvalidCallError where there are more or fewer values than types.
+    Raises InvalidCallError where there are more or fewer values than types, or than the statement
+    has places for, and for a value that its type cuts.
     """
     name, place = _name(statement, 1)
     found = _sessions.get(ctx, {}).get(name)
@@ -61,13 +63,15 @@ def executed(
             raise statement.error("values in parentheses must follow the name", place)
         parts = statement.split(place + 1, len(statement) - 1)
         given = [statement.slice(*part) for part in parts]
-    if found.types:
-        if len(given) != len(found.types):
-            raise InvalidCallError(
-                f"{name} takes {len(found.types)} values, and {len(given)} are given"
-            )
-        given = [f"CAST({one} AS {kind})" for one, kind in zip(given, found.types, strict=True)]
-    numbered = {str(n): value for n, value in enumerate(values(ctx, given, parameters), 1)}
+    wanted = len(found.types) or max(map(_number, found.statement.tokens), default=0)
+    if len(given) != wanted:
+        raise InvalidCallError(f"{name} takes {wanted} values, and {len(given)} are given")
+    casts = [f"CAST({one} AS {kind})" for one, kind in zip(given, found.types, strict=False)]
+    scalars = values(ctx, [*given, *casts], parameters)
+    for text, value, cast in zip(given, scalars, scalars[wanted:], strict=False):
+        if not _is_whole(value, cast.type):
+            raise InvalidCallError(f"{text} is no {cast.type}: cast it yourself if that is meant")
+    numbered = {str(n): value for n, value in enumerate(scalars[-wanted:], 1)} if wanted else {}
     return found.statement, {**parameters, **numbered}
 
 
@@ -79,6 +83,22 @@ def deallocate(ctx: datafusion.SessionContext, statement: Statement) -> bool:
         kept.clear()
         return True
     return kept.pop(_name(statement, place)[0], None) is not None
+
+
+def _number(token: Token) -> int:
+    """Which value `$1` and its like stand for; 0 for all else."""
+    digits = token.value.removeprefix("$")
+    return int(digits) if token.kind == "placeholder" and digits.isdecimal() else 0
+
+
+def _is_whole(value: pa.Scalar, kind: pa.DataType) -> bool:
+    """Whether a cast to this type keeps a value, if it is one of integers: DataFusion cuts
+    fractions, and makes nanoseconds and days of times and dates."""
+    if not pa.types.is_integer(kind) or not value.is_valid:
+        return True
+    if pa.types.is_floating(value.type) or pa.types.is_decimal(value.type):
+        return bool(value.as_py() == int(value.as_py()))
+    return not pa.types.is_temporal(value.type)
 
 
 def _name(statement: Statement, place: int) -> tuple[str, int]:

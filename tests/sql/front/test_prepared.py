@@ -46,6 +46,32 @@ def test_prepared_statements_run_with_their_values(table: mw.Table, ctx: mw.Sess
 
 
 @pytest.mark.parametrize(
+    ("given", "written"),
+    [("7", 7), ("7.0", 7), ("'7'", 7), ("CAST(7 AS DECIMAL(9, 2))", 7), ("NULL", None)],
+)
+def test_a_value_is_cast_to_its_type(
+    table: mw.Table, ctx: mw.SessionContext, given: str, written: int | None
+) -> None:
+    ctx.sql("PREPARE change(INT) AS UPDATE t SET n = $1 WHERE id = 1")
+    ctx.sql(f"EXECUTE change({given})")
+    assert live(ctx)[1] == written
+    table.close()
+
+
+@pytest.mark.parametrize(
+    "given", ["1.9", "'1.9'", "CAST(1.25 AS DECIMAL(9, 2))", "now()", "DATE '1970-01-02'", "1e40"]
+)
+def test_a_value_that_does_not_fit_its_type_is_refused(
+    table: mw.Table, ctx: mw.SessionContext, given: str
+) -> None:
+    ctx.sql("PREPARE change(BIGINT, INT) AS INSERT INTO t VALUES ($1, $2)")
+    with pytest.raises(mw.InvalidCallError):
+        ctx.sql(f"EXECUTE change({given}, 100)")
+    assert live(ctx) == {n: n for n in range(5)}
+    table.close()
+
+
+@pytest.mark.parametrize(
     ("statement", "message"),
     [
         ("PREPARE", "name of a prepared statement is missing, at line 1, column 8"),
@@ -54,6 +80,8 @@ def test_prepared_statements_run_with_their_values(table: mw.Table, ctx: mw.Sess
         ("PREPARE known AS SELECT 1", "is prepared: DEALLOCATE known"),
         ("EXECUTE known", "takes 1 values, and 0 are given"),
         ("EXECUTE known('x')", "x"),
+        ("EXECUTE untyped(1, 2)", "untyped takes 1 values, and 2 are given"),
+        ("EXECUTE untyped", "untyped takes 1 values, and 0 are given"),
         ("EXECUTE known(1", "does not end"),
         ("EXECUTE known(1) 2", "values in parentheses must follow"),
         ("EXECUTE unknown(1)", "unknown"),
@@ -75,6 +103,7 @@ def test_what_can_not_be_read_is_refused(
     table: mw.Table, ctx: mw.SessionContext, statement: str, message: str
 ) -> None:
     ctx.sql("PREPARE known(INT) AS SELECT $1")
+    ctx.sql("PREPARE untyped AS SELECT $1 + $1 AS n")
     with pytest.raises(mw.InvalidCallError, match=message):
         ctx.sql(statement)
     table.close()
