@@ -203,6 +203,17 @@ def test_columns_are_changed_where_they_stand(ctx: datafusion.SessionContext, pl
     assert rows(ctx, "SELECT count(*) AS n FROM t$regions") == [{"n": 1}]
 
 
+def test_a_session_has_the_changes_before_one_that_failed(
+    ctx: datafusion.SessionContext, place: str
+) -> None:
+    mw.sql(ctx, f"CREATE TABLE t (id BIGINT PRIMARY KEY) LOCATION '{place}'")
+    rows(ctx, "INSERT INTO t VALUES (1)")
+    with pytest.raises(mw.InvalidCallError, match="'nothing'"):
+        rows(ctx, "ALTER TABLE t ADD COLUMN a INT, DROP COLUMN nothing, ADD COLUMN b INT")
+    assert rows(ctx, "SELECT * FROM t") == [{"id": 1, "a": None}]
+    assert rows(ctx, "UPDATE t SET a = 5") == [{"count": 1}]
+
+
 def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str) -> None:
     mw.sql(ctx, f"CREATE TABLE t (id BIGINT PRIMARY KEY, body TEXT, v FLOAT[2]) LOCATION '{place}'")
     rows(ctx, "INSERT INTO t VALUES (1, 'running dogs', [1.0, 0.0]), (2, 'a cat', [0.0, 1.0])")

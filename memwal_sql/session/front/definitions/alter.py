@@ -47,17 +47,19 @@ def altered(
     ]
     if not changes:
         raise statement.error("a change must follow the table", place)
-    for change in changes:
-        change()
-    if search_functions(ctx).folder(whole_name(parts)) is None:  # which opens tables anew
-        register(
-            ctx,
-            found.name,
-            table,
-            found.consistency,
-            missing=found.missing,
-            approximate=found.approximate,
-        )
+    try:
+        for change in changes:
+            change()
+    finally:  # those before one that fails are made
+        if search_functions(ctx).folder(whole_name(parts)) is None:  # which opens tables anew
+            register(
+                ctx,
+                found.name,
+                table,
+                found.consistency,
+                missing=found.missing,
+                approximate=found.approximate,
+            )
     return answer(ctx, pa.table({}))
 
 
