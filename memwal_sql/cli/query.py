@@ -28,7 +28,7 @@ from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.errors import original_error
-from memwal_sql.session.front.queries.tokens import Statement, statements_of
+from memwal_sql.session.front.queries.tokens import Statement, statement_of, statements_of
 from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
 from memwal_sql.table import Table
@@ -138,7 +138,9 @@ def explain(
 ) -> None:
     """Show the plan of a SQL statement."""
     values = {name: _value(value) for name, value in _pairs("--param", parameters)}
-    statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{_text(query, file)}"
+    text = _text(query, file)
+    statement_of(text)  # of several, EXPLAIN would stand before the first
+    statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{text}"
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
         _, rows = _run({_NAME: table}, statement, consistency, values)
         plans = [row for batch in rows for row in batch.to_pylist()]

@@ -96,3 +96,10 @@ def test_tables_are_made_and_jobs_are_called(uri: str, tmp_path: Path) -> None:
 def test_bad_calls_are_calls_to_change(uri: str, arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, ["sql", uri, *arguments])
     assert result.exit_code == ExitCode.CALL, result.output
+
+
+@pytest.mark.parametrize("text", ["SELECT 1; SELECT 2", " ; ", "-- nothing"])
+def test_a_plan_is_that_of_one_statement(uri: str, text: str) -> None:
+    result = CliRunner().invoke(app, ["explain", uri, text])
+    assert result.exit_code == ExitCode.CALL, result.output
+    assert "physical_plan" in call("explain", uri, "SELECT 1;")
