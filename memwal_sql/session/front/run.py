@@ -12,7 +12,7 @@ from memwal_sql.session.front.changes.copy_from import copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
 from memwal_sql.session.front.changes.insert_into import insert
 from memwal_sql.session.front.changes.merge_into import merge
-from memwal_sql.session.front.changes.target import after_ctes
+from memwal_sql.session.front.changes.target import after_ctes, refuse_more_rows
 from memwal_sql.session.front.changes.update import update
 from memwal_sql.session.front.definitions.alter import altered
 from memwal_sql.session.front.definitions.create import created
@@ -69,7 +69,12 @@ def run(
     first = statement.keyword(0) or statement.symbol(0)
     handler = _STATEMENTS.get(first)
     done = None if handler is None else handler(ctx, statement, parameters)
-    return planned(ctx, statement.slice(0, len(statement)), parameters) if done is None else done
+    if done is not None:
+        return done
+    others = planned(ctx, statement.slice(0, len(statement)), parameters)
+    if statement.keyword(after_ctes(statement)) in ("DELETE", "UPDATE"):
+        refuse_more_rows(statement)
+    return others
 
 
 def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:

@@ -101,6 +101,7 @@ def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
         ("UPDATE t\nSET", "no column to set, at line 2, column 4: the end"),
         ("UPDATE t WHERE n = 1", "SET is missing"),
         ("DELETE FROM t RETURNING", "an expression is missing"),
+        ("UPDATE t SET n = 2 RETURNING DISTINCT n", "column 30: 'DISTINCT'"),
         ("DELETE FROM t WHERE n = 1 LIMIT 1", "can't have this clause"),
         ("DELETE FROM t WHERE nope = 1", "nope"),
         ("DELETE FROM t USING WHERE n = 1", "table is missing"),
@@ -142,4 +143,28 @@ def test_other_statements_and_tables_are_left_to_datafusion(
     with pytest.raises(mw.InvalidCallError):
         mw.sql(ctx, "DELETE FROM nowhere")
     assert mw.sql(ctx, "SELECT * FROM plain").to_pylist() == [{"column1": 1}]
+    table.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM plain WHERE n IN (SELECT 1)",
+        "UPDATE plain SET n = 9 WHERE n IN (SELECT 1)",
+        "UPDATE plain SET n = 9 WHERE EXISTS (SELECT 1 FROM t WHERE t.n = plain.n)",
+        "WITH w AS (SELECT 1 AS n) DELETE FROM plain WHERE n IN (TABLE w)",
+        "DELETE FROM plain WHERE n > 0 LIMIT 1",
+        "DELETE FROM plain ORDER BY n LIMIT 1",
+        "UPDATE plain SET n = 9 LIMIT 1",
+    ],
+)
+def test_changes_of_other_tables_that_datafusion_would_make_of_all_rows_are_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str
+) -> None:
+    mw.sql(ctx, "CREATE TABLE plain AS SELECT * FROM (VALUES (1), (2)) AS v(n)")
+    with pytest.raises(mw.InvalidCallError):
+        mw.sql(ctx, statement).collect()
+    assert mw.sql(ctx, "SELECT n FROM plain ORDER BY n").to_pylist() == [{"n": 1}, {"n": 2}]
+    mw.sql(ctx, "DELETE FROM plain WHERE n = 1").collect()
+    assert mw.sql(ctx, "SELECT n FROM plain").to_pylist() == [{"n": 2}]
     table.close()
