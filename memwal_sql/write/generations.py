@@ -132,9 +132,10 @@ class OpenGenerations:
         active = self.active
         if active.memtable.rows or active.unlanded:
             following = self._make_memtable(active.memtable.generation + 1)
-            active.sealed = True
             # A new list: somebody may be walking through the old one.
-            self._open = [*self._open, OpenGeneration(following, born=self._clock())]
+            opened = [*self._open, OpenGeneration(following, born=self._clock())]
+            # At once, as what is sealed is flushed: an interrupt may come between two statements.
+            active.sealed, self._open = True, opened
         self._submit_sealed()  # of an interrupted call too
 
     def seal_if_full(self) -> None:

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.state.memtable import MemTable
 from memwal_sql.write import flusher, generations, region_writer, region_writers
+from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.waiting import LONGEST_SECONDS, reached
 
@@ -133,6 +135,40 @@ def test_a_flush_that_is_interrupted_anywhere_is_made_by_the_next(
         writers[-1].flush()
         found = {row["id"]: row["v"] for row in _flushed(table)}
         assert found == {0: version + 1, 1: version, 2: version, 3: version}
+    writers[-1].close()
+    assert table.check().ok
+
+
+def test_what_is_flushed_grows_no_more_where_a_flush_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    writers: list[mw.TableWriter] = []
+    submitted: list[tuple[MemTable, int]] = []
+    submit = RegionFlusher.submit
+
+    def noted(self: RegionFlusher, memtable: MemTable, *args: Any) -> None:
+        submitted.append((memtable, memtable.rows))
+        submit(self, memtable, *args)
+
+    monkeypatch.setattr(RegionFlusher, "submit", noted)
+
+    def make() -> Callable[[], object]:
+        for before in writers:
+            before.close()
+        writers.append(table.writer())
+        writers[-1].upsert(rows(0, len(writers)))
+        return writers[-1].flush
+
+    for run in steps(generations, make):
+        run()
+        version = len(writers)
+        for start in (100, 200):
+            writers[-1].upsert(rows(start, version))
+        writers[-1].flush()
+        assert all(memtable.rows == count for memtable, count in submitted)
+        found = {row["id"]: row["v"] for row in _flushed(table)}
+        assert [found[key] for key in (0, 3, 100, 200)] == [version + one for one in (1, 0, 1, 1)]
     writers[-1].close()
     assert table.check().ok
 
