@@ -35,7 +35,8 @@ def configure(
             control group's), from 256 MiB to 4 GiB.
         cache_dir: a folder on a local disk for copies of files of tables in object stores, which
             other processes may use too; else the environment's `MEMWAL_CACHE_DIR`. Without one
-            nothing is copied. Tables that are open go on as they are.
+            nothing is copied. They are in a folder `memwal_sql` in there; what else is in it stays.
+            Tables that are open go on as they are.
         cache_bytes: how much these copies may take, as `memory`; else the environment's
             `MEMWAL_CACHE_BYTES`, or 4 GiB. 0 keeps nothing.
 

@@ -16,6 +16,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.base.tasks import background_by
+from memwal_sql.storage.cache.disk_cache import OriginalFile
 from memwal_sql.storage.cache.settings import CACHE
 from tests.maintain.life import create, flush, merge_all, rows, values
 from tests.model.opened import Remote, opened_over
@@ -33,7 +34,7 @@ def folder(tmp_path: Path, within: Any) -> Path:
     within(background_by(lambda call: call()))
     within(another_cache())
     mw.configure(cache_dir=tmp_path / "cache", cache_bytes="64MiB")
-    return tmp_path / "cache"
+    return tmp_path / "cache" / "memwal_sql"
 
 
 def opened(uri: str) -> mw.Table:
@@ -94,7 +95,8 @@ def test_answers_are_those_without_copies(tmp_path: Path, folder: Path, seed: in
                 staying = opened(table.uri)
             case 1:
                 shutil.rmtree(folder, ignore_errors=True)
-        mw.configure(cache_dir=folder, cache_bytes=("64MiB", 60_000, 9_000)[random.integers(3)])
+        most = ("64MiB", 60_000, 9_000)[random.integers(3)]
+        mw.configure(cache_dir=folder.parent, cache_bytes=most)
         for reader in random.permutation([opened(table.uri), staying]):
             with as_another_process():
                 assert values(reader) == expected
@@ -202,6 +204,22 @@ def test_a_process_that_begins_with_copies_asks_for_what_may_be_new_alone(folder
         assert not of_files(asked())
 
 
+@pytest.mark.usefixtures("folder")
+def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
+    theirs = [tmp_path / name / "files.json" for name in ("theirs", ".tmp-theirs")]
+    for path in theirs:
+        path.parent.mkdir()
+        path.write_bytes(bytes(900))
+    mw.configure(cache_dir=tmp_path, cache_bytes=1_000)
+    cache = CACHE.get()
+    assert cache is not None
+    for name in ("one", "two"):
+        assert cache.add(name, [OriginalFile("f", 700, lambda start, end: bytes(700))], name)
+    assert cache.open("one") is None
+    assert all(path.exists() for path in theirs)
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_table_on_a_local_disk_is_not_copied(tmp_path: Path, folder: Path) -> None:
     table = create(tmp_path)
     with table.writer() as writer:
@@ -225,7 +243,10 @@ def test_what_can_not_be_meant_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("MEMWAL_CACHE_BYTES", "1MiB")
     CACHE._is_known = False
     found = CACHE.get()
-    assert found is not None and (found.folder, found.max_bytes) == (tmp_path, 1 << 20)
+    assert found is not None and (found.folder, found.max_bytes) == (
+        tmp_path / "memwal_sql",
+        1 << 20,
+    )
 
 
 def test_the_command_line_copies(tmp_path: Path) -> None:
@@ -241,4 +262,4 @@ def test_the_command_line_copies(tmp_path: Path) -> None:
         query = ["sql", uri, "SELECT sum(val) AS n FROM t", "--output", "csv", *given]
         done = subprocess.run([*command, *query], capture_output=True, text=True, check=False)
         assert done.returncode == 0 and done.stdout.split() == ['"n"', "100"], done.stderr
-        assert len(entries(tmp_path / "c")) == 2
+        assert len(entries(tmp_path / "c" / "memwal_sql")) == 2

@@ -11,6 +11,8 @@ from memwal_sql.storage.cache.disk_cache import DiskCache
 
 _FOLDER, _BYTES = "MEMWAL_CACHE_DIR", "MEMWAL_CACHE_BYTES"
 _DEFAULT_BYTES = 4 << 30
+# One that nobody else puts anything into: what is found there is counted, and removed.
+_OWN = "memwal_sql"
 
 
 class CacheSettings:
@@ -39,7 +41,7 @@ class CacheSettings:
         room = _DEFAULT_BYTES if given is None else _bytes(given)
         if not named:
             raise InvalidCallError(f"cache_bytes={most!r} needs a cache_dir, or {_FOLDER}")
-        self._cache = DiskCache(Path(os.path.abspath(named)), room) if room else None
+        self._cache = DiskCache(Path(os.path.abspath(named), _OWN), room) if room else None
         self._is_known = True
 
 
