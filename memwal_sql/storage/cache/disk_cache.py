@@ -53,6 +53,9 @@ class _CopiedFile:
     checksum: int
 
 
+_Copies = Mapping[str, tuple[Path, _CopiedFile]]
+
+
 class CachedFolder:
     """A copy that is whole, and is not evicted as long as this object lives."""
 
@@ -112,31 +115,33 @@ class DiskCache:
         or another process is making one of something, or it is not possible."""
         path = self.folder / name
         try:
-            if sum(file.size for file in files) > self.max_bytes or path.exists():
+            if sum(file.size for file in files) > self.max_bytes or (path / _LIST).exists():
                 return False
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._alone() as alone:
-                return alone and not path.exists() and self._add(path, files, like)
+                return alone and not (path / _LIST).exists() and self._add(path, files, like)
         except (OSError, MemWalError) as error:
             _log.debug("%s is not copied: %s", path, error)
             return False
 
     def nbytes(self) -> int:
         """What all copies take."""
-        # By inode: a file of several versions of a table is there once.
+        # By inode: a file of several versions of a table is there once. What others remove now
+        # is passed over.
         found = {}
-        for path in self.folder.rglob("*"):
-            with suppress(OSError):
-                status = path.lstat()
-                found[status.st_dev, status.st_ino] = status.st_size if path.is_file() else 0
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                with suppress(OSError):
+                    status = os.lstat(os.path.join(folder, name))
+                    found[status.st_dev, status.st_ino] = status.st_size
         return sum(found.values())
 
     def _add(self, path: Path, files: Sequence[OriginalFile], like: str) -> bool:
-        for left in self.folder.glob(f"{_TEMPORARY}*"):  # by a process that died
+        # By a process that died, or without the list, which somebody has removed.
+        for left in (*self.folder.glob(f"{_TEMPORARY}*"), path):
             shutil.rmtree(left, ignore_errors=True)
-        there = self._copies_of(like, files)
-        needed = sum(file.size for file in files if file.path not in there)
-        if not self._make_room(needed):
+        there = self._make_room(like, files)
+        if there is None:
             return False
         temporary = Path(mkdtemp(prefix=_TEMPORARY, dir=self.folder))
         try:
@@ -148,9 +153,7 @@ class DiskCache:
             shutil.rmtree(temporary, ignore_errors=True)
         return True
 
-    def _copies_of(
-        self, like: str, files: Sequence[OriginalFile]
-    ) -> Mapping[str, tuple[Path, _CopiedFile]]:
+    def _copies_of(self, like: str, files: Sequence[OriginalFile]) -> _Copies:
         """Copies of the unique files in folders whose names begin so."""
         sizes = {file.path: file.size for file in files if file.is_unique}
         found = {}
@@ -160,14 +163,18 @@ class DiskCache:
                     found[name] = folder / name, file
         return found
 
-    def _make_room(self, needed: int) -> bool:
-        """Evict until so many bytes more are within the bound; False where they are not."""
+    def _make_room(self, like: str, files: Sequence[OriginalFile]) -> _Copies | None:
+        """Evict until what is needed beside the copies that are there, which are returned, is
+        within the bound; None where it is not."""
         evictable = sorted(self.folder.glob(f"[!.]*/{_LIST}"), key=lambda one: one.stat().st_mtime)
-        while self.nbytes() + needed > self.max_bytes:
+        while True:
+            there = self._copies_of(like, files)  # of which some may just have been evicted
+            needed = sum(file.size for file in files if file.path not in there)
+            if self.nbytes() + needed <= self.max_bytes:
+                return there
             if not evictable:
-                return False
+                return None
             self._evict(evictable.pop(0).parent)
-        return True
 
     def _evict(self, path: Path) -> None:
         """Remove a copy unless somebody holds it."""
@@ -196,7 +203,10 @@ class DiskCache:
             except BlockingIOError:
                 yield False
             else:
-                yield True
+                try:
+                    yield True
+                finally:  # also where a process that was forked off has it open
+                    fcntl.flock(lock, fcntl.LOCK_UN)
             finally:
                 os.close(lock)
 

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -70,8 +71,7 @@ def test_what_is_damaged_is_never_opened_and_is_copied_anew(
         path.write_bytes(damaged[damage])
     assert read(cache.open("one")) is None
     cache.add("one", original(content), "one")
-    if (file, damage) != ("files.json", "remove"):  # which looks like nothing that is ours
-        assert read(cache.open("one")) == content
+    assert read(cache.open("one")) == content
 
 
 def test_what_was_opened_the_longest_ago_goes_first(tmp_path: Path) -> None:
@@ -108,6 +108,37 @@ def test_files_that_a_like_folder_has_are_linked_unless_they_are_damaged(tmp_pat
     assert cache.open("t-2") is None
     assert cache.add("t-3", original({"data/s": shared, "m": b"3"}), "t")
     assert read(cache.open("t-3")) == {"data/s": shared, "m": b"3"}
+
+
+def test_the_bound_is_kept_where_what_was_to_be_linked_is_evicted(tmp_path: Path) -> None:
+    cache, shared = (
+        DiskCache(tmp_path, 1_000),
+        [OriginalFile("s", 400, lambda *_: bytes(400), True)],
+    )
+    assert cache.add("t-1", shared, "t")
+    assert cache.add("other", original({"f": bytes(450)}), "other")
+    found = cache.open("other")
+    assert not cache.add("t-2", [*shared, *original({"m": bytes(200)})], "t")
+    assert read(found) is not None and cache.nbytes() < 1_000
+
+
+def test_who_has_inherited_the_lock_of_adding_keeps_nobody_from_it(tmp_path: Path) -> None:
+    inherited: list[int] = []
+    lock = tmp_path / ".adding"
+
+    def forks(start: int, end: int) -> bytes:
+        """As a fork meanwhile has it: the same open file."""
+        for number in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError):  # that of the folder itself
+                if not inherited and os.path.samestat(os.fstat(number), lock.stat()):
+                    inherited.append(os.dup(number))
+        return bytes(end - start)
+
+    cache = DiskCache(tmp_path, ROOM)
+    assert cache.add("one", [OriginalFile("f", 10, forks)], "one")
+    (descriptor,) = inherited
+    assert cache.add("two", original({"f": b"1"}), "two")
+    os.close(descriptor)
 
 
 def test_a_disk_that_takes_nothing_is_no_error(tmp_path: Path) -> None:
