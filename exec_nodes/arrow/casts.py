@@ -28,6 +28,8 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 _Change: TypeAlias = tuple[Any, str]
 
 _ENDS = 150
+# Of the largest uint64.
+_DIGITS = 20
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _BOOLEANS = frozenset({bool, np.bool_})
 _UNCHECKED = frozenset({int, type(None)})
@@ -113,9 +115,13 @@ def exact_cast(
 
 
 def _known_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
-    """The type with those of the target where it says null: nothing can be cast back to that."""
+    """The type with those of the target where it says null, as nothing can be cast back to that,
+    and with decimals for integers that become decimals, as Arrow goes by the most digits that an
+    integer may have, and not by the value."""
     if pa.types.is_null(source):
         return target
+    if pa.types.is_integer(source) and pa.types.is_decimal(target):
+        return pa.decimal128(_DIGITS)
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         fields = [
             one

@@ -39,6 +39,8 @@ ITEM = pa.struct([pa.field("n", pa.int8())])
         (np.array([1e300]), pa.float32(), "1e.300"),
         (pa.array([0.1]), pa.float32(), "0.1 in row 0"),
         (pa.array([0.5, 1e6]), pa.float16(), "1000000"),
+        (np.array([3, 10**8]), pa.decimal128(9, 2), "precision 9"),
+        (np.array([3]), pa.decimal128(9, -2), "would cause data loss"),
         ([True], pa.int64(), "True"),
         ([np.True_], pa.int64(), "True"),
         ([True], pa.float64(), "True"),
@@ -87,6 +89,9 @@ def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said
     [
         ([1, 2.0, None, Decimal(3)], pa.int64(), [1, 2, None, 3]),
         (np.array([1.0, 2.0]), pa.int8(), [1, 2]),
+        (np.array([1, -9999999]), pa.decimal128(9, 2), [Decimal(1), Decimal(-9999999)]),
+        (np.array([2**64 - 1], np.uint64), pa.decimal128(22, 2), [Decimal(2**64 - 1)]),
+        (pa.array([[3, None], None]), pa.list_(pa.decimal128(9, 2)), [[Decimal(3), None], None]),
         (pd.Series([1.0, None]), pa.int8(), [1, None]),
         (pd.Series(["a", None], dtype=object), pa.string(), ["a", None]),
         (range(2), pa.int32(), [0, 1]),
