@@ -47,6 +47,9 @@ def fitted_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _read(texts: Column, kind: pa.DataType) -> Column:
+    if pa.types.is_time(kind):  # which Arrow reads behind a date alone
+        dated = pc.binary_join_element_wise("1970-01-01", pc.cast(texts, pa.string()), " ")
+        return pc.cast(pc.cast(dated, pa.timestamp(kind.unit)), kind)
     try:
         return pc.cast(texts, kind)
     except pa.ArrowInvalid:
