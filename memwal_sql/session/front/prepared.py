@@ -69,7 +69,7 @@ def executed(
     casts = [f"CAST({one} AS {kind})" for one, kind in zip(given, found.types, strict=False)]
     scalars = values(ctx, [*given, *casts], parameters)
     for text, value, cast in zip(given, scalars, scalars[wanted:], strict=False):
-        if not _is_whole(value, cast.type):
+        if not _is_kept(value, cast):
             raise InvalidCallError(f"{text} is no {cast.type}: cast it yourself if that is meant")
     numbered = {str(n): value for n, value in enumerate(scalars[-wanted:], 1)} if wanted else {}
     return found.statement, {**parameters, **numbered}
@@ -91,13 +91,16 @@ def _number(token: Token) -> int:
     return int(digits) if token.kind == "placeholder" and digits.isdecimal() else 0
 
 
-def _is_whole(value: pa.Scalar, kind: pa.DataType) -> bool:
-    """Whether a cast to this type keeps a value, if it is one of integers: DataFusion cuts
-    fractions, and makes nanoseconds and days of times and dates."""
-    if not pa.types.is_integer(kind) or not value.is_valid:
+def _is_kept(value: pa.Scalar, cast: pa.Scalar) -> bool:
+    """Whether a cast to integers or decimals kept a value: DataFusion cuts and rounds fractions,
+    and makes nanoseconds and days of times and dates."""
+    kind = cast.type
+    if not value.is_valid or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return True
-    if pa.types.is_floating(value.type) or pa.types.is_decimal(value.type):
-        return bool(value.as_py() == int(value.as_py()))
+    if pa.types.is_floating(value.type):
+        return bool(value.as_py() == float(cast.as_py()))
+    if pa.types.is_decimal(value.type):
+        return bool(value.as_py() == cast.as_py())
     return not pa.types.is_temporal(value.type)
 
 

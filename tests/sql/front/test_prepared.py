@@ -71,6 +71,15 @@ def test_a_value_that_does_not_fit_its_type_is_refused(
     table.close()
 
 
+def test_a_decimal_is_not_rounded(ctx: mw.SessionContext) -> None:
+    ctx.sql("PREPARE price(DECIMAL(9, 2)) AS SELECT $1::text AS price")
+    for given, price in (("1.1", "1.10"), ("7", "7.00"), ("CAST(2.50 AS DECIMAL(9, 3))", "2.50")):
+        assert ctx.sql(f"EXECUTE price({given})").to_pylist() == [{"price": price}]
+    for given in ("1.239", "CAST(2.505 AS DECIMAL(9, 3))", "now()"):
+        with pytest.raises(mw.InvalidCallError):
+            ctx.sql(f"EXECUTE price({given})")
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
