@@ -102,7 +102,7 @@ class DiskCache:
                     os.utime(path / _LIST)
                 return found
         except OSError as error:
-            _log.debug("%s can't be read: %s", path, error)
+            _log.debug("%s can't be read: %s", path, type(error).__name__)
             return None
         _log.warning("%s is damaged and is copied anew", path)
         found.release()
@@ -121,7 +121,7 @@ class DiskCache:
             with self._alone() as alone:
                 return alone and not (path / _LIST).exists() and self._add(path, files, like)
         except (OSError, MemWalError) as error:
-            _log.debug("%s is not copied: %s", path, error)
+            _log.debug("%s is not copied: %s", path, type(error).__name__)
             return False
 
     def nbytes(self) -> int:
@@ -189,7 +189,7 @@ class DiskCache:
                 path.rename(going)
                 shutil.rmtree(going, ignore_errors=True)
         except OSError as error:
-            _log.debug("%s stays: %s", path, error)
+            _log.debug("%s stays: %s", path, type(error).__name__)
         finally:
             os.close(listed)
 
