@@ -273,9 +273,10 @@ class SnapshotCollector:
             for one in kept
         )
         gaps = IndexGaps(self._context, base, kept)
-        pruned = known_regions + registry.passed_over - len(kept)
+        every = known_regions + registry.passed_over
+        pruned = every - len(kept)
         if pruned:
-            _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, known_regions)
+            _log.debug("%s: %d of %d regions pruned", self._context.uri, pruned, every)
         return Snapshot(base.info, base.source, collected, pruned, gaps=gaps)
 
     def sources(

@@ -40,6 +40,7 @@ from planner.regions.spec import MANUAL_SPEC_ID, RegionSpec
 from planner.regions.values import region_name
 
 FindRegion = Callable[[int, RegionValues], RegionManifest | None]
+OpenRegion = Callable[[], RegionWriter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +71,13 @@ class RegionOpener:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
 
-    def open(self, spec: RegionSpec, values: RegionValues) -> RegionWriter:
-        """Claim the region with these values, creating it when there is none."""
-        found = self.find(spec.spec_id, values)
-        if found is None:
-            return self._claim(_new_region(self.context, spec, values), values)
-        return self._claim(found, values)
+    def found(self, spec: RegionSpec, values: RegionValues) -> OpenRegion:
+        """What claims the region with these values, creating it when there was none."""
+        known = self.find(spec.spec_id, values) or _new_region(self.context, spec, values)
+        return partial(self._claim, known, values)
 
-    def open_manual(self, name: str) -> RegionWriter:
-        """Claim the region of this name or UUID, creating it when there is none."""
+    def found_manual(self, name: str) -> OpenRegion:
+        """What claims the region of this name or UUID, creating it when there was none."""
         try:
             wanted = UUID(name)
         except ValueError:
@@ -89,7 +88,7 @@ class RegionOpener:
         with suppress(NotFoundError):
             found = RegionManifests(self.context.store, wanted).latest()
             manifest = _checked(found, manifest)
-        return self._claim(manifest, None)
+        return partial(self._claim, manifest, None)
 
     def _claim(self, known: RegionManifest, values: RegionValues | None) -> RegionWriter:
         """Claim a region by a manifest that was read, or recorded, or is to be its first one."""

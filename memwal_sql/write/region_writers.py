@@ -14,7 +14,7 @@ import pyarrow as pa
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.deadlines import with_deadline
-from memwal_sql.write.region_opener import RegionOpener
+from memwal_sql.write.region_opener import OpenRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, RegionValues, Router
 
@@ -50,12 +50,12 @@ class RegionWriters:
         spec = self._opener.spec
         if self._router is None or spec is None:
             if () not in self._writers:
-                self._open_missing({(): partial(self._opener.open_manual, self._manual)})
+                self._open_missing({(): partial(self._opener.found_manual, self._manual)})
             return [(self._writers[()], batch)]
         parts = self._router.route(batch)
         if any(part.key not in self._writers for part in parts):
             self._open_missing(
-                {part.key: partial(self._opener.open, spec, part.values) for part in parts}
+                {part.key: partial(self._opener.found, spec, part.values) for part in parts}
             )
         return [(self._writers[part.key], part.rows) for part in parts]
 
@@ -65,7 +65,7 @@ class RegionWriters:
         Raises UnsupportedError for one that this writer's rows could not be in.
         """
         spec = self._opener.spec
-        missing: dict[RegionKey, Callable[[], RegionWriter]] = {}
+        missing: dict[RegionKey, Callable[[], OpenRegion]] = {}
         for spec_id, values in regions:
             if spec is None or spec_id != spec.spec_id or values is None:
                 raise UnsupportedError(
@@ -73,7 +73,7 @@ class RegionWriters:
                     "to an earlier region spec, or its values are not known"
                 )
             key = tuple(values[name] for name in spec.field_ids)
-            missing[key] = partial(self._opener.open, spec, values)
+            missing[key] = partial(self._opener.found, spec, values)
         if not missing.keys() <= self._writers.keys():
             self._open_missing(missing)
         return list(self)
@@ -135,13 +135,16 @@ class RegionWriters:
         """Return when no call is under way."""
         self._pool.shutdown()
 
-    def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], RegionWriter]]) -> None:
+    def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], OpenRegion]]) -> None:
         with self._open_lock:
             self._check_open()
-            missing = {key: claim for key, claim in wanted.items() if key not in self._writers}
+            missing = {key: find for key, find in wanted.items() if key not in self._writers}
             if missing:
                 self._opener.look()
-            opening = {key: self._submit(claim) for key, claim in missing.items()}
+            # All are looked for before one is made, or they would look at those of each other.
+            finding = {key: self._submit(find) for key, find in missing.items()}
+            found = {key: future.result() for key, future in finding.items()}
+            opening = {key: self._submit(claim) for key, claim in found.items()}
             errors = []
             for key, future in opening.items():
                 if (error := future.exception()) is not None:
