@@ -72,9 +72,13 @@ def run(
     if done is not None:
         return done
     others = planned(ctx, statement.slice(0, len(statement)), parameters)
-    if statement.keyword(after_ctes(statement)) in ("DELETE", "UPDATE"):
+    word = statement.keyword(after_ctes(statement))
+    if word in ("DELETE", "UPDATE"):
         refuse_more_rows(statement)
-    return others
+    if word not in _CHANGES:
+        return others
+    with planning_errors():  # at once, as those of our tables
+        return answer(ctx, others.to_arrow_table())
 
 
 def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:

@@ -168,3 +168,19 @@ def test_changes_of_other_tables_that_datafusion_would_make_of_all_rows_are_refu
     mw.sql(ctx, "DELETE FROM plain WHERE n = 1").collect()
     assert mw.sql(ctx, "SELECT n FROM plain").to_pylist() == [{"n": 2}]
     table.close()
+
+
+@pytest.mark.parametrize("name", ["plain", "t$regions", "shown"])
+def test_changes_of_other_tables_are_made_or_refused_when_they_are_called(
+    table: mw.Table, ctx: datafusion.SessionContext, name: str
+) -> None:
+    mw.sql(ctx, "CREATE TABLE plain AS SELECT * FROM (VALUES (1), (2)) AS v(n)")
+    mw.sql(ctx, "CREATE VIEW shown AS SELECT * FROM plain")
+    if name == "plain":
+        counts = mw.sql(ctx, "INSERT INTO plain VALUES (3)"), mw.sql(ctx, "DELETE FROM plain")
+        assert [count.to_pylist() for count in counts] == [[{"count": 1}], [{"count": 3}]]
+    else:
+        with pytest.raises(mw.InvalidCallError, match="not supported"):
+            mw.sql(ctx, f"DELETE FROM {name}")
+        assert mw.sql(ctx, "SELECT count(*) AS n FROM plain").to_pylist() == [{"n": 2}]
+    table.close()
