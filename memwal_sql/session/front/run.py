@@ -23,7 +23,7 @@ from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
-from memwal_sql.session.front.queries.settings import set_variable
+from memwal_sql.session.front.queries.settings import check_catalog, set_variable
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
 
 
@@ -62,6 +62,7 @@ def run(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     """The same for a statement that has been read."""
+    check_catalog(ctx)
     statement = with_distances(ctx, statement, parameters)
     change = _change(ctx, statement)
     if change is not None:

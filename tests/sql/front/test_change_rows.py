@@ -184,3 +184,30 @@ def test_changes_of_other_tables_are_made_or_refused_when_they_are_called(
             mw.sql(ctx, f"DELETE FROM {name}")
         assert mw.sql(ctx, "SELECT count(*) AS n FROM plain").to_pylist() == [{"n": 2}]
     table.close()
+
+
+@pytest.mark.parametrize("catalog", ["own", "datafusion"])
+def test_a_session_of_another_default_catalog_or_schema_is_refused(
+    table: mw.Table, catalog: str
+) -> None:
+    config = datafusion.SessionConfig().with_default_catalog_and_schema(catalog, "main")
+    ctx = datafusion.SessionContext(config)
+    mw.register(ctx, "t", table)
+    for statement in ("SELECT * FROM t", "UPDATE t SET n = 1", "INSERT INTO t (id) VALUES (1)"):
+        with pytest.raises(mw.UnsupportedError, match=r"datafusion\.public"):
+            mw.sql(ctx, statement)
+    assert ctx.sql("SELECT * FROM t").to_pylist() == []
+    table.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["datafusion.catalog.default_catalog", "DATAFUSION.catalog.Default_Schema"]
+)
+def test_another_default_catalog_is_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, name: str
+) -> None:
+    with pytest.raises(mw.UnsupportedError, match=r"datafusion\.public"):
+        mw.sql(ctx, f"SET {name} = 'lake'")
+    mw.sql(ctx, "SET datafusion.execution.batch_size = 100")
+    assert mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, NULL)").to_pylist() == [{"count": 1}]
+    table.close()

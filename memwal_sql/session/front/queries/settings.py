@@ -4,10 +4,13 @@ from weakref import WeakKeyDictionary
 
 import datafusion
 
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.write.statement import SNAPSHOT, check_isolation
 
 _NAME = ("memwal", "isolation")
+_CATALOG, _SCHEMA = "datafusion", "public"
+_DEFAULTS = ("datafusion.catalog.default_catalog", "datafusion.catalog.default_schema")
 _sessions: WeakKeyDictionary[datafusion.SessionContext, str] = WeakKeyDictionary()
 
 
@@ -16,14 +19,29 @@ def isolation(ctx: datafusion.SessionContext) -> str:
     return _sessions.get(ctx, SNAPSHOT)
 
 
+def check_catalog(ctx: datafusion.SessionContext) -> None:
+    """Raise UnsupportedError for a session in which names without a catalog stand for others than
+    here."""
+    if _CATALOG not in ctx.catalog_names() or _SCHEMA not in ctx.catalog(_CATALOG).names():
+        raise UnsupportedError(
+            f"names without a catalog and a schema are those of '{_CATALOG}.{_SCHEMA}' here, and "
+            "this session has none: make it without another default catalog or schema, and say both"
+        )
+
+
 def set_variable(ctx: datafusion.SessionContext, statement: Statement) -> bool:
     """Run `SET memwal.isolation = 'serializable'`, or `'snapshot'`; whether it is that.
 
-    Raises InvalidCallError for another value, or another name of ours.
+    Raises InvalidCallError for another value, or another name of ours, and UnsupportedError for the
+    catalog and schema that names without one stand for.
     """
     if len(statement) == 1 or not statement.tokens[1].is_name:
         return False
     name, place = statement.table(1)
+    if ".".join(name) in _DEFAULTS:
+        raise UnsupportedError(
+            str(statement.error("names alone are those of datafusion.public: say the catalog", 1))
+        )
     if name[0] != _NAME[0]:
         return False
     if name != _NAME:
