@@ -26,7 +26,7 @@ from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
-from memwal_sql.storage.deadlines import check_deadline, remaining, unbounded
+from memwal_sql.storage.deadlines import check_deadline, remaining
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.claim import RegionClaim, fenced
 from memwal_sql.write.commit_queue import PendingWrite, PendingWrites
@@ -351,8 +351,7 @@ class RegionWriter:
     def _append(self, generation: OpenGeneration, group: list[PendingWrite]) -> int:
         batches = [write.batch for write in group]
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        with unbounded():  # others may wait for it, and it is to be known what became of it
-            return self._wal.append(batch, generation.memtable.generation)
+        return self._wal.append(batch, generation.memtable.generation)
 
     def _end_commit(self) -> None:
         self._committing = False

@@ -13,6 +13,7 @@ from memwal_sql.errors import (
     TornEntryError,
     WriterFailedError,
 )
+from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.wal.log import Wal, encode_entry
 from memwal_sql.write.claim import fenced
 
@@ -57,7 +58,9 @@ class WalWriter:
         while True:
             position = self._next
             try:
-                found = self._wal.append(position, data).found
+                # Others may wait for it, and it is to be known what became of it.
+                with unbounded():
+                    found = self._wal.append(position, data).found
             except OutcomeUnknownError as error:
                 raise WriterFailedError(
                     f"region {self._region_id}: it is unknown whether {batch.num_rows} rows were "

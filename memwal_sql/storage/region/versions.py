@@ -24,6 +24,7 @@ from memwal_sql.errors import (
     StoreUnavailableError,
 )
 from memwal_sql.storage import paths
+from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.decoding import decoding, json_object, whole_number
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.protocol import ObjectStore
@@ -174,7 +175,8 @@ class RegionManifests:
         if first is None:
             return self.latest()
         try:
-            versions = self.versions()
+            with unbounded():
+                versions = self.versions()
         except StoreUnavailableError as error:
             path = paths.manifest_path(self._region_id, 1)
             raise _written_but(path, error) from error
@@ -217,13 +219,15 @@ class RegionManifests:
             raise self._conflict(new.version)
         # The look comes after the put has landed, or somebody could commit and collect in between.
         # A hint decides nothing, so that it does not wait for what is found.
-        there = beside(
-            self.remote,
-            lambda: self._still_there(old.version, path),
-            lambda: self._write_hint(new.version),
-        )
+        with unbounded():  # what was written is to be known to count, or not
+            there = beside(
+                self.remote,
+                lambda: self._still_there(old.version, path),
+                lambda: self._write_hint(new.version),
+            )
+            if not there:
+                self._withdraw(path)
         if not there:
-            self._withdraw(path)
             raise self._conflict(new.version)
         return replace(new, message=data)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -18,8 +19,11 @@ from memwal_sql.storage import deadlines
 from memwal_sql.storage.deadlines import check_deadline, remaining, unbounded
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.objects.remote import RemoteStore
 from memwal_sql.storage.objects.side_by_side import Wave
 from memwal_sql.storage.retries import with_retries
+from memwal_sql.storage.wal.log import Wal
+from memwal_sql.write.wal_writer import WalWriter
 from tests.model.s3 import Application, Requests, s3_server
 
 READS = ("GET", "HEAD", "LIST")
@@ -151,6 +155,50 @@ def test_a_put_whose_outcome_is_open_at_the_deadline_says_so(clock: Clock) -> No
         clock.now += 9
         with pytest.raises(DeadlineExceededError):
             settle_put(store, "a", b"1")
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_write_whose_deadline_ends_with_any_of_its_commits_is_done_or_says_so(
+    step: int,
+    served: tuple[Requests, dict[str, str]],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is committed then is looked after, so that it is known whether it counts."""
+    uri = f"s3://deadlines/{uuid4().hex}"
+    table = mw.create_table(uri, SCHEMA, "id", storage_options=served[1])
+    with table.writer() as writer:
+        writer.upsert({"id": [1], "v": [0]})
+    put, left = RemoteStore.put_if_absent, [step]
+
+    def slow(self: RemoteStore, path: str, data: bytes) -> bool:
+        landed = put(self, path, data)
+        left[0] -= 1
+        clock.now += 9 if left[0] == 0 else 0
+        return landed
+
+    monkeypatch.setattr(RemoteStore, "put_if_absent", slow)
+    writer, done = table.writer(), False
+    with mw.deadline(9), suppress(DeadlineExceededError):
+        clock.now += 9 if step == 0 else 0
+        writer.upsert({"id": [1], "v": [1]})
+        done = True
+    assert table.get([1])["v"].to_pylist() == [int(done)]
+    writer.upsert({"id": [1], "v": [2]})
+    assert table.get([1])["v"].to_pylist() == [2]
+    writer.close()
+
+
+def test_an_entry_that_is_begun_is_seen_through_by_whoever_appends(
+    served: tuple[Requests, dict[str, str]], clock: Clock
+) -> None:
+    region = uuid4()
+    wal = Wal(open_store(f"s3://deadlines/{uuid4().hex}", served[1]), region)
+    rows = pa.record_batch({"id": [1]})
+    writer = WalWriter(wal, region, 1, 1, rows.schema)
+    with mw.deadline(9):
+        clock.now += 9
+        assert writer.append(rows, 1) == 1
 
 
 def test_calls_of_a_table_end_at_it_and_go_on_afterwards(
