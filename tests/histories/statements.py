@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 
 import memwal_sql as mw
 from memwal_sql.errors import MemWalError
+from tests.histories.changes import Change, changes
 from tests.histories.history import History, Step
 from tests.model.oracle import Row, Rows, table_of
-from tests.model.predicates import any_predicate
 from tests.model.process import ProcessKilledError
 from tests.model.queries import as_dict, random_row
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a statement does to a row.
-
-    Attributes:
-        sql: the statement; it may read the table `due`.
-        where, set: the same for the writer's methods; None where these can't say it.
-        row: the row that becomes of the one of a key; None if it is deleted, the same one if
-            the statement leaves it alone.
-    """
-
-    sql: str
-    row: Callable[[int, Row], Row | None]
-    where: str | None = None
-    set: dict[str, str] | None = None
-
-    def of(self, rows: Rows) -> dict[int, Row | None]:
-        """What becomes of the rows that are changed."""
-        found = {n: self.row(n, row) for n, row in rows.items()}
-        return {n: row for n, row in found.items() if row is not rows[n]}
 
 
 class StatementHistory(History):
@@ -53,60 +29,9 @@ class StatementHistory(History):
 
     # What is changed
 
-    def _change(self, due: dict[int, Row]) -> Change:
-        """A DELETE or UPDATE by a condition, a subquery, or another table."""
+    def _change(self, due: Rows) -> Change:
         self._op += 1
-        op, add = self._op, self.rng.randint(1, 9)
-        names = self.kind.names
-        same = " AND ".join(f"d.{name} = t.{name}" for name in names)
-        sets: list[tuple[dict[str, str], Callable[[Row], Row]]] = [
-            (
-                {"val": f"coalesce(val, 0) + {add}"},
-                lambda row: row._replace(val=(row.val or 0) + add),
-            ),
-            (
-                {"txt": "txt || 'x'", "w": "w / 2"},
-                lambda row: row._replace(
-                    txt=row.txt if row.txt is None else f"{row.txt}x", w=row.w / 2
-                ),
-            ),
-            ({"tags": "NULL", "val": "NULL"}, lambda row: row._replace(tags=None, val=None)),
-        ]
-        assigned, new = self.rng.choice(sets)
-        assigned = {**assigned, "op": str(op)}
-        text = ", ".join(f"{name} = {value}" for name, value in assigned.items())
-        predicate = any_predicate(self.rng, self.kind, self.keys)
-        exists = f"EXISTS (SELECT 1 FROM due AS d WHERE {same} AND d.val > 0)"
-        is_due = {n for n, row in due.items() if (row.val or 0) > 0}
-        changes = [
-            Change(
-                f"UPDATE t SET {text} WHERE {predicate.sql}",
-                lambda n, row: new(row)._replace(op=op) if predicate(n, row) else row,
-                predicate.sql,
-                assigned,
-            ),
-            Change(
-                f"DELETE FROM t WHERE {predicate.sql}",
-                lambda n, row: None if predicate(n, row) else row,
-                predicate.sql,
-            ),
-            Change(
-                f"UPDATE t SET {text} WHERE NOT {exists}",
-                lambda n, row: row if n in is_due else new(row)._replace(op=op),
-            ),
-            Change(f"DELETE FROM t WHERE {exists}", lambda n, row: None if n in is_due else row),
-            Change(
-                f"UPDATE t SET val = d.val, txt = d.txt, op = {op} FROM due AS d WHERE {same}",
-                lambda n, row: (
-                    row._replace(val=due[n].val, txt=due[n].txt, op=op) if n in due else row
-                ),
-            ),
-            Change(
-                f"DELETE FROM t USING due AS d WHERE {same}",
-                lambda n, row: None if n in due else row,
-            ),
-        ]
-        return self.rng.choice(changes)
+        return self.rng.choice(changes(self.rng, self.kind, self.keys, self._op, due))
 
     @contextmanager
     def _due(self) -> Any:
