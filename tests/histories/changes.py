@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from tests.model.kinds import KeyKind
@@ -16,10 +16,13 @@ class Change:
     """What a statement does to a row.
 
     Attributes:
-        sql: the statement; it may read the table `due`.
+        sql: the statement; it may read the tables `due` and `given`.
         where, set: the same for the writer's methods; None where these can't say it.
         row: the row that becomes of the one of a key; None if it is deleted, the same one if
             the statement leaves it alone.
+        inserted: the rows of keys that have none.
+        replaces_all: whether no row is left that is not written anew.
+        count: how many rows it counts, where these are not those that it returns.
     """
 
     sql: str
@@ -27,10 +30,23 @@ class Change:
     where: str | None = None
     set: dict[str, str] | None = None
 
+    inserted: Rows = field(default_factory=dict)
+    replaces_all: bool = False
+    count: int | None = None
+
+    def after(self, n: int, row: Row | None) -> Row | None:
+        """What becomes of the row of a key, or of its having none."""
+        return self.inserted.get(n) if row is None else self.row(n, row)
+
     def of(self, rows: Rows) -> dict[int, Row | None]:
-        """What becomes of the rows that are changed."""
-        found = {n: self.row(n, row) for n, row in rows.items()}
-        return {n: row for n, row in found.items() if row is not rows[n]}
+        """What becomes of the rows that are changed, and of keys that get one."""
+        found = {n: self.after(n, rows.get(n)) for n in {*rows, *self.inserted}}
+        return {n: row for n, row in found.items() if row is not rows.get(n)}
+
+    def returned(self, rows: Rows) -> Rows:
+        """What RETURNING says: rows as they were written, or as they were deleted."""
+        found = ((n, row or rows[n], row is None) for n, row in self.of(rows).items())
+        return {n: row for n, row, deleted in found if not (deleted and self.replaces_all)}
 
 
 def changes(rng: Random, kind: KeyKind, keys: int, op: int, due: Rows) -> list[Change]:

@@ -2,55 +2,104 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from threading import Thread
-from typing import Any
 
 import memwal_sql as mw
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from tests.histories.changes import Change, changes
-from tests.histories.history import History, Step
+from tests.histories.history import History, Pairs, Step
+from tests.histories.inserts import inserts, merges, overwrites
+from tests.model.kinds import KINDS_BY_NAME, KeyKind, RegionKind
 from tests.model.oracle import Row, Rows, table_of
 from tests.model.process import ProcessKilledError
 from tests.model.queries import as_dict, random_row
 
 
+def upsert_each(uri: str, kind: str, new: Pairs, *, flushes: bool) -> list[int]:
+    """Upsert rows one by one, as a process of its own does; the keys of those acknowledged."""
+    acknowledged = []
+    with mw.open_table(uri) as table:
+        writer = table.writer(flush_attempts=1)
+        with suppress(RetryError, ReopenError):
+            for n, row in new:
+                writer.upsert(table_of(KINDS_BY_NAME[kind], [(n, row)]))
+                acknowledged.append(n)
+                if flushes:
+                    writer.flush()
+        with suppress(RetryError, ReopenError):
+            writer.close()
+    return acknowledged
+
+
 class StatementHistory(History):
     """A history whose writes are mostly statements; no regions by hand, as they can't name one."""
+
+    def __init__(
+        self, seed: str, kind: KeyKind, regions: RegionKind, uri: str, other: Executor
+    ) -> None:
+        """`other` is a process that writes too."""
+        super().__init__(seed, kind, regions, uri)
+        self._other = other
 
     def _steps(self) -> list[Step]:
         return [
             *super()._steps(),
-            (12, self._statement),
+            (16, self._statement),
             (4, self._conditional_upsert),
-            (4, self._crash_in_statement),
+            (6, self._crash_in_statement),
             (6, self._statement_beside_upserts),
+            (2, self._statement_beside_another_process),
         ]
 
     # What is changed
 
-    def _change(self, due: Rows) -> Change:
+    def _change(self, given: Pairs) -> Change:
         self._op += 1
-        return self.rng.choice(changes(self.rng, self.kind, self.keys, self._op, due))
+        rng, kind, keys, op, due = self.rng, self.kind, self.keys, self._op, dict(given)
+        some = rng.choices(
+            (
+                lambda: changes(rng, kind, keys, op, due),
+                lambda: inserts(kind, op, given),
+                lambda: merges(rng, kind, keys, op, due),
+                lambda: overwrites(rng, kind, keys, op, given),
+            ),
+            (4, 4, 4, 1),
+        )
+        change = rng.choice(some[0]())
+        self.log.append(f"{change.sql}; given {given}")
+        return change
 
     @contextmanager
-    def _due(self) -> Any:
-        """Within it, the session has a table of some keys with rows."""
-        pairs = self._random_pairs(distinct=True)
-        self._context.register_record_batches("due", [table_of(self.kind, pairs).to_batches()])
+    def _given(self) -> Iterator[Pairs]:
+        """Within it, the session has a table of rows, and one of the last row of each key."""
+        pairs = self._random_pairs()
+        for name, rows in (("given", pairs), ("due", list(dict(pairs).items()))):
+            table = table_of(self.kind, rows)
+            self._context.register_record_batches(name, [table.to_batches()])
         try:
-            yield dict(pairs)
+            yield pairs
         finally:
-            self._context.deregister_table("due")
+            for name in ("given", "due"):
+                self._context.deregister_table(name)
 
-    def _run(self, change: Change) -> int:
-        """Run the change, as a statement or by the writer; how many rows it changed."""
-        if change.where is not None and self.rng.random() < 0.3:
-            writer = self._writer()
-            if change.set is None:
-                return int(writer.delete_where(change.where).rows)
-            return int(writer.update(change.set, where=change.where).rows)
+    def _by_writer(self, change: Change) -> int:
+        """Have the writer make the change; how many rows it changed."""
+        assert change.where is not None
+        if change.set is None:
+            return int(self._writer().delete_where(change.where).rows)
+        return int(self._writer().update(change.set, where=change.where).rows)
+
+    def _counted(self, change: Change) -> int:
+        """Run the statement; how many rows it says that it changed."""
         return int(mw.sql(self._context, change.sql).to_pylist()[0]["count"])
+
+    def _returned(self, change: Change) -> Rows:
+        """Run the statement; the rows that it returns."""
+        found = mw.sql(self._context, f"{change.sql} RETURNING *").to_arrow_table()
+        return as_dict(self.kind, found, "RETURNING")
 
     def _note(self, changed: dict[int, Row | None], *, durable: bool) -> None:
         for n, row in changed.items():
@@ -59,16 +108,35 @@ class StatementHistory(History):
             else:
                 self.oracle.upsert([(n, row)], durable=durable)
 
+    def _after_overwrite(self) -> None:
+        """The writers are fenced."""
+        writers, self._writers, self._claimed = self._writers, {}, set()
+        for writer in writers.values():
+            with suppress(MemWalError):
+                writer.close()
+        self._look_at_base()
+        if self.oracle.recorded is None:
+            self.oracle.record()
+
     # Steps
 
     def _statement(self) -> None:
-        with self._due() as due:
-            change = self._change(due)
-            self.log.append(f"{change.sql}; due {due}")
-            changed = change.of(self.oracle.rows)
-            count = self._run(change)
-        assert count == len(changed), f"{count} rows changed, expected {len(changed)}"
-        self._note(changed, durable=self._durable)
+        before = dict(self.oracle.rows)
+        with self._given() as given:
+            change = self._change(given)
+            expected, durable, way = change.returned(before), True, self.rng.random()
+            if way < 0.5:
+                returned = self._returned(change)
+                assert returned == expected, f"returned {returned}, expected {expected}"
+            elif way < 0.8 or change.where is None:
+                counted = len(expected) if change.count is None else change.count
+                assert self._counted(change) == counted, f"expected {counted} rows"
+            else:
+                durable = self._durable
+                assert self._by_writer(change) == len(expected)
+        self._note(change.of(before), durable=durable)
+        if change.replaces_all:
+            self._after_overwrite()
 
     def _conditional_upsert(self) -> None:
         """Rows that count up those that are there, where these are older."""
@@ -87,27 +155,41 @@ class StatementHistory(History):
 
     def _crash_in_statement(self) -> None:
         """The process dies at a random change of the store, inside a statement."""
-        at, before = self.rng.randint(1, 4), self.rng.random() < 0.5
-        with self._due() as due:
-            change = self._change(due)
-            place = "before" if before else "after"
-            self.log.append(f"crash {place} change {at} of {change.sql}; due {due}")
-            self._note(change.of(self.oracle.rows), durable=False)
-            self._process.switch.kill_at(at, before=before)
+        at, before_it = self.rng.randint(1, 6), self.rng.random() < 0.5
+        self._sync()
+        before = dict(self.oracle.rows)
+        with self._given() as given:
+            self.log.append(f"crash {'before' if before_it else 'after'} change {at} of the next")
+            change = self._change(given)
+            changed, done = change.of(before), False
+            self._process.switch.kill_at(at, before=before_it)
             with suppress(MemWalError, ProcessKilledError):
-                self._run(change)
+                self._counted(change)
+                done = True
+        self._note(changed, durable=done)
         self._process.kill()
         self._after_crash()
+        if change.replaces_all:
+            assert self.oracle.rows in (before, change.returned(before)), "one part is replaced"
+            self._after_overwrite()
+
+    def _sync(self) -> None:
+        """What was written is durable."""
+        for writer in self._writers.values():
+            writer.sync()
+        self.oracle.durable.clear()
 
     def _statement_beside_upserts(self) -> None:
         """No upsert is lost to a statement, and no statement computes from what was replaced."""
-        pairs = self._random_pairs(distinct=True)
-        new = [(n, random_row(self.rng, row.op, self._texts)) for n, row in pairs]
+        pairs, new = self._old_and_new()
+        job = self.rng.choice(("", "flush", "merge"))
         self._write_pairs(pairs)  # regions are claimed
         self.oracle.upsert(pairs, durable=self._durable)
-        with self._due() as due:
-            change = self._change(due)
-            self.log.append(f"upsert {pairs}; {change.sql} beside upsert {new}; due {due}")
+        with self._given() as given:
+            self.log.append(f"upsert {pairs}; upsert {new} and {job or 'no job'} beside the next")
+            change = self._change(given)
+            while change.replaces_all:  # it would fence the upserts
+                change = self._change(given)
             before = dict(self.oracle.rows)
             failed: list[BaseException] = []
 
@@ -115,6 +197,10 @@ class StatementHistory(History):
                 try:
                     for pair in new:
                         self._write_pairs([pair])
+                    if job == "flush":
+                        self._writer().flush()
+                    elif job == "merge":
+                        self._process.table.merge()
                 except BaseException as error:
                     failed.append(error)
 
@@ -125,17 +211,67 @@ class StatementHistory(History):
             finally:
                 thread.join()
         assert not failed, failed
-        changed = change.of(before)
-        self._note(changed, durable=self._durable)  # where the statement came first
-        found = self._found()
-        for n, row in new:
-            allowed = [row, change.row(n, row)]
-            assert found.get(n) in allowed, f"key {n} is {found.get(n)}, allowed were {allowed}"
-            self._note({n: row}, durable=self._durable)
-            if found.get(n) != row:
-                self._note({n: allowed[1]}, durable=self._durable)
-        assert found == self.oracle.rows
+        self._settle(
+            change, before, dict(new), {n for n, _ in new}, done=True, durable=self._durable
+        )
+        if job == "merge":
+            self._look_at_base()
+            self.oracle.record()
 
-    def _found(self) -> Rows:
+    def _statement_beside_another_process(self) -> None:
+        """It takes the regions over meanwhile: what it acknowledged is there, or what a statement
+        made of it, and so is all of a statement that was done."""
+        pairs, new = self._old_and_new()
+        flushes = self.rng.random() < 0.5
+        self._write_pairs(pairs)
+        self.oracle.upsert(pairs, durable=self._durable)
+        self._sync()
+        with self._given() as given:
+            self.log.append(f"upsert {pairs}; another process upserts {new} beside the next")
+            change = self._change(given)
+            before = dict(self.oracle.rows)
+            other = self._other.submit(upsert_each, self.uri, self.kind.name, new, flushes=flushes)
+            done = False
+            with suppress(RetryError, ReopenError):
+                mw.sql(self._context, change.sql)
+                done = True
+            acknowledged = set(other.result())
+        self.log.append(f"done: {done}, acknowledged: {sorted(acknowledged)}")
+        for closing in (*self._writers.values(), self._process.table):
+            with suppress(MemWalError):
+                closing.close()
+        self._open_process()
+        self._settle(change, before, dict(new), acknowledged, done=done, durable=True)
+        if change.replaces_all:
+            self._after_overwrite()
+
+    def _old_and_new(self) -> tuple[Pairs, Pairs]:
+        """Rows, and others of the same keys."""
+        pairs = self._random_pairs(distinct=True)
+        return pairs, [(n, random_row(self.rng, row.op, self._texts)) for n, row in pairs]
+
+    def _settle(
+        self,
+        change: Change,
+        before: Rows,
+        new: Rows,
+        acknowledged: set[int],
+        *,
+        done: bool,
+        durable: bool,
+    ) -> None:
+        """Check what is left of a statement beside upserts of the rows `new`, of which those
+        acknowledged are there, and note it; `durable` says whether these are."""
         rows = self._process.table.scan().read_all()
-        return as_dict(self.kind, rows, "scan after a statement")
+        found = as_dict(self.kind, rows, "scan after a statement")
+        for n in {*before, *new, *change.inserted, *found}:
+            old = before.get(n)
+            allowed = []
+            if n not in acknowledged:
+                allowed = [change.after(n, old)] if done else [old, change.after(n, old)]
+            if n in new:
+                allowed += [new[n], change.after(n, new[n])]
+            assert found.get(n) in allowed, f"key {n} is {found.get(n)}, allowed were {allowed}"
+            if n in new or allowed != [old]:  # readers of flushed rows may have seen each
+                for row in (change.after(n, old), *allowed, found.get(n)):
+                    self._note({n: row}, durable=durable or n not in new)

@@ -7,6 +7,9 @@ the seed of its history and its steps; the same seed repeats it.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -34,12 +37,20 @@ def test_every_read_equals_the_oracle_after_every_step(
         History(seed, kind, regions, str(fast_folder / f"table{number}")).run(STEPS, QUESTIONS)
 
 
+@pytest.fixture(scope="module")
+def other() -> Iterator[Executor]:
+    """Another process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        yield process
+
+
 @pytest.mark.parametrize(
     ("kind", "regions"), STATEMENTS, ids=[f"{k.name}-{r.name}" for k, r in STATEMENTS]
 )
 def test_statements_change_what_the_oracle_changes(
-    kind: KeyKind, regions: RegionKind, fast_folder: Path
+    kind: KeyKind, regions: RegionKind, fast_folder: Path, other: Executor
 ) -> None:
     for number in range(SOAK):
         seed = f"{SEED}/statements/{kind.name}/{regions.name}/{number}"
-        StatementHistory(seed, kind, regions, str(fast_folder / f"table{number}")).run(STEPS, 1)
+        uri = str(fast_folder / f"table{number}")
+        StatementHistory(seed, kind, regions, uri, other).run(STEPS, 1)
