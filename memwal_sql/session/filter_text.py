@@ -17,6 +17,7 @@ from memwal_native import MountedTable, calls_functions
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.session.provider import SqlTable, TableProvider, answers
+from memwal_sql.session.scalar_functions import register_scalar_functions
 from planner.predicates.condition import Condition, condition_of, predicate_of
 from planner.predicates.expr import Predicate
 
@@ -96,9 +97,15 @@ def condition_errors(condition: str) -> Iterator[None]:
         raise original from error
 
 
-def _plan(condition: str, probe: _Probe) -> object:
+def _session(table: MountedTable) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
-    context.register_table(_NAME, MountedTable(probe))
+    register_scalar_functions(context)
+    context.register_table(_NAME, table)
+    return context
+
+
+def _plan(condition: str, probe: _Probe) -> object:
+    context = _session(MountedTable(probe))
     frame = filtered(context.table(_NAME), condition)
     with condition_errors(condition):
         return frame.optimized_logical_plan().to_variant()
@@ -142,8 +149,7 @@ def datafusion_scan(
 ) -> pa.RecordBatchReader:
     """The live rows for which `condition` is true, streamed, as DataFusion finds them. Where all
     filters are pushed, its physical plan would cost some milliseconds for nothing."""
-    context = datafusion.SessionContext()
-    context.register_table(_NAME, MountedTable(TableProvider(None, table, consistency)))
+    context = _session(MountedTable(TableProvider(None, table, consistency)))
     frame = filtered(context.table(_NAME), condition)
     if limit is not None:
         frame = frame.limit(limit)

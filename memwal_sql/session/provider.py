@@ -127,8 +127,7 @@ class TableProvider:
 
         def planner(snapshot: Snapshot) -> Node:
             snapshot = of_columns(snapshot, self.schema, self._name)
-            filters = tuple(analyzed(condition, snapshot) for condition in exact)
-            query = Query(tuple(columns), filters, limit)
+            query = Query(tuple(columns), analyzed(exact, snapshot), limit)
             planned.append((query, snapshot))
             return scan(query, snapshot)
 

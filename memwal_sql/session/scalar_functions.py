@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -60,8 +60,12 @@ def calls_match(condition: str) -> bool:
     return any(one in names and after == ("symbol", "(") for one, after in pairwise(tokens))
 
 
-def analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
-    """The condition with the analyzers of the columns that it matches texts of."""
+def analyzed(conditions: Iterable[Condition], snapshot: Snapshot) -> tuple[Condition, ...]:
+    """The conditions with the analyzers of the columns that they match texts of."""
+    return tuple(_analyzed(condition, snapshot) for condition in conditions)
+
+
+def _analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
     if not calls_match(condition.text):
         return condition
     schema = snapshot.info.schema

@@ -65,8 +65,7 @@ class SearchProvider:
 
         def plan(snapshot: Snapshot) -> Node:
             snapshot = of_columns(snapshot, self._columns)
-            known = tuple(analyzed(condition, snapshot) for condition in filters)
-            return self._search.plan(columns, known, snapshot)
+            return self._search.plan(columns, analyzed(filters, snapshot), snapshot)
 
         ruling = [] if self._search.counts_all else [one.predicate for one in filters]
         node = self._table.planned(plan, self._consistency, ruling)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from memwal_sql.errors import InvalidCallError, SourceGoneError
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Planner, opened, scan, stream
 from memwal_sql.session.filter_text import datafusion_scan, implied, pushed_filters
+from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import pinned_table_of, table_of
 from memwal_sql.spark.types import arrow_schema, as_spark
@@ -136,7 +136,11 @@ class BatchReader(DataSourceReader):
             consistency = self._options.consistency
             reader = datafusion_scan(rows, names, str(self._filter), None, consistency)
         else:
-            reader = stream(rows.planned(partial(scan, Query(names, filters))))
+
+            def planned(snapshot: Snapshot) -> Node:
+                return scan(Query(names, analyzed(filters, snapshot)), snapshot)
+
+            reader = stream(rows.planned(planned))
         for batch in reader:
             yield as_spark(batch, target)
 

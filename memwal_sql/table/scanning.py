@@ -13,6 +13,7 @@ from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.planning import batches, opened, scan, stream
 from memwal_sql.session.filter_text import datafusion_scan, pushed_filters
 from memwal_sql.session.provider import TableProvider
+from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.writing import WrittenTable
 from planner.model import Query
@@ -128,7 +129,8 @@ class ScannedTable(WrittenTable):
                 return use(datafusion_scan(self, names, str(condition), limit, consistency))
             ruling = [one.predicate for one in filters]
             snapshot = self._collector.snapshot(base, consistency, ruling)
-            return use(stream(opened(scan(Query(names, filters, limit), snapshot)), limit))
+            query = Query(names, analyzed(filters, snapshot), limit)
+            return use(stream(opened(scan(query, snapshot)), limit))
 
         return self._collector.query(consistency, scanned)
 

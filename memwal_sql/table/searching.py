@@ -20,6 +20,7 @@ from memwal_sql.search.request import (
     vector_search,
 )
 from memwal_sql.session.filter_text import prefilters
+from memwal_sql.session.scalar_functions import analyzed
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.table.handle import TableHandle
 
@@ -142,6 +143,6 @@ class SearchedTable(TableHandle):
                 return node.schema.empty_table()
             ruling = () if asked.counts_all else [one.predicate for one in filters]
             snapshot = self._collector.snapshot(base, consistency, ruling)
-            return stream(asked.plan(names, filters, snapshot)).read_all()
+            return stream(asked.plan(names, analyzed(filters, snapshot), snapshot)).read_all()
 
         return self._collector.query(consistency, found)

@@ -123,6 +123,17 @@ def test_it_reaches_the_scan_below_joins_subqueries_and_searches(texts: Texts) -
     assert texts.context.sql(searched).to_pydict()["id"] == sorted(both)
 
 
+def test_filters_of_scans_and_searches_know_it(texts: Texts) -> None:
+    table, tree = texts.table, set(texts.expected("tree"))
+    assert sorted(table.to_arrow(["id"], "match(body, 'tree')")["id"].to_pylist()) == sorted(tree)
+    assert table.count_rows("match(body, 'tree') AND n = 3") == sum(k % 7 == 3 for k in tree)
+    assert table.count_rows("match(body, 'tree') AND random() >= 0") == len(tree)
+    both = tree & set(texts.expected("log", "title"))
+    found = table.full_text_search("title", "log", 100, filter="match(body, 'tree')")
+    assert sorted(found["id"].to_pylist()) == sorted(both)
+    assert table.count_rows("l2_distance([1.0], [3.0]) = 2") == len(texts.live)
+
+
 def test_statements_change_the_rows_that_match(tmp_path: Path) -> None:
     texts = Texts(tmp_path / "t", None)
     gone = texts.expected("tree")
