@@ -20,6 +20,10 @@ STATEMENTS: dict[str, str | None] = {
     "INSERT INTO t (id, n, tenant) SELECT id, n + 1, tenant FROM new RETURNING *": (
         "INSERT OR REPLACE INTO t (id, n, tenant) SELECT id, n + 1, tenant FROM new RETURNING *"
     ),
+    'INSERT INTO t ("Name", "id", tenant) SELECT \'x\', id, tenant FROM new RETURNING *': (
+        'INSERT OR REPLACE INTO t ("Name", "id", tenant) '
+        "SELECT 'x', id, tenant FROM new RETURNING *"
+    ),
     "INSERT INTO t BY NAME SELECT 'q' AS \"Name\", id, tenant FROM new": (
         "INSERT OR REPLACE INTO t BY NAME SELECT 'q' AS \"Name\", id, tenant FROM new"
     ),

@@ -51,7 +51,8 @@ def insert(
     returning, end = returning_at(statement, start, target)
     conflict = _conflict(statement, start, end)
     columns: list[str] | None = target.table.schema.names
-    if statement.symbol(start) == "(" and statement.keyword(start + 1) not in (*_QUERIES, ""):
+    is_nested = statement.keyword(start + 1) in _QUERIES or statement.symbol(start + 1) == "("
+    if statement.symbol(start) == "(" and not is_nested:
         columns, start = columns_at(statement, start, target)
     elif statement.has(start, "BY NAME"):
         columns, start = None, start + 2
