@@ -206,6 +206,7 @@ def test_no_update_is_lost_to_one_that_came_meanwhile(
         ("REPLACE DELAYED INTO t VALUES ('a', 1, 2, 'x')", "column 9: 'DELAYED'"),
         ("INSERT INTO t VALUES ('a', 1, 2, 'x') RETURNING DISTINCT n", "column 49: 'DISTINCT'"),
         ("INSERT INTO t VALUES ('a', 1, 1, 'x') RETURNING nope", "nope"),
+        ("INSERT INTO t VALUES ('a', 1, 1, 'x') RETURNING new.*", "'t' alone.*column 49"),
         ("INSERT OVERWRITE t VALUES ('a', 1, 1.5, 'x')", "1.5"),
     ],
 )  # fmt: skip

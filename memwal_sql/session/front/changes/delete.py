@@ -14,6 +14,7 @@ from memwal_sql.session.front.changes.returning import Returning, returning_at
 from memwal_sql.session.front.changes.target import Target, refuse_others, target_at
 from memwal_sql.session.front.queries.tokens import Statement
 
+_SET_OPERATORS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 _CLAUSES = ("USING", "WHERE", "RETURNING", "ORDER", "LIMIT")
 
 
@@ -60,7 +61,7 @@ def delete(
     refuse_others(statement, start, "DELETE")
     where = statement.find("WHERE", start, end)
     others = other_tables(statement, start, where, "USING")
-    return Delete(target, returning, others, statement.slice(where, end))
+    return Delete(target, returning, others, condition_at(statement, where, end))
 
 
 def truncate(
@@ -73,7 +74,13 @@ def truncate(
     target, after = found
     if after < len(statement):
         raise statement.error("TRUNCATE takes the name of one table alone", after)
-    return Delete(target, None, "", "")
+    return Delete(target, None, "", condition_at(statement, after, after))
+
+
+def condition_at(statement: Statement, place: int, stop: int) -> str:
+    """The WHERE clause at a place, or one that is always true: what may follow the condition of a
+    SELECT can't follow this one, as it is in parentheses."""
+    return f"WHERE ({statement.slice(place + 1, stop)})" if place < stop else "WHERE true"
 
 
 def other_tables(statement: Statement, place: int, stop: int, word: str) -> str:
@@ -83,4 +90,7 @@ def other_tables(statement: Statement, place: int, stop: int, word: str) -> str:
     after = statement.expect(place, word)
     if after == stop:
         raise statement.error("a table is missing", after)
+    operator = min(statement.find(one, after, stop) for one in _SET_OPERATORS)
+    if operator < stop:
+        raise statement.error(f"put the query that {word} reads into parentheses", operator)
     return f", {statement.slice(after, stop)}"

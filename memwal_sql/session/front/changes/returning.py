@@ -24,7 +24,7 @@ class Returning:
 
     def __init__(self, statement: Statement, start: int, target: Target, merges: bool) -> None:
         """`start` is the place after the word. Raises InvalidCallError, with the place, where no
-        expression follows, and UnsupportedError for DISTINCT."""
+        expression follows or all columns of another table, and UnsupportedError for DISTINCT."""
         if start == len(statement):
             raise statement.error("an expression is missing", start)
         if statement.keyword(start) == "DISTINCT":
@@ -36,6 +36,10 @@ class Returning:
         self._items = []
         for first, last in statement.split(start, len(statement)):
             if statement.symbol(last - 1) == "*" and last - first in (1, 3):
+                if last - first > 1 and statement.tokens[first].name != target.name_of_columns:
+                    raise statement.error(
+                        f"RETURNING has the columns of {target.name_of_columns!r} alone", first
+                    )
                 self._items += [target.column(name) for name in target.table.schema.names]
             else:
                 self._items.append(statement.slice(first, last))
@@ -43,7 +47,8 @@ class Returning:
     def rows(self, reading: Reading, acts: Sequence[Act]) -> pa.Table:
         """The values for each row, in the order of the acts.
 
-        Raises InvalidCallError for a null that the writer would refuse, which has no values.
+        Raises InvalidCallError for a null that the writer would refuse, which has no values, and
+        for expressions that have more rows or fewer.
         """
         schema = self._target.table.schema
         rows = pa.concat_tables([schema.empty_table(), *(act.rows for act in acts)])
@@ -56,8 +61,10 @@ class Returning:
             kinds = [pa.repeat(pa.scalar(act.kind), act.rows.num_rows) for act in acts]
             rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))
         with reading.tables(rows=rows) as names:
-            shown = ", ".join([*self._items, ROW])
+            shown = ", ".join([ROW, *self._items])  # so that no word before them is of the SELECT
             found = reading.rows(f"SELECT {shown} FROM {names['rows']} AS {self._target.qualifier}")
+        if found.num_rows != rows.num_rows:
+            raise InvalidCallError("RETURNING must have one row for each that is changed")
         ordered = found.sort_by(ROW.strip('"'))
         return ordered.drop_columns([ROW.strip('"')])
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from memwal_sql.session.front.changes.acts import UPDATE, Act
 from memwal_sql.session.front.changes.change import Change
-from memwal_sql.session.front.changes.delete import other_tables
+from memwal_sql.session.front.changes.delete import condition_at, other_tables
 from memwal_sql.session.front.changes.fitting import fitted_rows
 from memwal_sql.session.front.changes.reading import Reading
 from memwal_sql.session.front.changes.returning import Returning, returning_at
@@ -82,7 +82,7 @@ def update(
         end = statement.find("FROM", end + 1, where)
     others = other_tables(statement, end, where, "FROM")
     values = assignments(statement, start, end, target)
-    return Update(target, returning, values, others, statement.slice(where, stop))
+    return Update(target, returning, values, others, condition_at(statement, where, stop))
 
 
 def assignments(
