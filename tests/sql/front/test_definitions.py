@@ -156,6 +156,12 @@ def test_tables_in_memory_and_views_stay_datafusion_s(
     assert names(ctx) == set()
 
 
+def test_alter_if_exists_sees_a_table_that_has_quotes(ctx: datafusion.SessionContext) -> None:
+    mw.sql(ctx, 'CREATE TABLE "My" AS SELECT 1 AS a')
+    with pytest.raises(mw.InvalidCallError, match="ALTER TABLE"):
+        mw.sql(ctx, 'ALTER TABLE IF EXISTS "My" ADD COLUMN b INT')
+
+
 def test_files_of_others_stay_datafusion_s(ctx: datafusion.SessionContext, tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("a\n1\n")

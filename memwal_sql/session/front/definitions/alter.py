@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.definitions.columns import columns_of
-from memwal_sql.session.front.definitions.names import if_exists, registered, table_of
+from memwal_sql.session.front.definitions.names import if_exists, registered, table_of, written
 from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
@@ -36,7 +36,7 @@ def altered(
     parts, place = statement.table(at)
     found = registered(ctx, parts)
     if found is None:
-        if lenient and not ctx.table_exist(".".join(parts)):
+        if lenient and not ctx.table_exist(written(parts)):
             return answer(ctx, pa.table({}))
         return None
     table = table_of(found)
