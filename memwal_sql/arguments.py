@@ -27,3 +27,8 @@ def names_given(argument: str, value: Any) -> list[str]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidCallError(f"{argument}={value!r} must be a list of names: [{value!r}]")
     return list(value)
+
+
+def unquoted(name: str) -> str:
+    """A name without quotes as DataFusion takes it: of `ÄB` the B alone is in lower case."""
+    return name.encode().lower().decode()

@@ -23,6 +23,7 @@ import pyarrow as pa
 from datafusion import SessionContext, udtf
 
 from memwal_native import MountedTable, SessionRule, recall, remember
+from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.request import (
     DEFAULT_K,
@@ -257,7 +258,7 @@ def table_name(text: str) -> TableName:
         if match is None or len(parts) == _PARTS:
             raise InvalidCallError(f"{text!r} is no name of a table")
         quoted, plain, separator = match.groups()
-        parts.append(plain.lower() if quoted is None else quoted.replace('""', '"'))
+        parts.append(unquoted(plain) if quoted is None else quoted.replace('""', '"'))
         position = match.end()
         if not separator:
             break

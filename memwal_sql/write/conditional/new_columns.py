@@ -8,6 +8,7 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native import sql_tokens
+from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.schema import stored_type
 from memwal_sql.write.conditional.expressions import Expressions
@@ -49,7 +50,7 @@ def _names(text: str) -> list[str]:
     except ValueError as error:
         raise InvalidCallError(f"{text!r} is no SQL expression: {error}") from error
     names = ((kind, value) for kind, value, *_ in tokens if kind in ("word", "quoted"))
-    return [value if kind == "quoted" else value.lower() for kind, value in names]
+    return [value if kind == "quoted" else unquoted(value) for kind, value in names]
 
 
 def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:

@@ -55,6 +55,7 @@ def test_parts_between_commas_keep_what_is_nested() -> None:
 
 def test_names_are_in_lower_case_unless_quoted() -> None:
     assert statement_of('Cat."My S".Tab x').table(0) == (("cat", "My S", "tab"), 5)
+    assert statement_of("ÄB").table(0) == (("Äb",), 1)  # as DataFusion takes it
 
 
 @pytest.mark.parametrize(

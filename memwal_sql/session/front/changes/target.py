@@ -10,6 +10,7 @@ import datafusion
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.one_snapshot import WritableTable
+from memwal_sql.session.front.queries.planning import check_names
 from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
 from memwal_sql.session.table_functions import TableName, search_functions, whole_name
 
@@ -78,12 +79,13 @@ def target_at(
     name.
 
     Raises InvalidCallError, with the place, where something else follows, and where the WITH clause
-    has a query of this name.
+    has a query of this name; UnsupportedError where the session takes names otherwise.
     """
     parts, after = statement.table(place)
     found = search_functions(ctx).table(whole_name(parts), ctx) if len(parts) <= _PARTS else None
     if found is None:
         return None
+    check_names(ctx)
     if ctes is not None and len(parts) == 1 and parts[0] in cte_names(ctes):
         raise statement.error("WITH has a query of this name: give that another one", place)
     text = statement.slice(place, after)

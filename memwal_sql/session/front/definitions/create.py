@@ -21,7 +21,7 @@ from memwal_sql.session.front.definitions.clauses import Clauses, are_ours, clau
 from memwal_sql.session.front.definitions.columns import Columns, columns_of
 from memwal_sql.session.front.definitions.names import if_exists, written
 from memwal_sql.session.front.queries.one_snapshot import frame
-from memwal_sql.session.front.queries.planning import answer, planning_errors
+from memwal_sql.session.front.queries.planning import answer, check_names, planning_errors
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import search_functions, whole_name
@@ -57,6 +57,7 @@ def created(
     folder = functions.folder(whole_name(parts)) if len(parts) <= _PARTS else None
     if folder is None and not are_ours(statement, place, external=external):
         return None
+    check_names(ctx)
     listed = statement.split(columns_at + 1, place - 1)
     clauses = clauses_of(statement, place, parameters)
     if clauses.unknown is not None:

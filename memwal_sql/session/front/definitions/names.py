@@ -7,6 +7,7 @@ from typing import cast
 
 import datafusion
 
+from memwal_sql.session.front.queries.planning import check_names
 from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
 from memwal_sql.session.table_functions import Registered, search_functions, whole_name
 from memwal_sql.table import Table
@@ -15,10 +16,14 @@ _PARTS = 3
 
 
 def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None:
-    """A table of ours that the session has under a name."""
+    """A table of ours that the session has under a name. Raises UnsupportedError where the session
+    takes names otherwise than they are read here."""
     if len(parts) > _PARTS:
         return None
-    return search_functions(ctx).registered(whole_name(parts), ctx)
+    found = search_functions(ctx).registered(whole_name(parts), ctx)
+    if found is not None:
+        check_names(ctx)
+    return found
 
 
 def table_of(found: Registered) -> Table:

@@ -7,9 +7,24 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.clauses import check_clauses
 from memwal_sql.session.errors import original_error
+
+_NAMES = 'SELECT "B" AS A FROM (SELECT 1 AS "B")'
+
+
+def check_names(ctx: datafusion.SessionContext) -> None:
+    """Raise UnsupportedError where a session takes names otherwise than statements are read here:
+    as they are written, or as texts if in double quotes. A column could be another one."""
+    with planning_errors():
+        field = datafusion.SessionContext.sql(ctx, _NAMES).schema().field(0)
+    if field != pa.field("a", pa.int64(), field.nullable):
+        raise UnsupportedError(
+            "statements that change or define tables need a session in which a name is in lower "
+            "case unless it is in double quotes: set datafusion.sql_parser."
+            "enable_ident_normalization to true, and datafusion.sql_parser.dialect to 'generic'"
+        )
 
 
 def planned(

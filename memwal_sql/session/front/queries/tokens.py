@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memwal_native import sql_tokens
+from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError
 
 Name = tuple[str, ...]
@@ -42,7 +43,7 @@ class Token:
     @property
     def name(self) -> str:
         """The name it is: in lower case unless quoted."""
-        return self.value if self.kind == "quoted" else self.value.lower()
+        return self.value if self.kind == "quoted" else unquoted(self.value)
 
 
 class Statement:
