@@ -128,7 +128,7 @@ def test_statements_make_change_and_drop_tables_in_the_folder(
     ("statement", "match"),
     [
         ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) LOCATION '/tmp/x'", "leave LOCATION"),
-        ("CREATE TABLE lake.public.x AS SELECT 1 AS a", "needs a primary key"),
+        ("CREATE TABLE lake.public.x AS SELECT 1 AS a", "must say what rows are found by"),
         ("CREATE TABLE lake.public.x (id INT PRIMARY KEY) USING csv", "no such clause"),
         ('CREATE TABLE lake.public."../x" (id INT PRIMARY KEY)', "letters, digits"),
         ("CREATE TABLE lake.public.events (id INT PRIMARY KEY)", "of this name"),

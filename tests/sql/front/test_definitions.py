@@ -243,7 +243,8 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
 @pytest.mark.parametrize(
     ("statement", "match"),
     [
-        ("CREATE TABLE u (id INT) LOCATION '{}'", "needs a primary key"),
+        ("CREATE TABLE u (id INT) LOCATION '{}'", r"PRIMARY KEY \(columns\) .*column 16: '\('"),
+        ("CREATE TABLE u LOCATION '{}' AS SELECT 1 AS id", r"PRIMARY KEY \(columns\)"),
         ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal", "LOCATION 'folder' must say"),
         ("CREATE TABLE u (id INT PRIMARY KEY, PRIMARY KEY (id)) LOCATION '{}'", "several primary"),
         ("CREATE TABLE u (id INT PRIMARY KEY, a INT DEFAULT 3) LOCATION '{}'", "column 43: 'DEFA"),

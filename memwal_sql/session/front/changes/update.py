@@ -95,6 +95,8 @@ def assignments(
     """
     values: dict[str, str] = {}
     for first, last in statement.split(start, end):
+        if statement.symbol(first) == "(":
+            raise statement.error("columns are set by column = value, one by one", first)
         column, after = target.place_of(statement, first)
         if column in values:
             raise statement.error("this column is set twice", first)

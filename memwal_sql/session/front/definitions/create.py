@@ -91,6 +91,9 @@ def created(
             raise InvalidCallError(f"{pinned} are for tables that are there: leave columns out")
         options = opening.get("storage_options")
         columns = columns_of(statement, listed)
+        if not columns.primary_key:
+            message = "PRIMARY KEY (columns) must say what rows are found by"
+            raise statement.error(message, columns_at)
         rows: pa.Table | None = None
         if clauses.query is not None:
             rows = _rows(ctx, statement, clauses.query, parameters, columns.schema)
