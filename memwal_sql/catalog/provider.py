@@ -18,6 +18,9 @@ from memwal_sql.session.table_functions import search_functions
 from memwal_sql.state.enable import Uri
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 
+# Of the session itself.
+_OWN = "datafusion"
+
 
 def catalog(
     ctx: SessionContext,
@@ -41,10 +44,13 @@ def catalog(
         name: of the catalog, as it stands in statements; what has it already is replaced.
         consistency, missing: as for `register`.
 
-    Raises InvalidCallError for an empty name and for a place that is no folder of a disk or bucket.
+    Raises InvalidCallError for an empty name, for that of the session's own catalog, and for a
+    place that is no folder of a disk or bucket.
     """
     if not name or not schema:
         raise InvalidCallError("a catalog and its schema need names")
+    if name == _OWN:
+        raise InvalidCallError(f"{name!r} is the catalog of all other tables: give another name")
     check_consistency(consistency)
     check_missing(missing)
     folder = Folder(uri, storage_options, consistency, missing)

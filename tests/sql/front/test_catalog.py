@@ -164,6 +164,16 @@ def test_a_place_that_can_not_be_listed_is_refused(uri: str) -> None:
         mw.catalog(datafusion.SessionContext(), uri, "lake")
 
 
+@pytest.mark.parametrize(("name", "schema"), [("", "public"), ("lake", ""), ("datafusion", "a")])
+def test_names_that_a_catalog_can_not_have_are_refused(
+    ctx: datafusion.SessionContext, tmp_path: Path, name: str, schema: str
+) -> None:
+    mw.sql(ctx, "CREATE TABLE plain AS SELECT 1 AS n")
+    with pytest.raises(mw.InvalidCallError, match="name"):
+        mw.catalog(ctx, str(tmp_path), name, schema=schema)
+    assert mw.sql(ctx, "SELECT * FROM plain").to_pylist() == [{"n": 1}]
+
+
 def test_an_empty_or_absent_folder_has_no_tables(tmp_path: Path) -> None:
     ctx = datafusion.SessionContext()
     mw.catalog(ctx, tmp_path / "absent", "lake")
