@@ -41,6 +41,7 @@ class WalTail:
         self._next = 1
         self._based_on = (0, 0)
         self._unsure = True
+        self._is_whole = True
         self._lock = Lock()
 
     def look(self, manifest: RegionManifest) -> Look:
@@ -99,13 +100,14 @@ class WalTail:
         return tuple([one.memtable.snapshot() for one in self._replay.memtables])
 
     def _rebase(self, manifest: RegionManifest) -> None:
-        """Let go of what `manifest` has flushed; start anew where it cuts through a MemTable."""
+        """Let go of what `manifest` has flushed; start anew where it cuts through a MemTable, or an
+        interrupt did."""
         flushed = manifest.replay_after_wal_entry_position
         current = manifest.current_generation
-        if (flushed, current) == self._based_on:
+        if (flushed, current) == self._based_on and self._is_whole:
             return
         replayed = self._replay.memtables
-        kept = [one for one in replayed if one.memtable.generation >= current]
+        kept = [one for one in replayed if self._is_whole and one.memtable.generation >= current]
         whole = all(one.last_position <= flushed for one in replayed if one not in kept)
         for one in replayed:
             if one not in kept:
@@ -116,6 +118,7 @@ class WalTail:
             self._replay = Replay(self._wal, current, self._make)
             self._next = flushed + 1
             self._unsure = not self._wal.remote
+            self._is_whole = True
         self._based_on = (flushed, current)
 
     def _follow(self, complete: int) -> bool:
@@ -139,6 +142,8 @@ class WalTail:
                     raise entry
                 if not self._wal.near(position + 1):
                     return True  # it may still be under way
+            self._is_whole = False  # where an interrupt (Ctrl-C) comes, the MemTable is in parts
             self._replay.add(position, entry)
             self._next = position + 1
+            self._is_whole = True
         return True

@@ -16,10 +16,13 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.keys.hash_index import KeyIndex
 from memwal_sql.state.memtable import MemTable
+from memwal_sql.state.replay import Replay
 from memwal_sql.write import flusher, generations, region_writer, region_writers
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.wal_writer import WalWriter
+from tests.model.process import as_another_process
 from tests.model.waiting import LONGEST_SECONDS, reached
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
@@ -171,6 +174,40 @@ def test_what_is_flushed_grows_no_more_where_a_flush_was_interrupted(
         assert [found[key] for key in (0, 3, 100, 200)] == [version + one for one in (1, 0, 1, 1)]
     writers[-1].close()
     assert table.check().ok
+
+
+@pytest.mark.parametrize("step", [(KeyIndex, "append"), (MemTable, "append"), (Replay, "add")])
+def test_a_lookup_in_the_log_that_is_interrupted_leaves_the_next_ones_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
+) -> None:
+    """After the keys are indexed, which takes a while where there are many, and before the entry is
+    known to have been read."""
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    owner, name = step
+    call, left = getattr(owner, name), [1]
+
+    def interrupted_once(self: Any, *args: Any, **kwargs: Any) -> None:
+        call(self, *args, **kwargs)
+        left[0] -= 1
+        if left[0] == 0:
+            raise Interrupt
+
+    with table.writer() as writer, as_another_process():
+        reader = mw.open_table(tmp_path / "t")
+
+        def values() -> list[int]:
+            found: list[int] = reader.get([0, 3, 100])["v"].to_pylist()
+            return found
+
+        writer.upsert(rows(0, 10))
+        assert values() == [11, 10]
+        writer.upsert(rows(0, 20))
+        with monkeypatch.context() as patched, pytest.raises(Interrupt):
+            patched.setattr(owner, name, interrupted_once)
+            values()
+        for version in (30, 40):
+            writer.upsert(rows(100, version))
+            assert values() == [21, 20, version + 1]
 
 
 def _flushed(table: mw.Table) -> list[dict[str, int]]:
