@@ -76,9 +76,9 @@ def run(
     word = statement.keyword(after_ctes(statement))
     if word in ("DELETE", "UPDATE"):
         refuse_more_rows(statement)
-    if word not in _CHANGES:
+    if word not in _CHANGES and others.schema().names:
         return others
-    with planning_errors():  # at once, as those of our tables
+    with planning_errors():  # at once: a frame without columns is collected by nobody
         return answer(ctx, others.to_arrow_table())
 
 

@@ -196,6 +196,15 @@ def test_changes_of_other_tables_are_made_or_refused_when_they_are_called(
     table.close()
 
 
+@pytest.mark.parametrize("statement", ["COMMIT", "CREATE UNIQUE INDEX i ON t (n)"])
+def test_what_datafusion_does_not_run_is_refused_when_it_is_called(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match="not implemented"):
+        mw.sql(ctx, statement)
+    table.close()
+
+
 @pytest.mark.parametrize("catalog", ["own", "datafusion"])
 def test_a_session_of_another_default_catalog_or_schema_is_refused(
     table: mw.Table, catalog: str
