@@ -258,3 +258,15 @@ def test_values_are_read_as_the_types_of_their_columns(
     found = [getattr(v, "isoformat", v.__str__)() for v in table.to_arrow()["v"].to_pylist()]
     assert found == [expected, expected]
     table.close()
+
+
+@pytest.mark.parametrize("time", ["2024-03-31 02:30:00", "2024-10-27 02:30:00"])
+@pytest.mark.parametrize("kind", ["", "TIMESTAMP "])
+def test_a_time_that_a_zone_lacks_or_has_twice_is_refused(
+    uri: str, ctx: datafusion.SessionContext, kind: str, time: str
+) -> None:
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "Europe/Oslo")})
+    table = mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="id"))
+    with pytest.raises(mw.InvalidCallError, match=r"column 'at': .* timezone 'Europe/Oslo'"):
+        mw.sql(ctx, f"INSERT INTO t VALUES (1, {kind}'{time}')")
+    table.close()

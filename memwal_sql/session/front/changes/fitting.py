@@ -28,15 +28,15 @@ def fitted(column: Column, field: pa.Field) -> Column:
     if isinstance(kind, pa.BaseExtensionType) and not isinstance(column.type, type(kind)):
         stored = fitted(column, field.with_type(kind.storage_type))
         return pa.ExtensionArray.from_storage(kind, one_array(stored))
-    if is_text(column.type) and not is_text(kind):
-        try:
+    try:
+        if is_text(column.type) and not is_text(kind):
             column = _read(column, kind)
-        except pa.ArrowException as error:
-            raise InvalidCallError(f"column {field.name!r}: {error}") from error
+        if pa.types.is_timestamp(kind):
+            column = _timestamps(column, kind)
+    except pa.ArrowException as error:
+        raise InvalidCallError(f"column {field.name!r}: {error}") from error
     if is_text(kind) and any(is_kind(column.type) for is_kind in _WRITTEN_AS_TEXT):
         return pc.cast(column, kind)
-    if pa.types.is_timestamp(kind):
-        column = _timestamps(column, kind)
     return exact_cast(column, field, rounding=True)
 
 
