@@ -167,8 +167,15 @@ def statement_of(text: str) -> Statement:
 
 def statements_of(text: str) -> list[Statement]:
     """The statements of a text, between semicolons. Raises InvalidCallError for a quote that does
-    not end."""
+    not end, and for a parenthesis that ends nothing: in what is put together of parts of a text it
+    could end a parenthesis around one."""
     whole = _tokens(text)
+    depth = 0
+    for place in range(len(whole)):
+        symbol = whole.symbol(place)
+        depth = 0 if symbol == ";" else depth + (symbol in _OPENING) - (symbol in _CLOSING)
+        if depth < 0:
+            raise whole.error("this parenthesis ends nothing", place)
     ends = [place for place in range(len(whole)) if whole.symbol(place) == ";"]
     starts = [0, *(place + 1 for place in ends)]
     pairs = zip(starts, [*ends, len(whole)], strict=True)
