@@ -54,6 +54,12 @@ class StatementHistory(History):
             (2, self._statement_beside_another_process),
         ]
 
+    def _open_process(self, *, durable: bool | None = None) -> None:
+        super()._open_process(durable=durable)
+        isolation = self.rng.choice(("snapshot", "serializable"))
+        mw.sql(self._context, f"SET memwal.isolation = '{isolation}'")
+        self.log.append(f"its statements: {isolation}")
+
     # What is changed
 
     def _change(self, given: Pairs) -> Change:
@@ -267,7 +273,8 @@ class StatementHistory(History):
         for n in {*before, *new, *change.inserted, *found}:
             old = before.get(n)
             allowed = []
-            if n not in acknowledged:
+            # An overwrite reads nothing again.
+            if n not in acknowledged or change.replaces_all:
                 allowed = [change.after(n, old)] if done else [old, change.after(n, old)]
             if n in new:
                 allowed += [new[n], change.after(n, new[n])]
