@@ -277,6 +277,8 @@ class History:
         with suppress(MemWalError, ProcessKilledError):
             self._process.table.merge()
         self._process.kill()
+        if self.oracle.recorded is None:  # it may have got as far as that
+            self.oracle.record()
         self._look_at_base()
         self._after_crash()
 
