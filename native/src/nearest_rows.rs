@@ -9,7 +9,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, FixedSizeListArray, Float64Array, RecordBatch, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, FixedSizeListArray, Float64Array, RecordBatch, new_null_array,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
