@@ -44,7 +44,8 @@ MakeSearch = Callable[[pa.Schema, Sequence["Expr"], Any, Mapping[str, Any]], Sea
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]+?))\s*(\.|$)')
 _DEFAULTS = ("datafusion", "public")
-_PARTS = 3
+# Of the name of a table: catalog, schema and table.
+NAME_PARTS = 3
 
 TableName = tuple[str, str, str]
 
@@ -255,7 +256,7 @@ def table_name(text: str) -> TableName:
     position = 0
     while True:
         match = _PART.match(text, position)
-        if match is None or len(parts) == _PARTS:
+        if match is None or len(parts) == NAME_PARTS:
             raise InvalidCallError(f"{text!r} is no name of a table")
         quoted, plain, separator = match.groups()
         parts.append(unquoted(plain) if quoted is None else quoted.replace('""', '"'))
@@ -267,7 +268,7 @@ def table_name(text: str) -> TableName:
 
 def whole_name(parts: Sequence[str]) -> TableName:
     """Catalog, schema and table, by the parts that are given, at most three."""
-    catalog, schema, name = (*_DEFAULTS[: _PARTS - len(parts)], *parts)
+    catalog, schema, name = (*_DEFAULTS[: NAME_PARTS - len(parts)], *parts)
     return catalog, schema, name
 
 

@@ -12,9 +12,8 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.one_snapshot import WritableTable
 from memwal_sql.session.front.queries.planning import check_names
 from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
-from memwal_sql.session.table_functions import TableName, search_functions, whole_name
+from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 
-_PARTS = 3
 # What other databases take at the end of such a statement.
 _REFUSED = ("ORDER BY", "LIMIT")
 
@@ -82,7 +81,9 @@ def target_at(
     has a query of this name; UnsupportedError where the session takes names otherwise.
     """
     parts, after = statement.table(place)
-    found = search_functions(ctx).table(whole_name(parts), ctx) if len(parts) <= _PARTS else None
+    found = (
+        search_functions(ctx).table(whole_name(parts), ctx) if len(parts) <= NAME_PARTS else None
+    )
     if found is None:
         return None
     check_names(ctx)

@@ -24,7 +24,7 @@ from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.planning import answer, check_names, planning_errors
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
-from memwal_sql.session.table_functions import search_functions, whole_name
+from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 from memwal_sql.state.enable import find_lance, region_spec
 from memwal_sql.state.schema import stored_type
 from memwal_sql.storage.objects.open import canonical_uri
@@ -33,8 +33,6 @@ from memwal_sql.table import Table
 from memwal_sql.table_factory import options_of
 from memwal_sql.write.router import active_spec
 from planner.regions.text import text_of
-
-_PARTS = 3
 
 
 def created(
@@ -54,7 +52,7 @@ def created(
     parts, place = statement.table(place)
     columns_at, place = place, statement.closing(place) if statement.symbol(place) == "(" else place
     functions = search_functions(ctx)
-    folder = functions.folder(whole_name(parts)) if len(parts) <= _PARTS else None
+    folder = functions.folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
     if folder is None and not are_ours(statement, place, external=external):
         return None
     check_names(ctx)

@@ -14,9 +14,7 @@ from memwal_sql.session.front.definitions.names import if_exists, registered, ta
 from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import deregister
-from memwal_sql.session.table_functions import search_functions, whole_name
-
-_PARTS = 3
+from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 
 
 def dropped(
@@ -31,7 +29,7 @@ def dropped(
         return None
     lenient, at = if_exists(statement, 2)
     parts, after = statement.table(at)
-    folder = search_functions(ctx).folder(whole_name(parts)) if len(parts) <= _PARTS else None
+    folder = search_functions(ctx).folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
     found = registered(ctx, parts)
     if folder is None and found is None:
         return None

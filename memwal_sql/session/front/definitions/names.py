@@ -9,16 +9,14 @@ import datafusion
 
 from memwal_sql.session.front.queries.planning import check_names
 from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
-from memwal_sql.session.table_functions import Registered, search_functions, whole_name
+from memwal_sql.session.table_functions import NAME_PARTS, Registered, search_functions, whole_name
 from memwal_sql.table import Table
-
-_PARTS = 3
 
 
 def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None:
     """A table of ours that the session has under a name. Raises UnsupportedError where the session
     takes names otherwise than they are read here."""
-    if len(parts) > _PARTS:
+    if len(parts) > NAME_PARTS:
         return None
     found = search_functions(ctx).registered(whole_name(parts), ctx)
     if found is not None:

@@ -23,13 +23,12 @@ from memwal_sql.session.front.queries.planning import answer, planned
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
 from memwal_sql.session.provider import SqlTable, TableProvider
-from memwal_sql.session.table_functions import TableName, search_functions, whole_name
+from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 from memwal_sql.write.conditional.resolve import ReadChanges
 from memwal_sql.write.result import WriteResult
 from memwal_sql.write.statement import SNAPSHOT
 from planner.model import Snapshot
 
-_PARTS = 3
 _numbers = itertools.count()
 
 
@@ -179,7 +178,7 @@ def _uses(
     """
     left = {one.after: one for one in clauses}
     for start, end, parts in table_references(query):
-        if len(parts) <= _PARTS:
+        if len(parts) <= NAME_PARTS:
             clause = left.pop(end, None)
             moment = None if clause is None else clause.moment(ctx, parameters)
             yield _Use(whole_name(parts), moment, start, end)
