@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
@@ -93,14 +93,15 @@ class Publisher:
             complete(context.store, mark, rows)
         return PublishResult(rows, len(done))
 
-    def empty_wals(self, regions: Sequence[RegionManifest]) -> None:
-        """Claim regions, and flush what their WALs hold."""
+    def empty_wals(self, regions: Sequence[RegionManifest]) -> dict[UUID, int]:
+        """Claim regions, and flush what their WALs hold; the epoch of each claim."""
         base = self._base()
 
-        def empty(region: RegionManifest) -> None:
-            self._publisher(base, region, region.region_values).empty_wal()
+        def empty(region: RegionManifest) -> int:
+            return self._publisher(base, region, region.region_values).empty_wal()
 
-        map_in_threads(empty, regions, PARALLEL)
+        epochs = map_in_threads(empty, regions, PARALLEL)
+        return dict(zip((one.region_id for one in regions), epochs, strict=True))
 
     def claimed(
         self, base: BaseTable, region: RegionManifest, values: RegionValues | None

@@ -118,10 +118,11 @@ class RegionPublisher:
             raise
         return True
 
-    def empty_wal(self) -> None:
-        """Claim the region and turn what its WAL holds into generations."""
+    def empty_wal(self) -> int:
+        """Claim the region and turn what its WAL holds into generations; the claim's epoch."""
         lease, _, _ = self._claimed()
         self._flush_tail(lease, self._tail)
+        return lease.epoch
 
     def publish_claimed(self, batch: RegionBatch) -> None:
         """Make a batch part of the region as generations, under the claim of before.

@@ -8,14 +8,19 @@ emptied first, without a change that anybody sees: they are claimed, their WALs 
 everything is merged into the base. Then one commit of the base drops all fragments and adds the new
 ones. It is no overwrite of Lance's: that would drop the MemWAL index (rule 22).
 
-What another writer adds after the claims is newer than the new rows, and stays.
+What another writer adds after the claims is newer than the new rows, and stays. Where the new rows
+are made of the old ones these are read after the merge, and the commit is made only if since then
+nobody has claimed a region and the base has no newer version. Who claims one between that look and
+the commit is newer too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from itertools import chain
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import lance
 import pyarrow as pa
@@ -25,9 +30,9 @@ from lance.fragment import FragmentMetadata, write_fragments
 from memwal_sql.bulk.publish import TURN
 from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import ConflictError
+from memwal_sql.errors import ConflictError, FencedError
 from memwal_sql.maintain.details import details_of, latest_dataset
-from memwal_sql.maintain.lease import maintenance_lease
+from memwal_sql.maintain.lease import Lease, maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.region.manifest import RegionManifest
@@ -35,63 +40,100 @@ from memwal_sql.storage.retries import over_conflicts
 from memwal_sql.storage.wal.entry import TOMBSTONE
 
 
-def replace_rows(
-    context: TableContext,
-    base: BaseTable,
-    tasks: Sequence[StagedTask],
-    *,
-    empty_wals: Callable[[], None],
-    merge: Callable[[], object],
-    manifests: Callable[[], Sequence[RegionManifest]],
-) -> int:
-    """Replace all rows, and return the base version that has the new ones.
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Replaces all rows of one table.
 
-    `empty_wals` claims every region and flushes what its WAL holds, `merge` merges all that is
-    flushed, and `manifests` are those of all regions then. Raises InvalidCallError as publishing
-    does, and RetryError when other commits kept coming in between; all rows are the old ones then.
+    Attributes:
+        empty_wals: claims every region and flushes what its WAL holds; the epoch of each.
+        merge: merges all that is flushed.
+        manifests: those of all regions, as they are now.
     """
-    parts = staged_regions(context, base, tasks)
-    reader = StagedReader(context, base)
-    with maintenance_lease(context.store, f"replacing {uuid4().hex}", name=TURN):
-        empty_wals()
-        dataset = latest_dataset(context)
-        schema = dataset.schema
-        rows = pa.RecordBatchReader.from_batches(schema, _live(parts, reader, schema))
-        fragments = write_fragments(
-            rows,
+
+    context: TableContext
+    base: BaseTable
+    empty_wals: Callable[[], Mapping[UUID, int]]
+    merge: Callable[[], object]
+    manifests: Callable[[], Sequence[RegionManifest]]
+
+    def by(self, tasks: Sequence[StagedTask]) -> int:
+        """Replace all rows, and return the base version that has the new ones.
+
+        Raises InvalidCallError as publishing does, and RetryError when other commits kept coming in
+        between; all rows are the old ones then.
+        """
+        parts = staged_regions(self.context, self.base, tasks)
+        with self._turn():
+            self._claims()
+            fragments = self._fragments(parts)
+
+            def commit() -> int:
+                self.merge()
+                return self._commit(latest_dataset(self.context), fragments)
+
+            return over_conflicts(commit, self.context.uri)
+
+    def by_reading(self, stage: Callable[[], Sequence[StagedTask]]) -> int:
+        """The same by rows that `stage` makes of those of the table, again where somebody writes
+        meanwhile. RetryError where that kept happening."""
+
+        def replaced() -> int:
+            claims = self._claims()
+            self.merge()
+            dataset = latest_dataset(self.context)
+            fragments = self._fragments(staged_regions(self.context, self.base, stage()))
+            if {one.region_id: one.writer_epoch for one in self.manifests()} != claims:
+                raise ConflictError("regions were claimed since their rows were read")
+            if latest_dataset(self.context).version != dataset.version:
+                raise ConflictError("the base table was written since its rows were read")
+            return self._commit(dataset, fragments)
+
+        with self._turn():
+            return over_conflicts(replaced, self.context.uri)
+
+    def _claims(self) -> Mapping[UUID, int]:
+        return over_conflicts(self.empty_wals, self.context.uri, on=FencedError)
+
+    def _turn(self) -> AbstractContextManager[Lease]:
+        return maintenance_lease(self.context.store, f"replacing {uuid4().hex}", name=TURN)
+
+    def _fragments(self, parts: Sequence[StagedRegion]) -> list[FragmentMetadata]:
+        """Those of the tasks' data files, and of what is written again."""
+        dataset = latest_dataset(self.context)
+        reader, schema = StagedReader(self.context, self.base), dataset.schema
+        fragments: list[FragmentMetadata] = write_fragments(
+            pa.RecordBatchReader.from_batches(schema, _live(parts, reader, schema)),
             dataset,
             schema=schema,
             mode="append",
             data_storage_version=dataset.data_storage_version,
-            storage_options=context.storage_options,
+            storage_options=self.context.storage_options,
         )
-        fragments += [
-            FragmentMetadata.from_json(one)
-            for part in parts
-            for piece in part.batch.whole
-            for one in piece.fragments
+        pieces = (piece for part in parts for piece in part.batch.whole)
+        return [
+            *fragments,
+            *(FragmentMetadata.from_json(one) for piece in pieces for one in piece.fragments),
         ]
 
-        def commit() -> int:
-            merge()
-            dataset = latest_dataset(context)
-            merged = details_of(context, dataset).merged_generations
-            if any(m.current_generation - 1 > merged.get(m.region_id, 0) for m in manifests()):
-                # It would hide new rows, or show among them.
-                raise ConflictError("generations were flushed since")
-            operation = lance.LanceOperation.Update(
-                removed_fragment_ids=[f.fragment_id for f in dataset.get_fragments()],
-                new_fragments=list(fragments),
+    def _commit(self, dataset: lance.LanceDataset, fragments: list[FragmentMetadata]) -> int:
+        """Replace what this version has. Raises ConflictError for others' commits."""
+        merged = details_of(self.context, dataset).merged_generations
+        if any(
+            one.current_generation - 1 > merged.get(one.region_id, 0) for one in self.manifests()
+        ):
+            # It would hide new rows, or show among them.
+            raise ConflictError("generations were flushed since")
+        operation = lance.LanceOperation.Update(
+            removed_fragment_ids=[one.fragment_id for one in dataset.get_fragments()],
+            new_fragments=fragments,
+        )
+        try:
+            committed = lance.LanceDataset.commit(
+                dataset, operation, read_version=dataset.version, max_retries=0
             )
-            try:
-                committed = lance.LanceDataset.commit(
-                    dataset, operation, read_version=dataset.version, max_retries=0
-                )
-            except (OSError, RuntimeError) as error:
-                raise ConflictError(str(error)) from error
-            return int(committed.version)
-
-        return over_conflicts(commit, context.uri)
+        except (OSError, RuntimeError) as error:
+            raise ConflictError(str(error)) from error
+        return int(committed.version)
 
 
 def _live(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID, uuid4
 
 import pyarrow as pa
 
 from memwal_sql.bulk.publish import Publisher, routing_spec
 from memwal_sql.bulk.region_repair import RegionRepair, RegionRepairer
-from memwal_sql.bulk.replace import replace_rows
+from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
 from memwal_sql.errors import InvalidCallError
@@ -68,15 +68,19 @@ class SharedTable(MaintainedTable):
         Other writers are fenced. Returns the base table version that has the new rows; raises what
         `Publisher.publish` raises, and RetryError when other commits kept coming in between.
         """
+        return self._replaced(lambda replace: replace.by(tasks))
+
+    def _replaced(self, replace: Callable[[Replacement], int]) -> int:
         self._check_writable("write")
         publisher = self.publisher()
-        version = replace_rows(
-            self._context,
-            self._tracker.latest(),
-            tasks,
-            empty_wals=lambda: publisher.empty_wals(self._manifests()),
-            merge=self.merge,
-            manifests=self._manifests,
+        version = replace(
+            Replacement(
+                self._context,
+                self._tracker.latest(),
+                empty_wals=lambda: publisher.empty_wals(self._manifests()),
+                merge=self.merge,
+                manifests=self._manifests,
+            )
         )
         self.build_indexes()
         return version
@@ -85,16 +89,28 @@ class SharedTable(MaintainedTable):
         """Those of all regions, as they are now."""
         return [one.refresh() for one in self._collector.registry.regions(self._tracker.latest())]
 
-    def replace_rows(self, rows: pa.Table) -> int:
+    def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> int:
         """Replace all rows by these, whose keys differ, in one step that readers see.
+
+        Rows that are made of those of the table are given as a function. It is called when other
+        writers are fenced, and again where one of them has come back meanwhile; so no row is
+        replaced that it has not read.
 
         Other writers are fenced. Returns the base table version that has the new rows; raises what
         `replace_staged` raises.
         """
         job = f"replace-{uuid4().hex}"
+
+        def staged(rows: pa.Table) -> list[StagedTask]:
+            return [self.stager(job, RowForm(), replaces=True).stage(rows.to_batches())]
+
         try:
-            staged = self.stager(job, RowForm(), replaces=True).stage(rows.to_batches())
-            return self.replace_staged([staged])
+            if isinstance(rows, pa.Table):
+                return self.replace_staged(staged(rows))
+            read = rows
+            return self._replaced(
+                lambda replacement: replacement.by_reading(lambda: staged(read()))
+            )
         finally:
             self.discard_staged(job)
 

@@ -273,8 +273,7 @@ class StatementHistory(History):
         for n in {*before, *new, *change.inserted, *found}:
             old = before.get(n)
             allowed = []
-            # An overwrite reads nothing again.
-            if n not in acknowledged or change.replaces_all:
+            if n not in acknowledged:
                 allowed = [change.after(n, old)] if done else [old, change.after(n, old)]
             if n in new:
                 allowed += [new[n], change.after(n, new[n])]

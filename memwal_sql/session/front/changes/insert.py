@@ -96,28 +96,39 @@ class Upsert(Change):
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
         """Write them; none is read before."""
+        table = self.target.table
         reading = Reading(ctx, parameters, self.target)
         rows = self.given.whole_rows(reading)
-        returned = None
-        if self.returning is not None:
-            written = one_a_key(self.target, rows, "last")
-            returned = self.returning.rows(reading, [Act(INSERT, written)])
-        count = self._write(rows)
-        return pa.table({"count": pa.array([count], pa.uint64())}) if returned is None else returned
+        answer = self._answer(reading, rows)
+        if rows.num_rows:
+            table.insert(rows, table.schema)
+        return answer
 
-    def _write(self, rows: pa.Table) -> int:
-        table = self.target.table
-        return table.insert(rows, table.schema) if rows.num_rows else 0
+    def _answer(self, reading: Reading, rows: pa.Table) -> pa.Table:
+        if self.returning is None:
+            return pa.table({"count": pa.array([rows.num_rows], pa.uint64())})
+        return self.returning.rows(reading, [Act(INSERT, one_a_key(self.target, rows, "last"))])
 
 
 class Overwrite(Upsert):
     """Rows that replace all."""
 
-    def _write(self, rows: pa.Table) -> int:
-        rows = one_a_key(self.target, rows, "last")
-        self.target.table.close()  # its writer for statements would be fenced too
-        self.target.table.replace_rows(rows)
-        return int(rows.num_rows)
+    def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
+        """Write them; a query that reads the table sees all that is replaced."""
+        table = self.target.table
+        answers: list[pa.Table] = []
+
+        def read() -> pa.Table:
+            reading = Reading(ctx, parameters, self.target)
+            rows = one_a_key(self.target, self.given.whole_rows(reading), "last")
+            answers.append(self._answer(reading, rows))
+            return rows
+
+        reads = Reading(ctx, parameters, self.target).may_read_target(self.given.query)
+        rows = read if reads else read()
+        table.close()  # its writer for statements would be fenced too
+        table.replace_rows(rows)
+        return answers[-1]
 
 
 class InsertOver(Merge):

@@ -13,7 +13,13 @@ from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.session.front.changes.target import Target
-from memwal_sql.session.front.queries.one_snapshot import Pins, frame, in_memory, own_schema
+from memwal_sql.session.front.queries.one_snapshot import (
+    Pins,
+    frame,
+    in_memory,
+    may_read,
+    own_schema,
+)
 from memwal_sql.session.front.queries.planning import planned, planning_errors, values
 from memwal_sql.session.front.queries.search_calls import text_literal
 from memwal_sql.session.front.queries.tokens import quoted
@@ -43,6 +49,11 @@ class Reading:
         with planning_errors():
             rows = _stored((found if keys is None else _near(found, keys)).to_arrow_table())
         return rows if keys is None else with_keys(rows, keys)
+
+    def may_read_target(self, query: str) -> bool:
+        """Whether a query may be about the statement's own table."""
+        query = f"{self._target.ctes} {query}"
+        return may_read(self.ctx, query, self._parameters, self._target.table)
 
     def value(self, expression: str) -> Any:
         """What an expression without columns comes to."""

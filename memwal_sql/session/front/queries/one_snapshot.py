@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -52,8 +52,8 @@ class WritableTable(SqlTable, PastOf, Protocol):
     def close(self) -> None:
         """Close the writer of statements."""
 
-    def replace_rows(self, rows: pa.Table) -> int:
-        """Replace all rows."""
+    def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> int:
+        """Replace all rows, by those of a function where they are made of the table's own."""
 
     def change(
         self,
@@ -163,6 +163,31 @@ def frame(
             query = query[: one.start] + text + query[one.end :]
     with _in_schemas(ctx, tables):
         return planned(ctx, query, parameters)
+
+
+def may_read(
+    ctx: datafusion.SessionContext, query: str, parameters: Mapping[str, Any], table: WritableTable
+) -> bool:
+    """Whether a query may read a table as it is now, under whatever name, or by a view."""
+    statement = statement_of(query)
+    clauses = as_of_clauses(statement)
+    functions = search_functions(ctx)
+    for use in _uses(ctx, without(query, clauses), statement, clauses, parameters):
+        found = functions.registered(use.name, ctx)
+        if found is None:
+            if _is_view(ctx, use.name):
+                return True
+        elif use.moment is None and cast(WritableTable, found.table).uri == table.uri:
+            return True
+    return False
+
+
+def _is_view(ctx: datafusion.SessionContext, name: TableName) -> bool:
+    catalog, schema, table = name
+    try:
+        return ctx.catalog(catalog).schema(schema).table(table).kind == "view"
+    except KeyError:
+        return False
 
 
 def _uses(
