@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import Mask
 from exec_nodes.arrow.filter_rows import among
@@ -118,8 +117,9 @@ class FilterStaleExec(UnaryNode):
 
 def _counts(rows: pa.RecordBatch, queries: int) -> npt.NDArray[np.int64]:
     """Rows by query, without those that are no nearest ones."""
-    if DISTANCE in rows.schema.names:
-        rows = rows.filter(pc.invert(pc.is_nan(rows.column(DISTANCE))))
-    if QUERY not in rows.schema.names:
-        return np.full(1, rows.num_rows, np.int64)
-    return np.bincount(rows.column(QUERY).to_numpy(), minlength=queries)
+    names, counted = rows.schema.names, np.ones(rows.num_rows, np.bool_)
+    if DISTANCE in names:
+        counted = ~np.isnan(rows.column(DISTANCE).to_numpy())
+    if QUERY not in names:
+        return np.full(1, np.count_nonzero(counted), np.int64)
+    return np.bincount(rows.column(QUERY).to_numpy()[counted], minlength=queries)
