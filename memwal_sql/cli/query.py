@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.errors import original_error
+from memwal_sql.session.front.queries.places import Edit
 from memwal_sql.session.front.queries.tokens import Statement, statement_of, statements_of
 from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
@@ -114,7 +114,7 @@ def sql(
         for name, place in _pairs("--table", more):
             tables[name] = stack.enter_context(opened(place, options))
         values = {name: _value(value) for name, value in _pairs("--param", parameters)}
-        schema, rows = _run(tables, text, consistency, values)
+        schema, rows = _run(tables, statements_of(text), consistency, values)
         if schema.names or form is RowFormat.JSON:
             write_rows(schema, rows, form, to, max_rows)
         else:  # a statement without an answer, as CREATE VIEW is; INSERT and COPY return a count
@@ -138,11 +138,10 @@ def explain(
 ) -> None:
     """Show the plan of a SQL statement."""
     values = {name: _value(value) for name, value in _pairs("--param", parameters)}
-    text = _text(query, file)
-    statement_of(text)  # of several, EXPLAIN would stand before the first
-    statement = f"EXPLAIN {'ANALYZE ' if analyze else ''}{text}"
+    explains = Edit(0, 0, f"EXPLAIN {'ANALYZE ' if analyze else ''}")
+    statement = statement_of(_text(query, file)).edited([explains])
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        _, rows = _run({_NAME: table}, statement, consistency, values)
+        _, rows = _run({_NAME: table}, [statement], consistency, values)
         plans = [row for batch in rows for row in batch.to_pylist()]
     if output is Output.JSON:
         show_json(plans)
@@ -183,10 +182,12 @@ def _value(text: str) -> Any:
 
 
 def _run(
-    tables: Mapping[str, Table], text: str, consistency: str, parameters: Mapping[str, Any]
+    tables: Mapping[str, Table],
+    statements: Sequence[Statement],
+    consistency: str,
+    parameters: Mapping[str, Any],
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The columns of the last statement's result, and its batches as they come."""
-    statements = statements_of(text)
     if not statements:
         raise InvalidCallError("there is no statement in the text")
     context = datafusion.SessionContext()
@@ -194,37 +195,15 @@ def _run(
     for name, table in tables.items():
         register(context, name, table, consistency)
     for statement in statements[:-1]:
-        for _ in _batches(context, _planned(context, statement, parameters)):
+        for _ in _batches(context, run(context, statement, parameters)):
             pass
-    frame = _planned(context, statements[-1], parameters)
+    frame = run(context, statements[-1], parameters)
     return frame.schema(), _batches(context, frame)
-
-
-def _planned(
-    context: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> datafusion.DataFrame:
-    with _errors_of_calls():
-        return run(context, statement, parameters)
 
 
 def _batches(
     context: datafusion.SessionContext, frame: datafusion.DataFrame
 ) -> Iterator[pa.RecordBatch]:
-    with _errors_of_calls():
-        for batch in frame.execute_stream():
-            yield batch.to_pyarrow()
+    for batch in frame.execute_stream():
+        yield batch.to_pyarrow()
     del context  # a frame can't outlive its session
-
-
-@contextmanager
-def _errors_of_calls() -> Iterator[None]:
-    """What DataFusion raises becomes the original error, or one of the statement."""
-    try:
-        yield
-    except Exception as error:
-        original = original_error(error)
-        if original is not None:
-            raise original from None
-        if "FFI error" in str(error):  # something of ours failed that should not have
-            raise
-        raise InvalidCallError(str(error).removeprefix("DataFusion error: ")) from None

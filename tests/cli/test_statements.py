@@ -66,6 +66,17 @@ def test_several_tables_and_statements_of_a_file(uri: str, tmp_path: Path) -> No
     assert result.stdout.split() == ["m", "13"]
 
 
+def test_errors_have_the_places_of_the_text_that_was_given(uri: str) -> None:
+    for command, script in (
+        ("sql", "SELECT [1] <-> [2];\nSELECT [1] <-> [2], nope FROM t"),
+        ("explain", "SELECT [1] <-> [2]\n, [1] <-> [2],  nope FROM t"),
+    ):
+        result = CliRunner().invoke(app, [command, uri, script])
+        assert result.exit_code == ExitCode.CALL
+        column = script.rindex("nope") - script.index("\n")
+        assert f"line 2, column {column}: 'nope'" in result.stderr
+
+
 def test_statements_that_follow_an_error_do_not_run(uri: str) -> None:
     script = "DELETE FROM t WHERE id = 1; SELECT nothing FROM t; DELETE FROM t"
     result = CliRunner().invoke(app, ["sql", uri, script])

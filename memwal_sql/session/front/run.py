@@ -1,12 +1,13 @@
 """`mw.sql`: the statements of a session, with those that DataFusion has not."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.copy_from import copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
@@ -22,6 +23,7 @@ from memwal_sql.session.front.prepared import deallocate, executed, prepare
 from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
+from memwal_sql.session.front.queries.places import StatementError
 from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
 from memwal_sql.session.front.queries.settings import check_catalog, set_variable
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
@@ -63,7 +65,18 @@ def run(
 ) -> datafusion.DataFrame:
     """The same for a statement that has been read."""
     check_catalog(ctx)
-    statement = with_distances(ctx, statement, parameters)
+    try:
+        with statement.places():
+            statement = with_distances(ctx, statement, parameters)
+        with statement.places():
+            return _answered(ctx, statement, parameters)
+    except StatementError as error:
+        raise InvalidCallError(str(error)) from error.__cause__
+
+
+def _answered(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
     change = _change(ctx, statement)
     if change is not None:
         return answer(ctx, change.run(ctx, parameters))
@@ -72,14 +85,26 @@ def run(
     done = None if handler is None else handler(ctx, statement, parameters)
     if done is not None:
         return done
-    others = planned(ctx, statement.slice(0, len(statement)), parameters)
-    word = statement.keyword(after_ctes(statement))
-    if word in ("DELETE", "UPDATE"):
-        refuse_more_rows(statement)
-    if word not in _CHANGES and others.schema().names:
-        return others
-    with planning_errors():  # at once: a frame without columns is collected by nobody
-        return answer(ctx, others.to_arrow_table())
+    with _what_does_instead(first):
+        others = planned(ctx, statement.slice(0, len(statement)), parameters)
+        word = statement.keyword(after_ctes(statement))
+        if word in ("DELETE", "UPDATE"):
+            refuse_more_rows(statement)
+        if word not in _CHANGES and others.schema().names:
+            return others
+        with planning_errors():  # at once: a frame without columns is collected by nobody
+            return answer(ctx, others.to_arrow_table())
+
+
+@contextmanager
+def _what_does_instead(word: str) -> Iterator[None]:
+    """Within it, an UnsupportedError of a statement that begins with a word leads on."""
+    try:
+        yield
+    except UnsupportedError as error:
+        if word not in _INSTEAD:
+            raise
+        raise UnsupportedError(f"{error}: {_INSTEAD[word]}") from error.__cause__
 
 
 def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:
@@ -201,6 +226,19 @@ _CHANGES: Mapping[
     "INSERT": insert,
     "REPLACE": insert,
     "COPY": copy_from,
+}
+# What does for statements of other databases.
+_TRANSACTION = "each statement that changes rows is one of its own, and there are no others"
+_INSTEAD: Mapping[str, str] = {
+    "ALTER": "mw.sql changes tables of this package",
+    "BEGIN": _TRANSACTION,
+    "CALL": "the procedures of tables are those of memwal, as in CALL memwal.merge('t')",
+    "COMMIT": _TRANSACTION,
+    "OPTIMIZE": "CALL memwal.merge('t') and memwal.build_indexes('t') are the jobs of a table",
+    "ROLLBACK": _TRANSACTION,
+    "START": _TRANSACTION,
+    "USE": "say catalog.schema.table",
+    "VACUUM": "CALL memwal.collect_garbage('t') deletes the files that nobody needs",
 }
 # By its first token; None for a statement that is DataFusion's after all.
 Handler = Callable[

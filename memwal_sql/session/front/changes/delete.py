@@ -14,7 +14,8 @@ from memwal_sql.session.front.changes.returning import Returning, returning_at
 from memwal_sql.session.front.changes.target import Target, refuse_others, target_at
 from memwal_sql.session.front.queries.tokens import Statement
 
-_SET_OPERATORS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
+# What belongs to a query that other tables are read by, and to no statement that changes rows.
+_OF_QUERIES = ("UNION", "INTERSECT", "EXCEPT", "MINUS", "GROUP BY", "HAVING", "QUALIFY")
 _CLAUSES = ("USING", "WHERE", "RETURNING", "ORDER", "LIMIT")
 
 
@@ -90,7 +91,7 @@ def other_tables(statement: Statement, place: int, stop: int, word: str) -> str:
     after = statement.expect(place, word)
     if after == stop:
         raise statement.error("a table is missing", after)
-    operator = min(statement.find(one, after, stop) for one in _SET_OPERATORS)
-    if operator < stop:
-        raise statement.error(f"put the query that {word} reads into parentheses", operator)
+    of_query = min(statement.find(one, after, stop) for one in _OF_QUERIES)
+    if of_query < stop:
+        raise statement.error(f"put the query that {word} reads into parentheses", of_query)
     return f", {statement.slice(after, stop)}"

@@ -10,8 +10,9 @@ import datafusion
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.one_snapshot import WritableTable
+from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.planning import check_names
-from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
+from memwal_sql.session.front.queries.tokens import Statement, quoted
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 
 # What other databases take at the end of such a statement.

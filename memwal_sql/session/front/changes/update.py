@@ -14,7 +14,8 @@ from memwal_sql.session.front.changes.fitting import fitted_rows
 from memwal_sql.session.front.changes.reading import Reading
 from memwal_sql.session.front.changes.returning import Returning, returning_at
 from memwal_sql.session.front.changes.target import Target, refuse_others, target_at
-from memwal_sql.session.front.queries.tokens import Name, Statement, quoted
+from memwal_sql.session.front.queries.places import Name
+from memwal_sql.session.front.queries.tokens import Statement, quoted
 
 _CLAUSES = ("SET", "FROM", "WHERE", "RETURNING", "ORDER", "LIMIT")
 

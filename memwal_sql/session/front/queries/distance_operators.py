@@ -14,13 +14,14 @@ import datafusion
 import numpy as np
 import pyarrow as pa
 
-from memwal_sql.session.front.queries.tokens import Statement, statement_of
+from memwal_sql.session.front.queries.places import Edit
+from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.table_functions import search_functions, whole_name
 
 _SPELLINGS = {
-    ("<", "->"): "array_distance({}, {})",
-    ("<", "#>"): "(0.0 - inner_product({}, {}))",
-    ("<=>",): "cosine_distance({}, {})",
+    ("<", "->"): ("array_distance(", ")"),
+    ("<", "#>"): ("(0.0 - inner_product(", "))"),
+    ("<=>",): ("cosine_distance(", ")"),
 }
 # Words that no operand begins with; a parenthesis or bracket after them is not theirs.
 _NO_NAMES = frozenset(
@@ -66,10 +67,18 @@ def with_distances(
                 raise statement.error(
                     "put what the distance is of, or the distance, into parentheses", beside
                 )
-        symbols = tuple(statement.symbol(place + one) for one in range(width))
-        text = _SPELLINGS[symbols].format(*(_operand(statement, *one) for one in found))
-        start, end = statement.tokens[first].start, statement.tokens[last - 1].end
-        statement = statement_of(statement.text[:start] + text + statement.text[end:])
+        opening, closing = _SPELLINGS[tuple(statement.symbol(place + n) for n in range(width))]
+        spans = [(statement.tokens[p].start, statement.tokens[q - 1].end) for p, q in found]
+        (start, stop), (begin, end) = spans
+        edits = [
+            Edit(start, start, opening),
+            Edit(stop, begin, ", "),
+            Edit(end, end, closing),
+        ]
+        for span, one in zip(spans, found, strict=True):
+            vector = _written_vector(statement, *one)
+            edits += [] if vector is None else [Edit(*span, vector)]
+        statement = statement.edited(edits)
         after = first
 
 
@@ -126,19 +135,20 @@ def _end(statement: Statement, start: int) -> int | None:
             return place
 
 
-def _operand(statement: Statement, start: int, stop: int) -> str:
-    """An operand as a function takes it: vectors that pgvector writes as text become lists."""
+def _written_vector(statement: Statement, start: int, stop: int) -> str | None:
+    """The list that an operand stands for which is a vector as text, as pgvector writes them; None
+    for another operand."""
     token = statement.tokens[start]
     whole = stop == start + 1 or (
         statement.symbol(start + 1) == "::" and statement.keyword(start + 2) == "VECTOR"
     )
-    if token.kind == "string" and whole and token.value.lstrip().startswith("["):
-        try:
-            elements = json.loads(token.value)
-        except ValueError as error:
-            raise statement.error(f"this is no vector ({error})", start) from error
-        return json.dumps([float(one) for one in elements])
-    return statement.slice(start, stop)
+    if token.kind != "string" or not whole or not token.value.lstrip().startswith("["):
+        return None
+    try:
+        elements = json.loads(token.value)
+    except ValueError as error:
+        raise statement.error(f"this is no vector ({error})", start) from error
+    return json.dumps([float(one) for one in elements])
 
 
 def _is_vector(

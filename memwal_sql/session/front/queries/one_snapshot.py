@@ -19,6 +19,7 @@ from memwal_native import MountedTable, table_references
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.session.front.queries.as_of import AsOf, Moment, PastOf, as_of_clauses, without
+from memwal_sql.session.front.queries.places import Edit, as_before, edited
 from memwal_sql.session.front.queries.planning import answer, planned
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
@@ -133,10 +134,11 @@ def frame(
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
     out.
     """
-    statement = statement_of(query)
+    statement, whole = statement_of(query), query
     clauses = as_of_clauses(statement)
     query = without(query, clauses)
-    uses = list(_uses(ctx, query, statement, clauses, parameters))
+    with statement.places():
+        uses = list(_uses(ctx, query, statement, clauses, parameters))
     functions = search_functions(ctx)
     times = Counter((one.name, one.moment) for one in uses)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
@@ -157,12 +159,10 @@ def frame(
         level = "strong" if is_strong else found.consistency
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
         tables[schema] = name[-1], known[name, moment], level, found.approximate
-    for one in sorted(uses, key=lambda use: use.start, reverse=True):
-        text = one.text(schemas.get((one.name, one.moment)))
-        if text is not None:
-            query = query[: one.start] + text + query[one.end :]
-    with _in_schemas(ctx, tables):
-        return planned(ctx, query, parameters)
+    texts = [(one, one.text(schemas.get((one.name, one.moment)))) for one in uses]
+    edits = [Edit(one.start, one.end, text) for one, text in texts if text is not None]
+    with _in_schemas(ctx, tables), as_before(whole, edits):
+        return planned(ctx, edited(query, edits), parameters)
 
 
 def may_read(
@@ -210,7 +210,8 @@ def _uses(
     for call in search_calls(statement, parameters):
         yield _Use(call.table or ("", "", ""), None, call.start, call.end, call)
     if left:
-        planned(ctx, query, parameters)  # raises for what is no query
+        with as_before(statement.text, ()):
+            planned(ctx, query, parameters)  # raises for what is no query
         clause = next(iter(left.values()))
         raise statement.error("AS OF must follow the name of a table", clause.place)
 

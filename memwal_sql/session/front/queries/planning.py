@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.clauses import check_clauses
-from memwal_sql.session.errors import original_error
+from memwal_sql.session.front.queries.datafusion_errors import error_of
 
 _NAMES = 'SELECT "B" AS A FROM (SELECT 1 AS "B")'
 
@@ -35,32 +35,36 @@ def planned(
     Raises InvalidCallError for what it can't plan, UnsupportedError for what it would leave out.
     """
     check_clauses(text)
-    with planning_errors():
-        scalars = {name: _scalar(value) for name, value in parameters.items()}
+    scalars = {name: _scalar(name, value) for name, value in parameters.items()}
+    with planning_errors(text):
         return datafusion.SessionContext.sql(ctx, text, param_values=scalars)
 
 
-def _scalar(value: Any) -> pa.Scalar:
+def _scalar(name: str, value: Any) -> pa.Scalar:
     if isinstance(value, pa.Scalar):
         return value
-    if isinstance(value, pa.Array | pa.ChunkedArray):
-        return pa.scalar(value.to_pylist(), pa.list_(value.type))
-    return pa.scalar(value)
+    try:
+        if isinstance(value, pa.Array | pa.ChunkedArray):
+            return pa.scalar(value.to_pylist(), pa.list_(value.type))
+        return pa.scalar(value)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise InvalidCallError(
+            f"${name} can't be {value!r} ({error}): give a value that Arrow has, or a text, and "
+            f"cast it in the statement, as in CAST(${name} AS DECIMAL(38, 0))"
+        ) from error
 
 
 @contextmanager
-def planning_errors() -> Iterator[None]:
-    """Within it, what DataFusion refuses is an InvalidCallError, and what failed in a table of ours
-    is its own error."""
+def planning_errors(text: str = "") -> Iterator[None]:
+    """Within it, what DataFusion refuses of a text is an InvalidCallError, and what failed in a
+    table of ours is its own error."""
     try:
         yield
     except Exception as error:  # DataFusion raises nothing more specific
-        original = original_error(error)
-        if original is error:
+        ours = error_of(error, text)
+        if ours is None or ours is error:
             raise
-        if original is None:
-            original = InvalidCallError(str(error).removeprefix("DataFusion error: "))
-        raise original from error
+        raise ours from error
 
 
 def values(

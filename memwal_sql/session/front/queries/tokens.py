@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from memwal_native import sql_tokens
 from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.session.front.queries.places import (
+    Edit,
+    Name,
+    Source,
+    StatementError,
+    WrongName,
+    edited,
+    offset_of,
+)
 
-Name = tuple[str, ...]
-
-_PLACE = re.compile(r" at Line: (\d+), Column: (\d+)")
+_PLACE = re.compile(r" at Line: (\d+), Column: (\d+)$")
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
@@ -48,11 +56,25 @@ class Token:
 
 class Statement:
     """One statement. Places are indexes into `tokens`; none is inside of parentheses where a method
-    looks for words."""
+    looks for words.
 
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+    Attributes:
+        source: the text that the user gave, with its edits since.
+        sliced: what has been cut out, as `(start, end)` in characters: what is put together has
+            the user's own words there.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        source: Source | None = None,
+        sliced: set[tuple[int, int]] | None = None,
+    ) -> None:
         self.text = text
         self.tokens = tokens
+        self.source = Source(text) if source is None else source
+        self.sliced = set() if sliced is None else sliced
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -75,11 +97,22 @@ class Statement:
         """The text from one place up to another, as it was written."""
         if start >= stop:
             return ""
-        return self.text[self.tokens[start].start : self.tokens[stop - 1].end]
+        span = self.tokens[start].start, self.tokens[stop - 1].end
+        self.sliced.add(span)
+        return self.text[slice(*span)]
 
     def part(self, start: int, stop: int) -> Statement:
         """The statement between two places."""
-        return Statement(self.text, self.tokens[start:stop])
+        return Statement(self.text, self.tokens[start:stop], self.source, self.sliced)
+
+    def edited(self, edits: Sequence[Edit]) -> Statement:
+        """The statement with other texts in places of it."""
+        text = edited(self.text, edits)
+        longer = len(text) - len(self.text)
+        first = min(self.tokens[0].start, *(one.start for one in edits))
+        last = self.tokens[-1].end + longer
+        tokens = [one for one in _tokens(text).tokens if first <= one.start and one.end <= last]
+        return Statement(text, tokens, self.source.edited(edits))
 
     def find(self, words: str, start: int = 0, stop: int | None = None) -> int:
         """The first place from `start` where these keywords stand; `stop`, or the end, if none."""
@@ -139,13 +172,59 @@ class Statement:
             raise self.error(f"{words} is missing", place)
         return place + len(words.split())
 
-    def error(self, message: str, place: int) -> InvalidCallError:
-        """An error that says where in the text, by line and column, and what stands there."""
-        at = self.tokens[place].start if place < len(self.tokens) else len(self.text)
-        line = self.text.count("\n", 0, at) + 1
-        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-        shown = repr(self.tokens[place].value) if place < len(self.tokens) else "the end"
-        return InvalidCallError(f"{message}, at line {line}, column {column}: {shown}")
+    def error(self, message: str, place: int) -> StatementError:
+        """An error that says where in the user's text, by line and column, and what stands
+        there."""
+        if place < len(self.tokens):
+            at = self.tokens[place].start
+        else:
+            at = self.tokens[-1].end if self.tokens else len(self.text)
+        return StatementError(message, self.source.text, self.source.place(at))
+
+    @contextmanager
+    def places(self) -> Iterator[None]:
+        """Within it, a StatementError of what is put together of parts of this statement is one of
+        the user's text; without a place where that has none for it."""
+        try:
+            yield
+        except StatementError as error:
+            if error.name is not None:
+                at = self._only(error.name)
+            else:
+                at = None if error.at is None else self._cut_from(error.text, error.at)
+            raise StatementError(error.message, self.source.text, at, error.name) from (
+                error.__cause__
+            )
+
+    def _cut_from(self, text: str, at: int) -> int | None:
+        """Where in the user's text stands what is at a place of another text: in the longest part
+        that was cut out for it, or right behind that."""
+        if text == self.source.text:
+            return at
+        longest_first = sorted(self.sliced, key=lambda span: span[0] - span[1])
+        for place in (at, len(text[:at].rstrip())):
+            for start, end in longest_first:
+                part = self.text[start:end]
+                found = text.rfind(part, 0, place + len(part))
+                if 0 <= found <= place <= found + len(part):
+                    return self.source.place(start + place - found)
+        return None
+
+    def _only(self, name: WrongName) -> int | None:
+        """Where the user's text has a name, if it has it once."""
+        found = []
+        for place, token in enumerate(self.tokens):
+            if not token.is_name or (place and self.symbol(place - 1) == "."):
+                continue
+            parts, last = [token.name], place
+            while self.symbol(last + 1) == "." and last + 2 < len(self.tokens):
+                last += 2
+                parts.append(self.tokens[last].name)
+            common = min(len(parts), len(name.parts))
+            is_call = self.symbol(last + 1) == "("
+            if tuple(parts[-common:]) == name.parts[-common:] and is_call >= name.is_function:
+                found.append(self.tokens[last].start)
+        return self.source.place(found[0]) if len(found) == 1 else None
 
 
 def statement_of(text: str) -> Statement:
@@ -186,8 +265,9 @@ def _tokens(text: str) -> Statement:
     try:
         return Statement(text, [Token(*found) for found in sql_tokens(text)])
     except ValueError as error:
-        message = _PLACE.sub(r", at line \1, column \2", str(error))
-        raise InvalidCallError(message) from error
+        place = _PLACE.search(str(error))
+        at = None if place is None else offset_of(text, *map(int, place.groups()))
+        raise StatementError(_PLACE.sub("", str(error)), text, at) from error
 
 
 def quoted(name: str) -> str:

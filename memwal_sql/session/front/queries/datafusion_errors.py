@@ -1,0 +1,101 @@
+"""What DataFusion raises, as errors of ours: in words that lead on, without names of the inside."""
+
+import re
+
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.session.errors import original_error
+from memwal_sql.session.front.queries.places import StatementError, WrongName, offset_of
+
+_NOT_IMPLEMENTED = "This feature is not implemented: "
+# What it puts before what it has to say.
+_PREFIXES = re.compile(
+    r"^(?:DataFusion error: |type_coercion\ncaused by\n|Optimizer rule '\w+' failed\ncaused by\n"
+    r"|Error during planning: |Schema error: |Execution error: |Arrow error: )*"
+)
+_SYNTAX = re.compile(
+    r'^SQL error: (?:ParserError|TokenizerError)\("(?P<text>.*?)'
+    r'(?: at Line: (?P<line>\d+), Column: (?P<column>\d+))?"\)$',
+    re.DOTALL,
+)
+_FOUND = re.compile(r"^Expected: (.*?),? found: .*$", re.DOTALL)
+# Schemas and names that tables of one statement have for a while.
+_SCHEMA = re.compile(r'(?:datafusion\.)?"?memwal\$statement\d+"?\.')
+_QUALIFIER = re.compile(r'"?memwal (?:given|source)"?\.')
+_SUGGESTED = re.compile(r" Did you mean '[^']*memwal [^']*'\?")
+_FIELDS = re.compile(r"(?<=Valid fields are )(.*)(?=\.$)", re.DOTALL)
+_INSIDE = re.compile(r'"?memwal [^".]*"?$')
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_NAMES = (
+    (re.compile(r"No field named (.+?)\.(?:\s|$)"), False),
+    (re.compile(r"Field (\S+) not found in struct"), False),
+    (re.compile(r"Ambiguous reference to unqualified field (\S+)"), False),
+    (re.compile(r"[Tt]able '(.+?)' (?:not found|doesn't exist)"), False),
+    (re.compile(r"Invalid function '(.+?)'"), True),
+)
+_REMEDIES = (
+    (
+        re.compile(r"^table '.*' not found$"),
+        "mw.register(ctx, name, table) makes a table known, SHOW TABLES lists those that are",
+    ),
+    (
+        re.compile(r"^Placeholder '\$(\w+)' was not provided a value"),
+        r"Give it one, as in mw.sql(ctx, text, \1=...)",
+    ),
+    (re.compile(r'^No field named "([^"]*)"\.'), r"Texts are in single quotes: '\1'"),
+)
+
+
+def error_of(error: Exception, text: str = "") -> MemWalError | None:
+    """The error of ours for what was raised while a text was planned or run: that of a table of
+    ours, or one of the call; None for what is neither.
+
+    A StatementError has the place or the name in the text that DataFusion says.
+    """
+    original = original_error(error)
+    if original is not None:
+        return original
+    # DataFusion raises nothing more specific; a failure behind the boundary is no fault of a call.
+    if type(error) not in (Exception, ValueError) or "FFI error" in str(error):
+        return None
+    message = _PREFIXES.sub("", str(error))
+    if (syntax := _SYNTAX.match(message)) is not None:
+        return _syntax_error(syntax, text)
+    if message.startswith(_NOT_IMPLEMENTED):
+        return UnsupportedError(without_insides(message.removeprefix(_NOT_IMPLEMENTED)))
+    message = without_insides(message)
+    name = _wrong_name(message)
+    for pattern, remedy in _REMEDIES:
+        if (found := pattern.search(message)) is not None:
+            message += "\n" + found.expand(remedy)
+    first, newline, rest = message.partition("\n")
+    return StatementError(f"{first.rstrip('.')}{newline}{rest}", name=name)
+
+
+def without_insides(message: str) -> str:
+    """A message without the names that tables and columns have within a statement alone."""
+    message = _SUGGESTED.sub("", _QUALIFIER.sub("", _SCHEMA.sub("", message)))
+    return _FIELDS.sub(_shown, message)
+
+
+def _shown(fields: re.Match[str]) -> str:
+    return ", ".join(one for one in fields[1].split(", ") if not _INSIDE.search(one))
+
+
+def _syntax_error(found: re.Match[str], text: str) -> InvalidCallError:
+    message = found["text"].replace('\\"', '"').replace("\\'", "'").replace("\\\\", "\\")
+    message = _FOUND.sub(r"this can't be read: \1 is expected", message)
+    if found["line"] is not None:
+        at = offset_of(text, int(found["line"]), int(found["column"]))
+    else:
+        at = len(text)
+    return StatementError(message, text, at)
+
+
+def _wrong_name(message: str) -> WrongName | None:
+    for pattern, is_function in _NAMES:
+        if (found := pattern.search(message)) is not None:
+            parts = [
+                plain or quoted.replace('""', '"') for quoted, plain in _PART.findall(found[1])
+            ]
+            return WrongName(tuple(parts), is_function)
+    return None

@@ -1,0 +1,117 @@
+"""Places in the texts of statements, and errors that have one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from memwal_native import sql_tokens
+from memwal_sql.errors import InvalidCallError
+
+Name = tuple[str, ...]
+
+
+class Edit(NamedTuple):
+    """Another text where characters stood."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(text: str, edits: Sequence[Edit]) -> str:
+    """A text after edits, of which no two meet."""
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def before(at: int, edits: Sequence[Edit]) -> int:
+    """Where before edits stood what is at a place after them; of a new text the place of the
+    edit."""
+    longer = 0
+    for start, end, new in sorted(edits):
+        if at < start + longer:
+            break
+        if at < start + longer + len(new):
+            return start
+        longer += len(new) - (end - start)
+    return at - longer
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text that a user gave, and what became of it since: edits after edits."""
+
+    text: str
+    edits: tuple[Sequence[Edit], ...] = ()
+
+    def edited(self, edits: Sequence[Edit]) -> Source:
+        """The same with further edits."""
+        return Source(self.text, (*self.edits, edits))
+
+    def place(self, at: int) -> int:
+        """Where in the user's text stands what is at a place after all edits."""
+        for edits in reversed(self.edits):
+            at = before(at, edits)
+        return at
+
+
+class WrongName(NamedTuple):
+    """A name that stands for nothing: of a function, or of anything else."""
+
+    parts: Name
+    is_function: bool
+
+
+class StatementError(InvalidCallError):
+    """A fault of a text, which may have been put together of parts of a user's statement.
+
+    Attributes:
+        message: without the place.
+        text: the text.
+        at: the place of the fault, in characters; None if it is not known.
+        name: the name at fault, whose place is not known; None for all else.
+    """
+
+    def __init__(
+        self, message: str, text: str = "", at: int | None = None, name: WrongName | None = None
+    ) -> None:
+        first, newline, rest = message.partition("\n")
+        place = "" if at is None else f", at {_described(text, at)}"
+        super().__init__(f"{first}{place}{newline}{rest}")
+        self.message = message
+        self.text = text
+        self.at = at
+        self.name = name
+
+
+@contextmanager
+def as_before(text: str, edits: Sequence[Edit]) -> Iterator[None]:
+    """Within it, places in errors of a text are those before edits."""
+    try:
+        yield
+    except StatementError as error:
+        if error.at is None:
+            raise
+        at = before(error.at, edits)
+        raise StatementError(error.message, text, at) from error.__cause__
+
+
+def _described(text: str, at: int) -> str:
+    """A place, by line and column from 1 on, and what stands there."""
+    line = text.count("\n", 0, at) + 1
+    column = at - (text.rfind("\n", 0, at) + 1) + 1
+    try:
+        value = next((repr(one[1]) for one in sql_tokens(text) if one[3] > at), "the end")
+    except ValueError:  # a quote that does not end
+        value = repr(text[at:])
+    return f"line {line}, column {column}: {value}"
+
+
+def offset_of(text: str, line: int, column: int) -> int:
+    """The place of a line and a column, which count from 1."""
+    lines = text.split("\n")[: line - 1]
+    return min(sum(map(len, lines)) + len(lines) + column - 1, len(text))

@@ -1,0 +1,158 @@
+"""Errors of statements: ours, at their places in the text that was given, without inner names."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import datafusion
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import memwal_sql as mw
+from memwal_sql.session.front.queries.places import Edit, before, edited
+
+SCHEMA = pa.schema({"id": pa.int64(), "n": pa.int64(), "v": pa.list_(pa.float32(), 2)})
+# `?` is a value; one of them is at fault.
+STATEMENTS = """
+SELECT id, ? FROM t WHERE n = ?
+SELECT a.id FROM t a JOIN t b ON a.id = ? WHERE b.n = ?
+SELECT id, ? FROM t VERSION AS OF 'then' AS old WHERE n = ?
+SELECT ? FROM vector_search('t', 'v', [1.0, 2.0], k => 2) WHERE id = ?
+SELECT ?, v <-> [1, 2] FROM t WHERE n = ? AND v <-> '[1,2]' < 1 ORDER BY ?
+SELECT n FROM t a WHERE id IN (SELECT id FROM full_text_search('t', 'c', 'x', k => 3) WHERE id = ?)
+WITH w AS (SELECT ? AS id) SELECT * FROM w JOIN t USING (id) WHERE n = ?
+WITH w AS (SELECT ? AS id) DELETE FROM t WHERE id IN (SELECT id FROM w) AND n = ? RETURNING ?
+DELETE FROM t AS a USING s WHERE a.id = s.id AND s.n = ?
+UPDATE t SET n = ? WHERE id = ? RETURNING id, ?
+UPDATE t SET id = id + ? WHERE id = ?
+UPDATE t AS a SET n = ? FROM s WHERE a.id = ?
+UPDATE t SET n = v <-> [1, 2], v = ? WHERE n = ?
+INSERT INTO t (id, n) SELECT id, ? FROM s WHERE n = ? RETURNING ?
+INSERT INTO t (id, n) VALUES (1, ?), (?, 3)
+INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = ? WHERE t.n = ?
+INSERT INTO t BY NAME SELECT 7 AS id, ? AS n
+INSERT OVERWRITE t (id, n) SELECT id, ? FROM t
+REPLACE INTO t (id, n) SELECT id, ? FROM s
+MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND s.n = ? THEN UPDATE SET n = ? RETURNING ?
+MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED AND s.n = ? THEN INSERT (id) VALUES (?)
+MERGE INTO t USING (SELECT id, ? AS n FROM s) AS u ON t.id = u.id + ? WHEN MATCHED THEN DELETE
+MERGE INTO t USING s ON t.n = ? WHEN NOT MATCHED BY SOURCE AND n = ? THEN UPDATE SET n = ?
+EXPLAIN SELECT ? FROM t AS a, t AS b
+EXPLAIN UPDATE t SET n = ? WHERE n = ?
+COPY (SELECT ? AS n FROM t, t AS u) TO 'nowhere.parquet'
+COPY t FROM ?
+CREATE TABLE made (PRIMARY KEY (id)) LOCATION 'made' AS SELECT ? AS id FROM t
+CREATE VIEW w AS SELECT ? AS id FROM t
+CALL memwal.checkpoint('t', ?)
+CREATE INDEX ON t USING fts (c) WITH (stem = ?)
+SELECT id FROM t FOR SYSTEM_TIME AS OF (?)
+""".strip().splitlines()
+# A value at fault, and what its error points at; that of types has no place.
+FAULTS = {
+    "nope_1": "nope_1",
+    "nofun(1)": "nofun",
+    "(SELECT max(z) FROM notable)": "notable",
+    "(1 + true)": "",
+    "(1 + * 2)": "* 2",
+    "(1 + )": ")",
+}
+SYNTAX = ("(1 + * 2)", "(1 + )")
+PLACE = re.compile(r", at line (\d+), column (\d+): ")
+INSIDE = re.compile(r"memwal[$ ]|Line:|Column:|DataFusion error|ParserError")
+
+
+@pytest.fixture(scope="module")
+def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[datafusion.SessionContext]:
+    folder: Path = tmp_path_factory.mktemp("errors")
+    schema = SCHEMA.append(pa.field("c", pa.string()))
+    table = mw.create_table(folder / "t", schema, primary_key="id")
+    ctx = datafusion.SessionContext()
+    mw.register(ctx, "t", table)
+    ctx.from_pydict({"id": [1, 2], "n": [3, 4]}, name="s")
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 10, [0, 0], 'x'), (2, 20, [0, 1], 'y')")
+    table.checkpoint("then")
+    yield ctx
+    table.close()
+
+
+@pytest.mark.parametrize("blank", [" ", " /* é */\n\t"])
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_fault_anywhere_is_an_error_of_ours_at_its_place(
+    ctx: datafusion.SessionContext, statement: str, fault: str, blank: str
+) -> None:
+    if statement.startswith("EXPLAIN UPDATE") and not FAULTS[fault]:
+        return  # DataFusion has the error as a row of the plan
+    parts = statement.replace(" ", blank).split("?")
+    for wrong in range(len(parts) - 1):
+        values = [fault if place == wrong else "1" for place in range(len(parts) - 1)]
+        text = blank + "".join(map("".join, zip(parts, [*values, ""], strict=True)))
+        with pytest.raises(mw.InvalidCallError) as caught:
+            mw.sql(ctx, text).collect()
+        assert caught.type in (mw.InvalidCallError, mw.UnsupportedError)
+        message = str(caught.value)
+        assert not INSIDE.search(message)
+        places = [offset(text, *place) for place in PLACE.findall(message)]
+        if FAULTS[fault]:
+            at = text.index(fault) + fault.index(FAULTS[fault])
+            if places != [at]:  # the parser goes back to where it could have read something else
+                assert "(SELECT" in text[:at] or "BY SOURCE" in statement, (text, message)
+                assert fault in SYNTAX
+                assert not places or places[0] < at
+
+
+def offset(text: str, line: str, column: str) -> int:
+    lines = text.split("\n")
+    assert int(column) <= len(lines[int(line) - 1]) + 1
+    return sum(len(one) + 1 for one in lines[: int(line) - 1]) + int(column) - 1
+
+
+def test_errors_of_a_query_are_ours_however_it_is_collected(ctx: datafusion.SessionContext) -> None:
+    frame = mw.sql(ctx, "SELECT id, n / (n - n) AS x FROM t")
+    other = mw.sql(ctx, "SELECT id AS key FROM s")
+    for collect in (
+        frame.collect,
+        frame.to_arrow_table,
+        frame.limit(3).filter(datafusion.col("x") > 0).to_pylist,
+        frame.join(other, left_on="id", right_on="key").collect,
+        lambda: list(frame),
+        lambda: list(frame.execute_stream()),
+        frame["x"].to_pydict,
+    ):
+        with pytest.raises(mw.InvalidCallError, match=r"^Divide by zero error$"):
+            collect()
+    with pytest.raises(mw.InvalidCallError, match="No field named nope"):
+        frame.select("nope")
+    with pytest.raises(TypeError):
+        frame.limit("x")  # type: ignore[arg-type]
+    failing = mw.sql(ctx, "SELECT * FROM vector_search('t', 'v', [1.0])")
+    with pytest.raises(mw.InvalidCallError, match="the query has 1 dimensions"):
+        failing.collect()
+    assert frame.select("id").sort("id").to_pydict() == {"id": [1, 2]}
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM t WHERE 1 / (n - n) = 0", "SELECT 1 / 0"])
+def test_arithmetic_that_fails_is_an_error_of_ours(
+    ctx: datafusion.SessionContext, statement: str
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match="Divide by zero"):
+        mw.sql(ctx, statement).collect()
+
+
+@given(st.text("ab\n", min_size=1), st.data())
+def test_places_after_edits_lead_back_to_those_before(text: str, data: st.DataObject) -> None:
+    cuts = data.draw(st.lists(st.integers(0, len(text)), unique=True, max_size=6))
+    cuts = sorted(cuts)[: len(cuts) // 2 * 2]
+    edits = [
+        Edit(start, end, data.draw(st.text("XY")))
+        for start, end in zip(cuts[::2], cuts[1::2], strict=True)
+    ]
+    after = edited(text, edits)
+    for place, character in enumerate(after):
+        if character in "XY":
+            assert any(before(place, edits) == one.start for one in edits)
+        else:
+            assert text[before(place, edits)] == character
+    assert before(len(after), edits) == len(text)
