@@ -19,6 +19,7 @@ from memwal_sql.session.front.definitions.alter import altered
 from memwal_sql.session.front.definitions.create import created
 from memwal_sql.session.front.definitions.drop import dropped
 from memwal_sql.session.front.definitions.indexes import created_index, dropped_index
+from memwal_sql.session.front.frame import Frame
 from memwal_sql.session.front.prepared import deallocate, executed, prepare
 from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.distance_operators import with_distances
@@ -69,7 +70,7 @@ def run(
         with statement.places():
             statement = with_distances(ctx, statement, parameters)
         with statement.places():
-            return _answered(ctx, statement, parameters)
+            return Frame(_answered(ctx, statement, parameters).df)
     except StatementError as error:
         raise InvalidCallError(str(error)) from error.__cause__
 

@@ -1,0 +1,54 @@
+"""What `mw.sql` answers with: a frame of DataFusion that raises errors of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FunctionType
+from typing import Any
+
+import datafusion
+from datafusion.record_batch import RecordBatch, RecordBatchStream
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.session.front.queries.places import StatementError
+from memwal_sql.session.front.queries.planning import planning_errors
+
+
+class Frame(datafusion.DataFrame):
+    """A DataFrame of DataFusion whose methods, and those of the frames and streams that they give,
+    raise MemWalError where DataFusion has a bare exception."""
+
+
+class _Stream(RecordBatchStream):
+    def __next__(self) -> RecordBatch:
+        with _errors():
+            return super().__next__()
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        with planning_errors():
+            yield
+    except StatementError as error:  # of no text
+        raise InvalidCallError(str(error)) from error.__cause__
+
+
+def _with_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with _errors():
+            found = method(*arguments, **named)
+        if isinstance(found, datafusion.DataFrame):
+            return Frame(found.df)
+        return _Stream(found.rbs) if isinstance(found, RecordBatchStream) else found
+
+    return call
+
+
+# All, as DataFusion makes the frames that they return of its own class.
+for _name, _method in vars(datafusion.DataFrame).items():
+    if isinstance(_method, FunctionType) and _name != "__init__":
+        setattr(Frame, _name, _with_errors(_method))
