@@ -16,11 +16,6 @@ State = dict[int, int]
 
 
 @pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
-
-
-@pytest.fixture
 def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     table = mw.create_table(uri, SCHEMA, primary_key="id", regions="bucket(id, 2)")
     return mw.register(ctx, "t", table)

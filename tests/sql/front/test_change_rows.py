@@ -1,14 +1,11 @@
 """DELETE, UPDATE and TRUNCATE, against the same statements in DuckDB."""
 
-from collections.abc import Callable
-
 import datafusion
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.session.front.changes import reading
-from memwal_sql.session.front.queries import one_snapshot
 from tests.sql.front.beside_duckdb import SCHEMA, BesideDuckDB, live
+from tests.sql.front.conftest import Meanwhile
 
 STATEMENTS = [
     "DELETE FROM t WHERE id = 3",
@@ -35,11 +32,6 @@ STATEMENTS = [
     "UPDATE t SET n = d.n FROM (SELECT id, max(n) AS n FROM due GROUP BY id) d WHERE t.id = d.id",
     "UPDATE t SET n = CASE WHEN \"Name\" IS DISTINCT FROM 'b' THEN 1 ELSE 2 END WHERE id > 6",
 ]
-
-
-@pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
 
 
 @pytest.fixture
@@ -72,19 +64,10 @@ def test_a_statement_runs_once_however_often_it_is_collected(
 
 
 def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
-    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile
 ) -> None:
     ctx.sql("INSERT INTO t VALUES ('a', 1, 1, NULL), ('b', 2, 1, NULL)").collect()
-    frame, meanwhile = one_snapshot.frame, ["UPDATE t SET n = n + 10 WHERE id = 1"]
-
-    def read(*args: object, **named: object) -> Callable[[], None]:
-        found = frame(*args, **named)
-        kept = ctx.from_arrow(found.to_arrow_table())
-        if meanwhile:
-            mw.sql(ctx, meanwhile.pop())
-        return kept
-
-    monkeypatch.setattr(reading, "frame", read)
+    meanwhile("UPDATE t SET n = n + 10 WHERE id = 1")
     assert mw.sql(ctx, "UPDATE t SET n = n + 100").to_pylist() == [{"count": 2}]
     assert [row["n"] for row in live(table)] == [111, 101]
     table.close()

@@ -10,11 +10,6 @@ from tests.sql.front.beside_duckdb import SCHEMA, live
 
 
 @pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
-
-
-@pytest.fixture
 def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
     mw.register(ctx, "t", table)

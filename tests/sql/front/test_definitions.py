@@ -13,11 +13,6 @@ import memwal_sql as mw
 
 
 @pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
-
-
-@pytest.fixture
 def place(uri: str) -> str:
     return uri
 

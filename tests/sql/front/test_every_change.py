@@ -40,11 +40,6 @@ STATEMENTS = {
 
 
 @pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
-
-
-@pytest.fixture
 def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     table = mw.create_table(uri, SCHEMA, primary_key="id")
     mw.register(ctx, "t", table)

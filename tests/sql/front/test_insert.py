@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from tests.sql.front.beside_duckdb import SCHEMA, BesideDuckDB, live
-from tests.sql.front.test_merge import meanwhile
+from tests.sql.front.beside_duckdb import BesideDuckDB, live
+from tests.sql.front.conftest import Meanwhile
 
 # And how DuckDB says it.
 STATEMENTS: dict[str, str | None] = {
@@ -43,17 +43,6 @@ STATEMENTS: dict[str, str | None] = {
         "INSERT OR REPLACE INTO t SELECT tenant, id, 1, NULL FROM new"
     ),
 }
-
-
-@pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
-
-
-@pytest.fixture
-def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
-    table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
-    return mw.register(ctx, "t", table)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -155,7 +144,7 @@ def test_counters_count_right_beside_one_another(
 
 @pytest.mark.parametrize("after", range(3))
 def test_no_update_is_lost_to_one_that_came_meanwhile(
-    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, after: int
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, after: int
 ) -> None:
     mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 1, 'x')")
     other = "INSERT INTO t VALUES ('a', 1, 100, 'y'), ('a', 2, 200, 'z')"
@@ -170,9 +159,8 @@ def test_no_update_is_lost_to_one_that_came_meanwhile(
             "SET n = t.n + excluded.n": [(105, "y"), (206, "z")],
         }.items()
     ):
-        meanwhile(ctx, monkeypatch, [""] * after + [other])
+        meanwhile(other, after)
         mw.sql(ctx, statement)
-        monkeypatch.undo()
         assert [(row["n"], row["Name"]) for row in live(table)] == expected, number
         mw.sql(ctx, "DELETE FROM t WHERE id = 2")
     table.close()

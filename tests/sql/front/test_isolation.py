@@ -1,24 +1,15 @@
 """What each level of isolation lets through: write skew and phantoms, never lost updates."""
 
-from collections.abc import Callable
-
 import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.session.front.changes import reading
-from memwal_sql.session.front.queries import one_snapshot
+from tests.sql.front.conftest import Meanwhile
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("here", pa.bool_())])
 # Each may leave only while somebody else is here.
 LEAVE = "UPDATE t SET here = false WHERE id = $id AND (SELECT count(*) FROM t WHERE here) > 1"
-Between = Callable[..., None]
-
-
-@pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
 
 
 @pytest.fixture
@@ -29,32 +20,16 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     return table
 
 
-@pytest.fixture
-def between(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -> Between:
-    """Makes a call between what the next statement reads and what it writes."""
-    calls: list[Callable[[], object]] = []
-    frame = one_snapshot.frame
-
-    def read(*args: object, **named: object) -> object:
-        found = ctx.from_arrow(frame(*args, **named).to_arrow_table())
-        if calls:
-            calls.pop()()
-        return found
-
-    monkeypatch.setattr(reading, "frame", read)
-    return calls.append
-
-
 def here(table: mw.Table) -> list[int]:
     return sorted(row["id"] for row in table.to_arrow(filter="here").to_pylist())
 
 
 @pytest.mark.parametrize(("level", "left"), [("snapshot", 0), ("serializable", 1)])
 def test_two_statements_that_read_what_the_other_writes(
-    table: mw.Table, ctx: datafusion.SessionContext, between: Between, level: str, left: int
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, level: str, left: int
 ) -> None:
     mw.sql(ctx, f"SET memwal.isolation = '{level}'")
-    between(lambda: mw.sql(ctx, LEAVE, id=2))
+    meanwhile(lambda: mw.sql(ctx, LEAVE, id=2))
     mw.sql(ctx, LEAVE, id=1)
     assert len(here(table)) == left
     table.close()
@@ -62,11 +37,15 @@ def test_two_statements_that_read_what_the_other_writes(
 
 @pytest.mark.parametrize(("level", "left"), [("snapshot", [3]), ("serializable", [])])
 def test_a_row_that_begins_to_meet_the_condition_meanwhile(
-    table: mw.Table, ctx: datafusion.SessionContext, between: Between, level: str, left: list[int]
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    meanwhile: Meanwhile,
+    level: str,
+    left: list[int],
 ) -> None:
     """In a region of its own, which is made then."""
     mw.sql(ctx, f"SET memwal.isolation TO {level}")
-    between(lambda: ctx.sql("INSERT INTO t VALUES (3, true)").collect())
+    meanwhile(lambda: ctx.sql("INSERT INTO t VALUES (3, true)").collect())
     mw.sql(ctx, "UPDATE t SET here = false WHERE here")
     assert here(table) == left
     table.close()
@@ -74,10 +53,10 @@ def test_a_row_that_begins_to_meet_the_condition_meanwhile(
 
 @pytest.mark.parametrize("level", ["snapshot", "serializable"])
 def test_no_level_loses_an_update(
-    table: mw.Table, ctx: datafusion.SessionContext, between: Between, level: str
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, level: str
 ) -> None:
     mw.sql(ctx, f"SET memwal.isolation = '{level}'")
-    between(lambda: ctx.sql("INSERT INTO t VALUES (1, false)").collect())
+    meanwhile(lambda: ctx.sql("INSERT INTO t VALUES (1, false)").collect())
     mw.sql(ctx, "UPDATE t SET here = NOT here WHERE id = 1")
     assert here(table) == [1, 2]
     table.close()

@@ -1,14 +1,13 @@
 """MERGE, against the same statements in DuckDB."""
 
-from collections.abc import Callable
-
 import datafusion
 import pytest
 
 import memwal_sql as mw
 from memwal_sql.session.front.changes import reading
 from memwal_sql.session.front.queries import one_snapshot
-from tests.sql.front.beside_duckdb import SCHEMA, BesideDuckDB, live
+from tests.sql.front.beside_duckdb import BesideDuckDB, live
+from tests.sql.front.conftest import Meanwhile
 
 ON_KEY = "ON t.tenant = s.tenant AND t.id = s.id"
 INSERT = "WHEN NOT MATCHED THEN INSERT"
@@ -38,17 +37,6 @@ STATEMENTS = [
     f"MERGE INTO t USING new AS s {ON_KEY} "
     "WHEN MATCHED AND s.n > (SELECT avg(n) FROM t) THEN DELETE",
 ]
-
-
-@pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
-
-
-@pytest.fixture
-def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
-    table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
-    return mw.register(ctx, "t", table, "eventual")
 
 
 def fill(ctx: datafusion.SessionContext) -> None:
@@ -143,31 +131,14 @@ def test_a_source_may_have_views_of_texts(
     table.close()
 
 
-def meanwhile(
-    ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, statements: list[str]
-) -> None:
-    """Each of the statements comes after one of the next queries was answered."""
-    frame = one_snapshot.frame
-
-    def read(*args: object, **named: object) -> Callable[[], None]:
-        found = ctx.from_arrow(frame(*args, **named).to_arrow_table())
-        if statements:
-            statement = statements.pop(0)
-            if statement:
-                ctx.sql(statement).collect()
-        return found
-
-    monkeypatch.setattr(reading, "frame", read)
-
-
 @pytest.mark.parametrize("after", range(5))
 def test_no_update_is_lost_to_one_that_came_meanwhile(
-    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, after: int
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, after: int
 ) -> None:
     """Whichever of its queries has been answered by then."""
     fill(ctx)
     other = "INSERT INTO t VALUES ('a', 1, 100, NULL), ('a', 7, 7, 'x')"
-    meanwhile(ctx, monkeypatch, [""] * after + [other])
+    meanwhile(other, after)
     mw.sql(
         ctx,
         "MERGE INTO t USING s ON t.tenant = s.column1 AND t.id = s.column2 "
@@ -180,12 +151,12 @@ def test_no_update_is_lost_to_one_that_came_meanwhile(
 
 @pytest.mark.parametrize("after", range(3))
 def test_a_row_that_no_longer_matches_meanwhile_is_inserted(
-    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch, after: int
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, after: int
 ) -> None:
     """Under another key than that of the row that it matched before."""
     mw.sql(ctx, "INSERT INTO t VALUES ('a', 1, 10, NULL)")
     mw.sql(ctx, "CREATE TABLE s AS VALUES (10, 50)").collect()
-    meanwhile(ctx, monkeypatch, [""] * after + ["INSERT INTO t VALUES ('a', 1, 11, 'x')"])
+    meanwhile("INSERT INTO t VALUES ('a', 1, 11, 'x')", after)
     mw.sql(
         ctx,
         "MERGE INTO t USING s ON t.n = s.column1 WHEN MATCHED THEN UPDATE SET \"Name\" = 'met' "

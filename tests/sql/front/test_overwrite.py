@@ -28,11 +28,6 @@ Between = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
-def ctx() -> datafusion.SessionContext:
-    return datafusion.SessionContext()
-
-
-@pytest.fixture
 def uri(fast_folder: Path) -> str:
     return str(fast_folder / "table")
 

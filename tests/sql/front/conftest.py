@@ -1,0 +1,48 @@
+"""What tests of statements share."""
+
+from collections.abc import Callable
+
+import datafusion
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.session.front.changes import reading
+from memwal_sql.session.front.queries import one_snapshot
+from tests.sql.front.beside_duckdb import SCHEMA
+
+Call = Callable[[], object]
+Meanwhile = Callable[..., None]
+
+
+@pytest.fixture
+def ctx() -> datafusion.SessionContext:
+    return datafusion.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    """`t`, which queries alone read as it was recorded."""
+    table = mw.create_table(uri, SCHEMA, primary_key=["tenant", "id"], regions="bucket(id, 2)")
+    return mw.register(ctx, "t", table, "eventual")
+
+
+@pytest.fixture
+def meanwhile(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Makes a call, or runs a statement, when the next query of a statement has been answered, or
+    one `after` it."""
+    calls: list[Call | None] = []
+    frame = one_snapshot.frame
+
+    def read(*args: object, **named: object) -> datafusion.DataFrame:
+        found = ctx.from_arrow(frame(*args, **named).to_arrow_table())
+        call = calls.pop(0) if calls else None
+        if call is not None:
+            call()
+        return found
+
+    def make(call: Call | str, after: int = 0) -> None:
+        run = (lambda: mw.sql(ctx, call)) if isinstance(call, str) else call
+        calls[:] = [*[None] * after, run]
+
+    monkeypatch.setattr(reading, "frame", read)
+    return make
