@@ -166,6 +166,37 @@ def test_a_row_that_no_longer_matches_meanwhile_is_inserted(
     table.close()
 
 
+MOST = "(SELECT max(n) FROM t)"
+WITHIN = [
+    f"USING (SELECT id, {MOST} AS m FROM g) AS s ON {{on}} WHEN MATCHED AND t.n < s.m "
+    "THEN UPDATE SET n = s.m",
+    f"USING g AS s ON {{on}} WHEN MATCHED AND t.n < {MOST} THEN UPDATE SET n = {MOST}",
+    f"USING g AS s ON {{on}} AND t.n < {MOST} WHEN MATCHED THEN UPDATE SET n = {MOST}",
+]
+
+
+@pytest.mark.parametrize("after", range(3))
+@pytest.mark.parametrize("merge", WITHIN)
+@pytest.mark.parametrize(
+    "on", ["t.tenant = 'a' AND t.id = s.id", "t.tenant IN ('a') AND t.id = s.id"]
+)
+def test_keys_are_looked_up_in_the_snapshot_of_its_queries(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    meanwhile: Meanwhile,
+    merge: str,
+    on: str,
+    after: int,
+) -> None:
+    """As if the other statement had come before or after it, and not in between."""
+    mw.sql(ctx, "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 5), ('a', 2, 10), ('a', 3, 1)")
+    mw.sql(ctx, "CREATE TABLE g AS SELECT * FROM (VALUES (1), (3)) AS v(id)")
+    meanwhile("UPDATE t SET n = n + 20", after)
+    mw.sql(ctx, f"MERGE INTO t {merge.format(on=on)}")
+    assert [row["n"] for row in live(table)] == [30, 30, 30]
+    table.close()
+
+
 def test_the_rows_of_a_source_are_looked_up_by_their_keys(
     table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

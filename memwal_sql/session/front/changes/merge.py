@@ -135,7 +135,7 @@ class Merge(Change):
         """The rows that the clauses of each kind are of; `alone` are those of the table alone."""
         names = self.target.table.schema.names
         keys = None if alone or not self._on.key else self._keys(reading, source)
-        found = None if keys is None else self.target.table.get(keys.drop_null())
+        found = None if keys is None else self._found(reading, keys)
         if keys is not None and found is not None and self._on.covered:
             return self._paired(source, keys, found)
         number = f"{self._alias}.{ROW}"
@@ -161,6 +161,13 @@ class Merge(Change):
             NEW: _Rows(None, source.filter(pa.array(new))),
             ALONE: _Rows(rows.filter(at.is_null()), None),
         }
+
+    def _found(self, reading: Reading, keys: pa.Table) -> pa.Table:
+        """The rows of the table with these keys."""
+        others = [self._on.text, *(() if self.returning is None else self.returning.items)]
+        for when in self.whens:
+            others += [when.condition or "true", *when.values.values()]
+        return reading.get(keys_of(self.target.table, [keys.drop_null()]), others)
 
     def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
         """The keys that the condition gives to the rows of the source; None where it compares them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from datafusion import functions as f
 from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.one_snapshot import (
+    OneSnapshot,
     Pins,
     frame,
     in_memory,
@@ -54,6 +55,15 @@ class Reading:
         """Whether a query may be about the statement's own table."""
         query = f"{self._target.ctes} {query}"
         return may_read(self.ctx, query, self._parameters, self._target.table)
+
+    def get(self, keys: pa.Table, others: Sequence[str]) -> pa.Table:
+        """The rows of the statement's own table with these keys, in the snapshot of its queries if
+        one of these reads the table, or one of the expressions `others` that are evaluated
+        later."""
+        tables, key = self._pins.tables, (self._target.name, None)
+        if key not in tables and self.may_read_target(f"SELECT {', '.join(others)}"):
+            tables[key] = OneSnapshot(self._target.table)
+        return tables.get(key, self._target.table).get(keys)
 
     def value(self, expression: str) -> Any:
         """What an expression without columns comes to."""

@@ -18,8 +18,9 @@ _ACTION = "merge_action"
 class Returning:
     """The clause.
 
-    Its expressions are over the rows as they were written, or, of a DELETE, as they were; those of
-    a MERGE may name what was done, `merge_action`.
+    Attributes:
+        items: its expressions, over the rows as they were written, or, of a DELETE, as they were;
+            those of a MERGE may name what was done, `merge_action`.
     """
 
     def __init__(self, statement: Statement, start: int, target: Target, merges: bool) -> None:
@@ -33,16 +34,16 @@ class Returning:
             )
         self._target = target
         self._merges = merges
-        self._items = []
+        self.items = []
         for first, last in statement.split(start, len(statement)):
             if statement.symbol(last - 1) == "*" and last - first in (1, 3):
                 if last - first > 1 and statement.tokens[first].name != target.name_of_columns:
                     raise statement.error(
                         f"RETURNING has the columns of {target.name_of_columns!r} alone", first
                     )
-                self._items += [target.column(name) for name in target.table.schema.names]
+                self.items += [target.column(name) for name in target.table.schema.names]
             else:
-                self._items.append(statement.slice(first, last))
+                self.items.append(statement.slice(first, last))
 
     def rows(self, reading: Reading, acts: Sequence[Act]) -> pa.Table:
         """The values for each row, in the order of the acts.
@@ -61,7 +62,7 @@ class Returning:
             kinds = [pa.repeat(pa.scalar(act.kind), act.rows.num_rows) for act in acts]
             rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))
         with reading.tables(rows=rows) as names:
-            shown = ", ".join([ROW, *self._items])  # so that no word before them is of the SELECT
+            shown = ", ".join([ROW, *self.items])  # so that no word before them is of the SELECT
             found = reading.rows(f"SELECT {shown} FROM {names['rows']} AS {self._target.qualifier}")
         if found.num_rows != rows.num_rows:
             raise InvalidCallError("RETURNING must have one row for each that is changed")

@@ -14,9 +14,11 @@ import datafusion
 import pyarrow as pa
 from datafusion.catalog import Schema, Table
 
+from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
 from memwal_native import MountedTable, table_references
 from memwal_sql.errors import UnsupportedError
+from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.session.front.queries.as_of import AsOf, Moment, PastOf, as_of_clauses, without
 from memwal_sql.session.front.queries.places import Edit, as_before, edited
@@ -67,8 +69,8 @@ class WritableTable(SqlTable, PastOf, Protocol):
         """Write what a statement computes from the rows that it reads."""
 
 
-class _OneSnapshot:
-    """A table in the snapshot that its first scan takes."""
+class OneSnapshot:
+    """A table in the snapshot that the first to read it takes."""
 
     def __init__(self, table: WritableTable) -> None:
         self._table = table
@@ -82,10 +84,18 @@ class _OneSnapshot:
 
     def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
         """The plan of one of the scans."""
+        return opened(planner(self._taken(consistency)))
+
+    def get(self, keys: pa.Table) -> pa.Table:
+        """The rows with these keys, whole, of a snapshot that is strong if this takes it."""
+        snapshot = self._taken("strong")
+        return get_in(snapshot, distinct(KeyBatch(keys)), self.schema.names)
+
+    def _taken(self, consistency: str) -> Snapshot:
         with self._lock:
             if self._snapshot is None:
                 self._snapshot = self._table.snapshot(consistency)
-        return opened(planner(self._snapshot))
+            return self._snapshot
 
     def insert(self, _: pa.Table, columns: pa.Schema) -> int:
         """Raise UnsupportedError."""
@@ -114,7 +124,7 @@ class Pins:
     of all took."""
 
     def __init__(self) -> None:
-        self.tables: dict[tuple[TableName, Moment | None], _OneSnapshot] = {}
+        self.tables: dict[tuple[TableName, Moment | None], OneSnapshot] = {}
 
 
 def frame(
@@ -142,7 +152,7 @@ def frame(
     functions = search_functions(ctx)
     times = Counter((one.name, one.moment) for one in uses)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
-    tables: dict[str, tuple[str, _OneSnapshot, str, bool]] = {}
+    tables: dict[str, tuple[str, OneSnapshot, str, bool]] = {}
     for name, moment in times:
         is_strong = name == strong and moment is None
         if times[name, moment] == 1 and moment is None and not is_strong and pins is None:
@@ -155,7 +165,7 @@ def frame(
         table = cast(WritableTable, found.table)
         known = {} if pins is None else pins.tables
         if (name, moment) not in known:
-            known[name, moment] = _OneSnapshot(table if moment is None else moment.of(table))
+            known[name, moment] = OneSnapshot(table if moment is None else moment.of(table))
         level = "strong" if is_strong else found.consistency
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
         tables[schema] = name[-1], known[name, moment], level, found.approximate
@@ -240,7 +250,7 @@ def in_memory(
 
 @contextmanager
 def _in_schemas(
-    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, _OneSnapshot, str, bool]]
+    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, OneSnapshot, str, bool]]
 ) -> Iterator[None]:
     """Within it, the session has these schemas, of a table each, and its searches find them; what
     is planned keeps these."""
