@@ -181,6 +181,9 @@ class RegionReader:
                 current = manifest.current_generation
                 own = tuple([m for m in looked.memtables if m.generation >= current])
                 return Unflushed(manifest, own)
+            writer = live_writer(self._context.identity, self.region_id)
+            if writer is not None and writer.epoch < manifest.writer_epoch:
+                writer.taken_over(manifest.writer_epoch)  # or a statement would trust its claim
             looked = RegionLook(looked.columns, looked.columns.tail.look(manifest))
         manifest, memtables = looked.columns.tail.read(looked.look, self._manifest)
         self.advance(manifest)

@@ -43,7 +43,7 @@ class OpenRegion(Protocol):
         """Return when every write made so far is in the WAL."""
 
     def taken_over(self, by: int) -> None:
-        """Take no more writes: epoch `by` has the region."""
+        """Take no more writes: epoch `by` has the region, in this process or another."""
 
 
 class OpenTable(Protocol):

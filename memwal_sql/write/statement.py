@@ -5,7 +5,8 @@ only if none of their keys was written after the cut. Those that were are read a
 the others keep their cut. Nothing is enqueued before all keys pass at once. So of each key no
 update is lost; rows that begin to meet a condition meanwhile, and what other keys were read for,
 are not looked at again. A serializable statement claims every region that it reads, and all is read
-again if anything was written there.
+again if anything was written there. Other processes have to claim a region to write it: of two that
+read what the other writes, one finds a region taken from it when it reads that, or can't append.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The regions that a serializable statement reads.
+    """The regions of a table that a serializable statement reads.
 
     Attributes:
         claim: claims them.

@@ -1,11 +1,16 @@
 """What each level of isolation lets through: write skew and phantoms, never lost updates."""
 
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+
 import datafusion
 import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
 from tests.sql.front.conftest import Meanwhile
+from tests.sql.front.other_process import connect, run
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("here", pa.bool_())])
 # Each may leave only while somebody else is here.
@@ -18,6 +23,13 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     mw.register(ctx, "t", table)
     mw.sql(ctx, "INSERT INTO t VALUES (1, true), (2, true)")
     return table
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Executor]:
+    """Another process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        yield process
 
 
 def here(table: mw.Table) -> list[int]:
@@ -48,6 +60,28 @@ def test_a_row_that_begins_to_meet_the_condition_meanwhile(
     meanwhile(lambda: ctx.sql("INSERT INTO t VALUES (3, true)").collect())
     mw.sql(ctx, "UPDATE t SET here = false WHERE here")
     assert here(table) == left
+    table.close()
+
+
+def test_processes_that_took_a_region_of_each_other_before_they_read(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    meanwhile: Meanwhile,
+    uri: str,
+    other: Executor,
+) -> None:
+    """Each still holds the region that it writes, and not the one that it reads."""
+    table.close()
+    other.submit(connect, {"t": uri}).result()
+    other.submit(run, "INSERT INTO t VALUES (1, true)").result()
+    mw.sql(ctx, "SET memwal.isolation = 'serializable'")
+    mw.sql(ctx, "INSERT INTO t VALUES (2, true)")
+    left: list[Future[object]] = []
+    meanwhile(lambda: left.append(other.submit(run, LEAVE.replace("$id", "2"))) or wait(left))
+    mw.sql(ctx, LEAVE, id=1)
+    with pytest.raises(mw.FencedError):
+        left[0].result()
+    assert here(table) == [2]
     table.close()
 
 
