@@ -71,6 +71,15 @@ class _Catalog(CatalogProvider):
         """The folder."""
         return self._schema if name == self._name else None
 
+    def register_schema(self, name: str, _: Any) -> None:
+        """Raise UnsupportedError."""
+        error = UnsupportedError(
+            f"a catalog of a folder has the schema {self._name!r} alone, and can't get {name!r}: "
+            "mw.catalog(ctx, place, name) shows another folder"
+        )
+        remember(error)
+        raise error
+
 
 class _Schema(SchemaProvider):
     def __init__(self, ctx: SessionContext, folder: Folder) -> None:

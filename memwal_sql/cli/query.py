@@ -27,6 +27,7 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.session.front.prepared import refuse_unused
 from memwal_sql.session.front.queries.places import Edit
 from memwal_sql.session.front.queries.tokens import Statement, statement_of, statements_of
 from memwal_sql.session.front.run import run
@@ -190,6 +191,7 @@ def _run(
     """The columns of the last statement's result, and its batches as they come."""
     if not statements:
         raise InvalidCallError("there is no statement in the text")
+    refuse_unused(parameters.keys() - set().union(*(one.parameters for one in statements)))
     context = datafusion.SessionContext()
     register_factory(context)
     for name, table in tables.items():

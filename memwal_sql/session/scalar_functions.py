@@ -125,6 +125,10 @@ def _analyzer() -> Analyzer:
             "match(column, 'words') is for WHERE, on a column of one registered table: elsewhere "
             "DataFusion would evaluate it, which does not know how the column's texts become tokens"
         )
+    if not analyzers:
+        raise InvalidCallError(
+            "match(column, 'words') is about texts, and its condition has no column of texts"
+        )
     if len(analyzers) != 1:
         raise UnsupportedError(
             "the texts of this condition's columns become tokens in different ways: give every "

@@ -130,6 +130,9 @@ class TableFolder(Protocol):
     def registered(self, name: str) -> Registered | None:
         """A table of ours as it is now; None for another one, or none."""
 
+    def mounted(self, name: str) -> MountedTable | None:
+        """What the session has under a name; None for nothing."""
+
     def forget(self, name: str) -> None:
         """A table is about to go."""
 
@@ -148,6 +151,10 @@ class SearchFunctions:
     def folder(self, name: TableName) -> TableFolder | None:
         """The folder that the table of a name is in, or would be."""
         return self._folders.get(name[:2])
+
+    def schemas(self, catalog: str) -> list[str]:
+        """The schemas of a catalog that are folders."""
+        return sorted(schema for one, schema in self._folders if one == catalog)
 
     def add(
         self,

@@ -66,6 +66,15 @@ def test_several_tables_and_statements_of_a_file(uri: str, tmp_path: Path) -> No
     assert result.stdout.split() == ["m", "13"]
 
 
+def test_parameters_may_be_those_of_one_of_several_statements_but_of_one(uri: str) -> None:
+    script = "DELETE FROM t WHERE id = $a; SELECT count(*) AS n FROM t"
+    assert rows(uri, script, "-p", "a=1") == [{"n": 2}]
+    result = CliRunner().invoke(app, ["sql", uri, script, "-p", "a=2", "-p", "b=1"])
+    assert result.exit_code == ExitCode.CALL
+    assert "$b" in result.stderr
+    assert mw.open_table(uri).count_rows() == 2
+
+
 def test_errors_have_the_places_of_the_text_that_was_given(uri: str) -> None:
     for command, script in (
         ("sql", "SELECT [1] <-> [2];\nSELECT [1] <-> [2], nope FROM t"),

@@ -11,8 +11,7 @@ from typing import Any
 import datafusion
 from datafusion.record_batch import RecordBatch, RecordBatchStream
 
-from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.queries.places import StatementError
+from memwal_sql.session.front.queries.places import errors_of_calls
 from memwal_sql.session.front.queries.planning import planning_errors
 
 
@@ -29,11 +28,8 @@ class _Stream(RecordBatchStream):
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    try:
-        with planning_errors():
-            yield
-    except StatementError as error:  # of no text
-        raise InvalidCallError(str(error)) from error.__cause__
+    with errors_of_calls(), planning_errors():
+        yield
 
 
 def _with_errors(method: Callable[..., Any]) -> Callable[..., Any]:

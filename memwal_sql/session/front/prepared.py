@@ -1,6 +1,6 @@
 """PREPARE, EXECUTE and DEALLOCATE: statements that a session keeps, those of ours among them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -73,6 +73,26 @@ def executed(
             raise InvalidCallError(f"{text} is no {cast.type}: cast it yourself if that is meant")
     numbered = {str(n): value for n, value in enumerate(scalars[-wanted:], 1)} if wanted else {}
     return found.statement, {**parameters, **numbered}
+
+
+def check_parameters(
+    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+) -> None:
+    """Raise InvalidCallError for parameters that neither a statement has nor the one that it
+    EXECUTEs."""
+    used = statement.parameters
+    if statement.keyword(0) == "EXECUTE" and parameters.keys() - used:
+        found = _sessions.get(ctx, {}).get(_name(statement, 1)[0])
+        used |= set() if found is None else found.statement.parameters
+    refuse_unused(parameters.keys() - used)
+
+
+def refuse_unused(names: Collection[str]) -> None:
+    """Raise InvalidCallError for parameters that a statement has no places for, if there are
+    any."""
+    if names:
+        shown = ", ".join(f"${name}" for name in sorted(names))
+        raise InvalidCallError(f"{shown} is given, and the statement has no such parameter")
 
 
 def deallocate(ctx: datafusion.SessionContext, statement: Statement) -> bool:

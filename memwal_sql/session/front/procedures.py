@@ -46,6 +46,8 @@ def called(
     """
     parts, place = statement.table(1)
     if parts[0] != _SCHEMA:
+        if parts[-1] in _PROCEDURES:
+            raise statement.error(f"this is CALL {_SCHEMA}.{parts[-1]}('table', ...)", 1)
         return None
     name = ".".join(parts[1:])
     if name not in _PROCEDURES:

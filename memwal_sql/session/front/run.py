@@ -7,7 +7,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.copy_from import copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
@@ -20,11 +20,16 @@ from memwal_sql.session.front.definitions.create import created
 from memwal_sql.session.front.definitions.drop import dropped
 from memwal_sql.session.front.definitions.indexes import created_index, dropped_index
 from memwal_sql.session.front.frame import Frame
-from memwal_sql.session.front.prepared import deallocate, executed, prepare
+from memwal_sql.session.front.prepared import (
+    check_parameters,
+    deallocate,
+    executed,
+    prepare,
+)
 from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
-from memwal_sql.session.front.queries.places import StatementError
+from memwal_sql.session.front.queries.places import StatementError, errors_of_calls
 from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
 from memwal_sql.session.front.queries.settings import check_catalog, set_variable
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
@@ -54,11 +59,14 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
         text: one statement; the manual has their forms.
         parameters: the values of `$name` in the text.
 
-    Raises InvalidCallError, with the place, for a statement that can't be read, and for a row that
-    several others match; KeysExistError for a key that another row has; and what
-    `TableWriter.upsert` raises.
+    Raises InvalidCallError, with the place, for a statement that can't be read, for a parameter
+    that it has not, and for a row that several others match; KeysExistError for a key that another
+    row has; and what `TableWriter.upsert` raises.
     """
-    return run(ctx, statement_of(text), parameters)
+    with errors_of_calls():
+        statement = statement_of(text)
+        check_parameters(ctx, statement, parameters)
+        return run(ctx, statement, parameters)
 
 
 def run(
@@ -66,13 +74,10 @@ def run(
 ) -> datafusion.DataFrame:
     """The same for a statement that has been read."""
     check_catalog(ctx)
-    try:
-        with statement.places():
-            statement = with_distances(ctx, statement, parameters)
-        with statement.places():
-            return Frame(_answered(ctx, statement, parameters).df)
-    except StatementError as error:
-        raise InvalidCallError(str(error)) from error.__cause__
+    with errors_of_calls(), statement.places():
+        statement = with_distances(ctx, statement, parameters)
+    with errors_of_calls(), statement.places():
+        return Frame(_answered(ctx, statement, parameters).df)
 
 
 def _answered(
@@ -99,13 +104,16 @@ def _answered(
 
 @contextmanager
 def _what_does_instead(word: str) -> Iterator[None]:
-    """Within it, an UnsupportedError of a statement that begins with a word leads on."""
+    """Within it, the refusal of a statement that begins with a word leads on."""
     try:
         yield
-    except UnsupportedError as error:
+    except (StatementError, UnsupportedError) as error:
         if word not in _INSTEAD:
             raise
-        raise UnsupportedError(f"{error}: {_INSTEAD[word]}") from error.__cause__
+        if isinstance(error, UnsupportedError):
+            raise UnsupportedError(f"{error}: {_INSTEAD[word]}") from error.__cause__
+        message = f"{error.message}: {_INSTEAD[word]}"
+        raise StatementError(message, error.text, error.at) from error.__cause__
 
 
 def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:
@@ -176,6 +184,10 @@ def _deallocate(
 def _create(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
+    if statement.has(1, "UNIQUE INDEX"):
+        raise UnsupportedError(
+            str(statement.error("no index is unique: the primary key alone is, by itself", 1))
+        )
     is_index = "INDEX" in (statement.keyword(1), statement.keyword(3))
     return (created_index if is_index else created)(ctx, statement, parameters)
 
@@ -236,8 +248,11 @@ _INSTEAD: Mapping[str, str] = {
     "CALL": "the procedures of tables are those of memwal, as in CALL memwal.merge('t')",
     "COMMIT": _TRANSACTION,
     "OPTIMIZE": "CALL memwal.merge('t') and memwal.build_indexes('t') are the jobs of a table",
+    "REFRESH": "each statement sees the rows of then",
+    "RESTORE": "table.restore(...) goes back to a version, time or checkpoint",
     "ROLLBACK": _TRANSACTION,
     "START": _TRANSACTION,
+    "UPSERT": "INSERT INTO replaces the rows that have the keys of new ones",
     "USE": "say catalog.schema.table",
     "VACUUM": "CALL memwal.collect_garbage('t') deletes the files that nobody needs",
 }

@@ -135,6 +135,12 @@ def test_statements_make_change_and_drop_tables_in_the_folder(
         ("CREATE TABLE lake.public.plain (id INT PRIMARY KEY)", "of this name"),
         ("DROP TABLE lake.public.plain", "read here"),
         ("DROP TABLE lake.public.nothing", "no table of this name"),
+        ('DROP TABLE lake.public."events$regions"', "describes the table events"),
+        ("DROP TABLE lake.public.empty", "empty.lance has no table in it: delete"),
+        ("CREATE SCHEMA lake.more", "the schema 'public' alone"),
+        ("CREATE SCHEMA IF NOT EXISTS lake.more", "the schema 'public' alone"),
+        ("CREATE TABLE lake.more.x (id INT PRIMARY KEY)", "the schema 'public' alone"),
+        ("DROP SCHEMA lake.public", "the schema 'public' alone"),
         ('DROP TABLE lake.public."../other"', "no table of this name"),
         ('SELECT * FROM lake.public."../other"', "not found"),
     ],
@@ -142,6 +148,7 @@ def test_statements_make_change_and_drop_tables_in_the_folder(
 def test_what_is_refused_changes_nothing(
     ctx: datafusion.SessionContext, folder: Path, statement: str, match: str
 ) -> None:
+    (folder / "empty.lance").mkdir()
     before = sorted(folder.iterdir())
     with pytest.raises(mw.InvalidCallError, match=match):
         mw.sql(ctx, statement)
@@ -153,6 +160,8 @@ def test_datafusion_alone_makes_and_drops_nothing(
 ) -> None:
     with pytest.raises(mw.UnsupportedError, match=r"mw\.sql"), mw.memwal_errors():
         ctx.sql("CREATE TABLE lake.public.x AS SELECT 1 AS a")
+    with pytest.raises(mw.UnsupportedError, match="alone"), mw.memwal_errors():
+        ctx.sql("CREATE SCHEMA lake.more")
     with pytest.raises(Exception, match="doesn't exist"):
         ctx.sql("DROP TABLE lake.public.events")
     assert (folder / "events.lance").exists()

@@ -173,7 +173,7 @@ def test_changes_of_other_tables_are_made_or_refused_when_they_are_called(
         counts = mw.sql(ctx, "INSERT INTO plain VALUES (3)"), mw.sql(ctx, "DELETE FROM plain")
         assert [count.to_pylist() for count in counts] == [[{"count": 1}], [{"count": 3}]]
     else:
-        with pytest.raises(mw.InvalidCallError, match="not supported"):
+        with pytest.raises(mw.InvalidCallError, match="DataFusion runs no DELETE"):
             mw.sql(ctx, f"DELETE FROM {name}")
         assert mw.sql(ctx, "SELECT count(*) AS n FROM plain").to_pylist() == [{"n": 2}]
     table.close()
@@ -184,7 +184,7 @@ def test_changes_of_other_tables_are_made_or_refused_when_they_are_called(
     [
         ("COMMIT", "one of its own"),
         ("BEGIN", "one of its own"),
-        ("CREATE UNIQUE INDEX i ON t (n)", "CreateIndex"),
+        ("CREATE UNIQUE INDEX i ON t (n)", "primary key alone"),
         ("VACUUM t", "collect_garbage"),
         ("OPTIMIZE t", "memwal.merge"),
         ("USE lake", "say catalog"),

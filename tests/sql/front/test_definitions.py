@@ -56,7 +56,8 @@ SCHEMA = pa.schema(
 def test_a_table_has_the_columns_key_and_regions_of_its_statement(
     ctx: datafusion.SessionContext, place: str, rest: str
 ) -> None:
-    mw.sql(ctx, f"CREATE TABLE t {COLUMNS} {rest.format(place)}", place=place)
+    parameters = {"place": place} if "$place" in rest else {}
+    mw.sql(ctx, f"CREATE TABLE t {COLUMNS} {rest.format(place)}", **parameters)
     table = mw.open_table(place)
     assert table.schema == SCHEMA
     assert table.primary_key == ("id",)

@@ -141,6 +141,81 @@ def test_arithmetic_that_fails_is_an_error_of_ours(
         mw.sql(ctx, statement).collect()
 
 
+# What users write, and what of the remedy the error says.
+MISTAKES = {
+    "SELECT id FROM t FOR SYSTEM_TIME AS OF now()": r"expression in parentheses.*column 40: 'now'",
+    "SELECT id FROM t VERSION AS OF -1": "expression in parentheses",
+    "UPDATE t VERSION AS OF 1 SET n = 2": r"restore\(.*column 10: 'VERSION'",
+    "DELETE FROM t FOR VERSION AS OF 1": r"restore\(",
+    "INSERT INTO t VERSION AS OF 1 VALUES (1)": r"restore\(",
+    "MERGE INTO t VERSION AS OF 1 USING s ON t.id = s.id WHEN MATCHED THEN DELETE": r"restore\(",
+    "COPY nope FROM 'f.parquet'": "no MemWAL table.*column 6: 'nope'",
+    "COPY t FROM 'f.csv' STORED AS NOPE": "Formats are",
+    "CALL merge('t')": r"CALL memwal\.merge\('table', ...\)",
+    "SELECT * FROM t WHERE match(n, '1')": "no column of texts",
+    "DELETE t WHERE id = 1": "FROM is missing.*column 8: 't'",
+    "DELETE FROM t WHERE": "condition is missing.*the end",
+    "DELETE FROM t id = 3": "USING, WHERE or RETURNING",
+    "UPDATE t SET n = 3 WHERE": "condition is missing",
+    "INSERT INTO t (id) VALUES (1) ON DUPLICATE KEY UPDATE n = 3": "ON CONFLICT DO UPDATE",
+    "UPSERT INTO t VALUES (1)": "INSERT INTO replaces",
+    "RESTORE TABLE t TO VERSION AS OF 1": r"table\.restore",
+    "CREATE UNIQUE INDEX i ON t (n)": "primary key alone",
+    "CREATE TABLE x (id NOPE PRIMARY KEY) LOCATION 'x'": "no column: Unsupported SQL type NOPE",
+    "ALTER TABLE t ADD COLUMN": "a column, as `name type`, is missing",
+    "ALTER TABLE t ADD COLUMN x": "a data type name is expected",
+    'DROP TABLE "t$regions"': "describes the table t",
+    'DELETE FROM "t$regions"': r"no DELETE of the table 't\$regions'",
+    "DELETE FROM s WHERE nope = 1": "No field named nope, at line 1, column 21",
+    "MERGE INTO s USING t ON t.id = s.id WHEN MATCHED THEN DELETE": "no MERGE INTO of the table",
+    'SELECT id FROM t WHERE c = "Oslo"': r"column 28: 'Oslo'\n.*single quotes: 'Oslo'",
+    "SELECT id FROM t WHERE id = $1": r"\*\*\{'1': ...\}",
+    "SELECT id FROM t WHERE id = $x": r"mw\.sql\(ctx, text, x=...\)",
+    "SELECT id FROM t WHERE id = ?": r"written as \$name",
+    "SELECT id FROM lake.public.nope": "not found, at line 1, column 28: 'nope'\nmw.register",
+    "SELECT * FROM t WHERE id = 'x": "column 28",
+    "SELECT * FROM t WHERE id = 3)": "ends nothing",
+}
+
+
+@pytest.mark.parametrize("statement", MISTAKES)
+def test_mistakes_lead_on(ctx: datafusion.SessionContext, statement: str) -> None:
+    with pytest.raises(mw.InvalidCallError, match=f"(?s){MISTAKES[statement]}") as caught:
+        mw.sql(ctx, statement).collect()
+    assert caught.type in (mw.InvalidCallError, mw.UnsupportedError)
+    assert not INSIDE.search(str(caught.value))
+    assert "caused by" not in str(caught.value)
+
+
+def test_version_may_be_a_column_by_another_name(ctx: datafusion.SessionContext) -> None:
+    query = "SELECT version AS of FROM (SELECT 7 AS version)"
+    assert mw.sql(ctx, query).to_pylist() == [{"of": 7}]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT 1", "DELETE FROM t WHERE id = $other", "EXECUTE kept($other)", "SELECT '$more' AS a"],
+)
+def test_a_parameter_that_the_statement_has_not_is_refused(
+    ctx: datafusion.SessionContext, statement: str
+) -> None:
+    if statement.startswith("EXECUTE"):
+        mw.sql(ctx, "PREPARE kept AS SELECT $1 + $other AS n")
+    known = {"other": 9} if "$other" in statement else {}
+    with pytest.raises(mw.InvalidCallError, match=r"\$more, \$most is given"):
+        mw.sql(ctx, statement, more=1, most=2, **known)
+    assert mw.sql(ctx, statement, **known).to_pylist()
+    mw.sql(ctx, "DEALLOCATE ALL")
+
+
+@pytest.mark.parametrize("value", [2**70, object(), [1, "a"]])
+def test_a_parameter_that_has_no_value_in_arrow_is_refused(
+    ctx: datafusion.SessionContext, value: object
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match=r"^\$x can't be .*CAST\(\$x AS"):
+        mw.sql(ctx, "SELECT $x", x=value)
+
+
 @given(st.text("ab\n", min_size=1), st.data())
 def test_places_after_edits_lead_back_to_those_before(text: str, data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(text)), unique=True, max_size=6))

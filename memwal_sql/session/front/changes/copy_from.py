@@ -82,6 +82,8 @@ def copy_from(
     if len(statement) == 1 or not statement.tokens[1].is_name:
         return None
     found = target_at(ctx, statement, 1, ctes)
+    if found is None and statement.find("FROM") < statement.find("TO"):
+        raise statement.error("the session has no MemWAL table of this name to COPY into", 1)
     if found is None or statement.keyword(found[1]) == "TO":
         return None
     target, place = found

@@ -54,9 +54,12 @@ def delete(
 
     Raises InvalidCallError and UnsupportedError, with the place, for what it can't be.
     """
-    found = target_at(ctx, statement, 2, ctes, _CLAUSES) if statement.has(1, "FROM") else None
+    place = 2 if statement.has(1, "FROM") else 1
+    found = target_at(ctx, statement, place, ctes, _CLAUSES)
     if found is None:
         return None
+    if place == 1:
+        raise statement.error("FROM is missing", place)
     target, start = found
     returning, end = returning_at(statement, start, target)
     refuse_others(statement, start, "DELETE")
@@ -81,6 +84,8 @@ def truncate(
 def condition_at(statement: Statement, place: int, stop: int) -> str:
     """The WHERE clause at a place, or one that is always true: what may follow the condition of a
     SELECT can't follow this one, as it is in parentheses."""
+    if place + 1 == stop:
+        raise statement.error("a condition is missing", stop)
     return f"WHERE ({statement.slice(place + 1, stop)})" if place < stop else "WHERE true"
 
 
@@ -88,7 +93,9 @@ def other_tables(statement: Statement, place: int, stop: int, word: str) -> str:
     """The tables that the rows are compared with, as a further part of FROM."""
     if place == stop:
         return ""
-    after = statement.expect(place, word)
+    if statement.keyword(place) != word:
+        raise statement.error(f"{word}, WHERE or RETURNING must stand here", place)
+    after = place + 1
     if after == stop:
         raise statement.error("a table is missing", after)
     of_query = min(statement.find(one, after, stop) for one in _OF_QUERIES)

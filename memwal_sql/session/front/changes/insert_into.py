@@ -49,6 +49,10 @@ def insert(
         )
     target, start = found
     returning, end = returning_at(statement, start, target)
+    duplicate = statement.find("ON DUPLICATE KEY", start, end)
+    if duplicate < end:
+        message = "say ON CONFLICT DO UPDATE SET column = excluded.column"
+        raise UnsupportedError(str(statement.error(message, duplicate)))
     conflict = _conflict(statement, start, end)
     columns: list[str] | None = target.table.schema.names
     is_nested = statement.keyword(start + 1) in _QUERIES or statement.symbol(start + 1) == "("

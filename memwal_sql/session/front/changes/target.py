@@ -9,6 +9,7 @@ from typing import cast
 import datafusion
 
 from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.front.queries.as_of import refuse_past
 from memwal_sql.session.front.queries.one_snapshot import WritableTable
 from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.planning import check_names
@@ -88,6 +89,7 @@ def target_at(
     if found is None:
         return None
     check_names(ctx)
+    refuse_past(statement, after)
     if ctes is not None and len(parts) == 1 and parts[0] in cte_names(ctes):
         raise statement.error("WITH has a query of this name: give that another one", place)
     text = statement.slice(place, after)

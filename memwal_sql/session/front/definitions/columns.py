@@ -9,6 +9,8 @@ import datafusion
 import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.front.queries.datafusion_errors import error_of
+from memwal_sql.session.front.queries.places import StatementError
 from memwal_sql.session.front.queries.tokens import Statement
 
 # What else stands behind a column's type, and is nothing that a table has.
@@ -52,6 +54,8 @@ def columns_of(statement: Statement, parts: Sequence[tuple[int, int]]) -> Column
     keys: list[tuple[str, ...]] = []
     for start, last in _whole(statement, parts):
         first = start
+        if first == last:
+            raise statement.error("a column, as `name type`, is missing", first)
         if statement.keyword(first) == "CONSTRAINT":
             first += 2
         if statement.has(first, "PRIMARY KEY") and statement.symbol(first + 2) == "(":
@@ -100,8 +104,9 @@ def _field(statement: Statement, text: str, place: int) -> pa.Field:
         scratch.sql(f"CREATE TABLE one ({text})")  # of a column, in a session of its own
         (field,) = scratch.table("one").schema()
     except Exception as error:  # DataFusion raises nothing more specific
-        reason = str(error).removeprefix("DataFusion error: ").partition(" at Line:")[0]
-        raise statement.error(f"this is no column: {reason}", place) from None
+        reason = error_of(error)
+        shown = reason.message if isinstance(reason, StatementError) else reason or error
+        raise statement.error(f"this is no column: {shown}", place) from None
     return field
 
 

@@ -19,7 +19,7 @@ from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.front.definitions.clauses import Clauses, are_ours, clauses_of
 from memwal_sql.session.front.definitions.columns import Columns, columns_of
-from memwal_sql.session.front.definitions.names import if_exists, written
+from memwal_sql.session.front.definitions.names import if_exists, refuse_schema, written
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.planning import answer, check_names, planning_errors
 from memwal_sql.session.front.queries.tokens import Statement
@@ -45,6 +45,9 @@ def created(
     """
     replaces, place = if_exists(statement, 1, "OR REPLACE")
     external, place = if_exists(statement, place, "EXTERNAL")
+    if statement.keyword(place) == "SCHEMA":
+        _, place = if_exists(statement, place + 1, "IF NOT EXISTS")
+        refuse_schema(ctx, statement, place, statement.table(place)[0], kept=True)
     if statement.keyword(place) != "TABLE":
         return None
     lenient, place = if_exists(statement, place + 1, "IF NOT EXISTS")
@@ -53,6 +56,8 @@ def created(
     columns_at, place = place, statement.closing(place) if statement.symbol(place) == "(" else place
     functions = search_functions(ctx)
     folder = functions.folder(whole_name(parts)) if len(parts) <= NAME_PARTS else None
+    if len(parts) == NAME_PARTS:
+        refuse_schema(ctx, statement, at, parts[:-1], kept=True)
     if folder is None and not are_ours(statement, place, external=external):
         return None
     check_names(ctx)

@@ -7,6 +7,7 @@ from typing import cast
 
 import datafusion
 
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.planning import check_names
 from memwal_sql.session.front.queries.tokens import Statement, quoted
@@ -23,6 +24,20 @@ def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None
     if found is not None:
         check_names(ctx)
     return found
+
+
+def refuse_schema(
+    ctx: datafusion.SessionContext, statement: Statement, place: int, parts: Name, kept: bool
+) -> None:
+    """Raise UnsupportedError, with the place, for `catalog.schema` of a catalog of folders, unless
+    it is `kept` and there."""
+    known = search_functions(ctx).schemas(parts[0]) if len(parts) > 1 else []
+    if known and not (kept and parts[1] in known):
+        message = (
+            f"a catalog of a folder has the schema {known[0]!r} alone: mw.catalog(ctx, place, "
+            "name) shows another folder"
+        )
+        raise UnsupportedError(str(statement.error(message, place)))
 
 
 def table_of(found: Registered) -> Table:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 import datafusion
 import pyarrow as pa
 
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.planning import values
 from memwal_sql.session.front.queries.tokens import Statement
 
@@ -82,8 +83,8 @@ def as_of_clauses(statement: Statement) -> list[AsOf]:
     wherever it stands; the value is a literal, a parameter, or an expression in parentheses."""
     found = []
     for place in range(1, len(statement)):
-        kind = _KINDS.get(statement.keyword(place))
-        if kind is None or not statement.has(place + 1, "AS OF"):
+        kind = _kind(statement, place)
+        if kind is None:
             continue
         first = place + 3
         last = _value_end(statement, first)
@@ -101,6 +102,27 @@ def as_of_clauses(statement: Statement) -> list[AsOf]:
             )
         )
     return found
+
+
+def check_values(statement: Statement) -> None:
+    """Raise InvalidCallError, with the place, for a clause with another value in a statement that
+    can't be read: in one that can be, `version AS of` is a column with another name."""
+    for place in range(1, len(statement)):
+        if _kind(statement, place) and _value_end(statement, place + 3) is None:
+            raise statement.error(
+                "AS OF takes a literal, a parameter, or an expression in parentheses", place + 3
+            )
+
+
+def refuse_past(statement: Statement, place: int) -> None:
+    """Raise UnsupportedError, with the place, for a clause behind a table that is changed."""
+    if _kind(statement, place + (statement.keyword(place) == "FOR")):
+        message = "a table is changed as it is now: table.restore(...) goes back to its past"
+        raise UnsupportedError(str(statement.error(message, place)))
+
+
+def _kind(statement: Statement, place: int) -> str | None:
+    return _KINDS.get(statement.keyword(place)) if statement.has(place + 1, "AS OF") else None
 
 
 def without(text: str, clauses: list[AsOf]) -> str:

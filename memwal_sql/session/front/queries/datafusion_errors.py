@@ -18,6 +18,7 @@ _SYNTAX = re.compile(
     re.DOTALL,
 )
 _FOUND = re.compile(r"^Expected: (.*?),? found: .*$", re.DOTALL)
+_NO_CHANGE = re.compile(r"^([A-Z ]+) operation on table '(.*)'\ncaused by\n" + _NOT_IMPLEMENTED)
 # Schemas and names that tables of one statement have for a while.
 _SCHEMA = re.compile(r'(?:datafusion\.)?"?memwal\$statement\d+"?\.')
 _QUALIFIER = re.compile(r'"?memwal (?:given|source)"?\.')
@@ -38,8 +39,20 @@ _REMEDIES = (
         "mw.register(ctx, name, table) makes a table known, SHOW TABLES lists those that are",
     ),
     (
-        re.compile(r"^Placeholder '\$(\w+)' was not provided a value"),
+        re.compile(r"^Placeholder '\$([a-zA-Z_]\w*)' was not provided a value"),
         r"Give it one, as in mw.sql(ctx, text, \1=...)",
+    ),
+    (
+        re.compile(r"^Placeholder '\$(\d+)' was not provided a value"),
+        r"Give it one, as in mw.sql(ctx, text, **{'\1': ...})",
+    ),
+    (
+        re.compile(r"^Placeholder '.*' was not provided a value"),
+        "Parameters are written as $name, and given as in mw.sql(ctx, text, name=...)",
+    ),
+    (
+        re.compile(r"^Unable to find factory for"),
+        "Formats are those of DataFusion, as PARQUET, CSV and JSON, and MEMWAL for tables",
     ),
     (re.compile(r'^No field named "([^"]*)"\.'), r"Texts are in single quotes: '\1'"),
 )
@@ -60,6 +73,11 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     message = _PREFIXES.sub("", str(error))
     if (syntax := _SYNTAX.match(message)) is not None:
         return _syntax_error(syntax, text)
+    if (change := _NO_CHANGE.match(message)) is not None:
+        return UnsupportedError(
+            f"DataFusion runs no {change[1]} of the table {change[2]!r}, which is none of this "
+            "package: mw.register(ctx, name, table) makes those known"
+        )
     if message.startswith(_NOT_IMPLEMENTED):
         return UnsupportedError(without_insides(message.removeprefix(_NOT_IMPLEMENTED)))
     message = without_insides(message)
@@ -67,6 +85,7 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     for pattern, remedy in _REMEDIES:
         if (found := pattern.search(message)) is not None:
             message += "\n" + found.expand(remedy)
+            break
     first, newline, rest = message.partition("\n")
     return StatementError(f"{first.rstrip('.')}{newline}{rest}", name=name)
 

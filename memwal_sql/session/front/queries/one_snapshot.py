@@ -20,8 +20,15 @@ from memwal_native import MountedTable, table_references
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
-from memwal_sql.session.front.queries.as_of import AsOf, Moment, PastOf, as_of_clauses, without
-from memwal_sql.session.front.queries.places import Edit, as_before, edited
+from memwal_sql.session.front.queries.as_of import (
+    AsOf,
+    Moment,
+    PastOf,
+    as_of_clauses,
+    check_values,
+    without,
+)
+from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
 from memwal_sql.session.front.queries.planning import answer, planned
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
@@ -171,8 +178,13 @@ def frame(
         tables[schema] = name[-1], known[name, moment], level, found.approximate
     texts = [(one, one.text(schemas.get((one.name, one.moment)))) for one in uses]
     edits = [Edit(one.start, one.end, text) for one, text in texts if text is not None]
-    with _in_schemas(ctx, tables), as_before(whole, edits):
-        return planned(ctx, edited(query, edits), parameters)
+    try:
+        with _in_schemas(ctx, tables), as_before(whole, edits):
+            return planned(ctx, edited(query, edits), parameters)
+    except StatementError as error:
+        if error.at is not None:
+            check_values(statement)
+        raise
 
 
 def may_read(
@@ -195,9 +207,10 @@ def may_read(
 def _is_view(ctx: datafusion.SessionContext, name: TableName) -> bool:
     catalog, schema, table = name
     try:
-        return ctx.catalog(catalog).schema(schema).table(table).kind == "view"
+        tables = ctx.catalog(catalog).schema(schema)
     except KeyError:
         return False
+    return table in tables.names() and tables.table(table).kind == "view"
 
 
 def _uses(

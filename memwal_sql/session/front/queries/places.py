@@ -89,6 +89,15 @@ class StatementError(InvalidCallError):
 
 
 @contextmanager
+def errors_of_calls() -> Iterator[None]:
+    """Within it, a StatementError becomes the InvalidCallError that callers know."""
+    try:
+        yield
+    except StatementError as error:
+        raise InvalidCallError(str(error)) from error.__cause__
+
+
+@contextmanager
 def as_before(text: str, edits: Sequence[Edit]) -> Iterator[None]:
     """Within it, places in errors of a text are those before edits."""
     try:

@@ -79,6 +79,11 @@ class Statement:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def parameters(self) -> set[str]:
+        """The names of its parameters, without the `$`."""
+        return {token.value[1:] for token in self.tokens if token.kind == "placeholder"}
+
     def keyword(self, place: int) -> str:
         """The word at a place in upper case; empty at the end."""
         return self.tokens[place].keyword if place < len(self.tokens) else ""
