@@ -45,6 +45,7 @@ class Folder:
         self._missing = missing
         self._open: dict[str, Table] = {}
         self._lock = Lock()
+        self._opening: dict[str, Lock] = {}
         parent, _, self._folder = self.uri.rpartition("/")
         if self.uri.split("://")[0] in SCHEMES or parent.endswith(":/") or not self._folder:
             raise InvalidCallError(
@@ -94,13 +95,13 @@ class Folder:
 
     def forget(self, name: str) -> None:
         """Open it anew where it is asked for next."""
-        with self._lock:
+        with self._only_one(name):
             self._open.pop(name, None)
 
     def _table(self, name: str) -> Table | None:
         if not _NAME.fullmatch(name):
             return None
-        with self._lock:
+        with self._only_one(name):  # while others have other names
             table = self._open.get(name)
             if table is not None:
                 try:
@@ -117,6 +118,10 @@ class Folder:
                 return None
             self._open[name] = open_table(place, storage_options=self.storage_options)
             return self._open[name]
+
+    def _only_one(self, name: str) -> Lock:
+        with self._lock:
+            return self._opening.setdefault(name, Lock())
 
     def _table_of(self, name: str) -> str:
         of, _, about = name.rpartition("$")

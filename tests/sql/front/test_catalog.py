@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import datafusion
 import lance
@@ -10,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.catalog.folder import Folder
 
 
 @pytest.fixture
@@ -165,6 +170,35 @@ def test_datafusion_alone_makes_and_drops_nothing(
     with pytest.raises(Exception, match="doesn't exist"):
         ctx.sql("DROP TABLE lake.public.events")
     assert (folder / "events.lance").exists()
+
+
+def test_a_table_that_opens_slowly_keeps_no_other_one_waiting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mw.create_table(folder / "slow.lance", pa.schema({"id": pa.int64()}), "id")
+    tables = Folder(folder, None, "strong", "error")
+    begun, may_end, opened = Event(), Event(), []
+
+    def opening(place: str, **options: Any) -> mw.Table:
+        opened.append(place)
+        if place.endswith("slow.lance"):
+            begun.set()
+            assert may_end.wait(60)
+        return mw.open_table(place, **options)
+
+    monkeypatch.setattr(sys.modules[Folder.__module__], "open_table", opening)
+    with ThreadPoolExecutor(3) as threads:
+        slow = [threads.submit(tables.registered, "slow") for _ in range(2)]
+        try:
+            assert begun.wait(60)
+            assert threads.submit(tables.registered, "events").result(60) is not None
+        finally:
+            may_end.set()
+        first, second = (one.result(60) for one in slow)
+    assert first is not None
+    assert second is not None
+    assert first.table is second.table
+    assert len(opened) == 2
 
 
 @pytest.mark.parametrize("uri", ["memory://x", "s3://bucket", ""])
