@@ -40,8 +40,8 @@ def configure(
         cache_bytes: how much these copies may take, as `memory`; else the environment's
             `MEMWAL_CACHE_BYTES`, or 4 GiB. 0 keeps nothing.
 
-    What exceeds a smaller `memory` is evicted at once. MemTables are no part of it: a writer has
-    its own `max_unflushed_bytes`.
+    What is not given stays as it is. What exceeds a smaller `memory` is evicted at once. MemTables
+    are no part of it: a writer has its own `max_unflushed_bytes`.
     Raises InvalidCallError for any other value, and for `cache_bytes` without a folder.
     """
     budget = None if memory is None else memory_bytes(memory)

@@ -235,18 +235,38 @@ def test_what_can_not_be_meant_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     for wrong in ({"cache_dir": 3}, {"cache_dir": tmp_path, "cache_bytes": "much"}):
         with pytest.raises(mw.InvalidCallError, match="must be"):
             mw.configure(**wrong)
-    with pytest.raises(mw.InvalidCallError, match="needs a cache_dir"):
+    with another_cache(), pytest.raises(mw.InvalidCallError, match="needs a cache_dir"):
         mw.configure(cache_bytes=5)
     mw.configure(cache_dir=tmp_path, cache_bytes=0)
     assert CACHE.get() is None
+
+
+def test_the_environment_says_what_is_not_set(
+    tmp_path: Path, within: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within(another_cache())
     monkeypatch.setenv("MEMWAL_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("MEMWAL_CACHE_BYTES", "1MiB")
-    CACHE._is_known = False
     found = CACHE.get()
     assert found is not None and (found.folder, found.max_bytes) == (
         tmp_path / "memwal_sql",
         1 << 20,
     )
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_given_stays_as_it_is(tmp_path: Path) -> None:
+    for given, folder, most in (
+        ({"cache_dir": tmp_path / "other"}, "other", 64 << 20),
+        ({"cache_bytes": "1MiB"}, "other", 1 << 20),
+        ({}, "other", 1 << 20),
+        ({"cache_dir": tmp_path}, "", 1 << 20),
+    ):
+        mw.configure(**given)  # type: ignore[arg-type]
+        found = CACHE.get()
+        assert found is not None
+        assert found.folder == tmp_path / folder / "memwal_sql"
+        assert found.max_bytes == most
 
 
 def test_the_command_line_copies(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ class CacheSettings:
 
     def __init__(self) -> None:
         self._cache: DiskCache | None = None
+        self._folder: str | os.PathLike[str] | None = None
+        self._most: int | str | None = None
         self._is_known = False
 
     def get(self) -> DiskCache | None:
@@ -32,16 +34,19 @@ class CacheSettings:
         return self._cache
 
     def set(self, folder: str | os.PathLike[str] | None, most: int | str | None) -> None:
-        """Keep copies in a folder from now on, of so many bytes together; None is what the
-        environment says. Tables that are open go on as they are. Raises InvalidCallError."""
+        """Keep copies in a folder from now on, of so many bytes together; None is what was set
+        before, or else what the environment says. Tables that are open go on as they are. Raises
+        InvalidCallError, and all is as before."""
         if folder is not None and not isinstance(folder, str | os.PathLike):
             raise InvalidCallError(f"cache_dir must be a path, got {folder!r}")
-        named = folder or os.environ.get(_FOLDER)
-        given = os.environ.get(_BYTES) or None if most is None else most
+        named = folder or self._folder or os.environ.get(_FOLDER)
+        bound = self._most if most is None else most
+        given = os.environ.get(_BYTES) or None if bound is None else bound
         room = _DEFAULT_BYTES if given is None else _bytes(given)
         if not named:
             raise InvalidCallError(f"cache_bytes={most!r} needs a cache_dir, or {_FOLDER}")
         self._cache = DiskCache(Path(os.path.abspath(named), _OWN), room) if room else None
+        self._folder, self._most = folder or self._folder, bound
         self._is_known = True
 
 
