@@ -20,16 +20,19 @@ from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import search_functions, whole_name
+from memwal_sql.state.schema import check_schema
 from memwal_sql.table import Table
 
 Change = Callable[[], None]
+# What else than columns other databases drop.
+_CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "PARTITION", "FOREIGN", "INDEX")
 
 
 def altered(
     ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
-    """Run ALTER TABLE of a table of ours; None for another one. All of its changes are read before
-    the first is made."""
+    """Run ALTER TABLE of a table of ours; None for another one. All of its changes are checked
+    before the first is made."""
     if statement.keyword(1) != "TABLE":
         return None
     lenient, at = if_exists(statement, 2)
@@ -41,10 +44,11 @@ def altered(
         return None
     table = table_of(found)
     table.refresh()
-    changes = [
-        _change(statement, table, first, last)
-        for first, last in statement.split(place, len(statement))
-    ]
+    changes, columns = [], table.schema
+    for first, last in statement.split(place, len(statement)):
+        change, columns = _change(statement, table, columns, first, last)
+        check_schema(columns, table.primary_key)
+        changes.append(change)
     if not changes:
         raise statement.error("a change must follow the table", place)
     try:
@@ -63,39 +67,58 @@ def altered(
     return answer(ctx, pa.table({}))
 
 
-def _change(statement: Statement, table: Table, first: int, last: int) -> Change:
+def _change(
+    statement: Statement, table: Table, columns: pa.Schema, first: int, last: int
+) -> tuple[Change, pa.Schema]:
+    """A change of a table that has these columns by then, and the columns that it has afterwards.
+
+    Raises InvalidCallError and UnsupportedError, with the place, for what can't be.
+    """
     word = statement.keyword(first)
     place = first + (2 if statement.keyword(first + 1) in ("COLUMN", "COLUMNS") else 1)
     if word == "ADD":
-        return _add(statement, table, place, last)
-    if word == "DROP" and place > first + 1:
+        return _add(statement, table, columns, place, last)
+    if word == "DROP" and statement.keyword(place) not in _CONSTRAINTS:
         lenient, place = if_exists(statement, place)
         name = _column(statement, place, last, last)
-        if lenient and name not in table.schema.names:
-            return lambda: None
-        return lambda: table.drop_columns([name])
+        if lenient and name not in columns.names:
+            return lambda: None, columns
+        index = _index(statement, table, columns, place)
+        return lambda: table.drop_columns([name]), columns.remove(index)
     if word == "RENAME" and statement.keyword(first + 1) == "TO":
         raise UnsupportedError("the name of a table is that of its folder: move the folder")
     if word == "RENAME":
         old = _column(statement, place, last)
+        index = _index(statement, table, columns, place)
         after = statement.expect(place + 1, "TO")
         new = _column(statement, after, last, last)
-        return lambda: table.rename_column(old, new)
+        renamed = columns.set(index, columns.field(index).with_name(new))
+        return lambda: table.rename_column(old, new), renamed
     if word == "ALTER":
         name = _column(statement, place, last)
+        index = _index(statement, table, columns, place)
         if statement.has(place + 1, "DROP NOT NULL") and place + 4 == last:
-            return lambda: table.set_nullable(name)
+            nullable = columns.set(index, columns.field(index).with_nullable(True))
+            return lambda: table.set_nullable(name), nullable
         if statement.has(place + 1, "SET NOT NULL"):
-            return lambda: table.set_nullable(name, nullable=False)
+            table.set_nullable(name, nullable=False)  # which says why not
         raise UnsupportedError(
             str(statement.error("of a column DROP NOT NULL alone can be changed", place + 1))
         )
+    if word in ("SET", "UNSET"):
+        message = (
+            "a table keeps the regions and the key that it was made with, and has no other "
+            "options: mw.register(ctx, name, table, consistency) and CREATE INDEX have theirs"
+        )
+        raise UnsupportedError(str(statement.error(message, first)))
     raise UnsupportedError(
         str(statement.error("ADD, DROP, RENAME or ALTER COLUMN must stand here", first))
     )
 
 
-def _add(statement: Statement, table: Table, place: int, last: int) -> Change:
+def _add(
+    statement: Statement, table: Table, columns: pa.Schema, place: int, last: int
+) -> tuple[Change, pa.Schema]:
     lenient, place = if_exists(statement, place, "IF NOT EXISTS")
     parts = [(place, last)]
     if statement.symbol(place) == "(":
@@ -103,9 +126,29 @@ def _add(statement: Statement, table: Table, place: int, last: int) -> Change:
     found = columns_of(statement, parts)
     if found.primary_key:
         raise InvalidCallError("a primary key can't be added to a table")
-    known = table.schema.names if lenient else ()
+    known = columns.names if lenient else ()
     fields = [field for field in found.schema if field.name not in known]
-    return (lambda: table.add_columns(fields)) if fields else lambda: None
+    if taken := [field.name for field in fields if field.name in columns.names]:
+        raise statement.error(f"the table has columns {taken} already", place)
+    if required := [field.name for field in fields if not field.nullable]:
+        message = f"{required} are null in the rows that are there: make them nullable"
+        raise statement.error(message, place)
+    added = pa.schema([*columns, *fields])
+    return (lambda: table.add_columns(fields)) if fields else lambda: None, added
+
+
+def _index(statement: Statement, table: Table, columns: pa.Schema, place: int) -> int:
+    """Which column is named at a place, that may be changed."""
+    name = statement.tokens[place].name
+    if name not in columns.names:
+        raise statement.error(f"{columns.names} are the columns of the table", place)
+    if name in table.primary_key:
+        message = (
+            f"{name!r} is of the primary key, by which rows are found and divided: make a new "
+            "table, and write the rows into it"
+        )
+        raise statement.error(message, place)
+    return int(columns.get_field_index(name))
 
 
 def _column(statement: Statement, place: int, last: int, end: int | None = None) -> str:
