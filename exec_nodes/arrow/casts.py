@@ -97,7 +97,7 @@ def exact_cast(
         column, source = pc.cast(column, known), known
     try:
         cast = pc.cast(column, target)
-        back = pc.cast(cast, source)
+        back = _cast_back(cast, source)
     except pa.ArrowException as error:
         raise InvalidCallError(
             f"column {field.name!r} can't be cast from {source} to {target}: {error}; "
@@ -112,6 +112,14 @@ def exact_cast(
             "would change: cast it yourself if that is meant"
         )
     return cast
+
+
+def _cast_back(cast: Column, source: pa.DataType) -> Column:
+    """What was cast in its old type. Arrow makes 100.10000000000001 of the decimal 100.1, but reads
+    its text as the nearest float."""
+    if pa.types.is_decimal(cast.type) and pa.types.is_floating(source):
+        cast = pc.cast(cast, pa.string())
+    return pc.cast(cast, source)
 
 
 def _known_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:

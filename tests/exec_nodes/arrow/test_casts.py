@@ -125,6 +125,19 @@ def test_a_value_that_stays_equal_is_taken(
     assert expected is None or column.to_pylist() == expected
 
 
+@pytest.mark.parametrize("digits", range(5))
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_floats_written_with_a_decimals_digits_are_taken(kind: type, digits: int) -> None:
+    largest = 10**6 if kind is np.float32 else 10**12  # what the float can tell apart
+    unscaled = np.random.default_rng(digits).integers(-largest, largest, 2000)
+    texts = [str(Decimal(int(one)).scaleb(-digits)) for one in unscaled]
+    field = pa.field("x", pa.decimal128(18, digits))
+    floats = pa.array(np.array(texts, kind))
+    assert exact_cast(floats, field).equals(pa.array(map(Decimal, texts), field.type))
+    with pytest.raises(InvalidCallError, match="would change"):
+        exact_cast(pa.array([1.5 / 10**digits]), field)
+
+
 def test_a_column_of_the_type_is_returned_as_it_is() -> None:
     column = pa.chunked_array([[1, 2], [3]])
     assert exact_cast(column, pa.field("c", pa.int64())) is column
