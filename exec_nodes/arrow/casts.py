@@ -138,6 +138,9 @@ def _known_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:
             for one in source
         ]
         return pa.struct(fields)
+    if pa.types.is_map(source) and pa.types.is_map(target):
+        item = source.item_field.with_type(_known_type(source.item_type, target.item_type))
+        return pa.map_(source.key_field, item, keys_sorted=source.keys_sorted)
     if is_list(target) and (pa.types.is_list(source) or pa.types.is_large_list(source)):
         inner = source.value_field.with_type(_known_type(source.value_type, target.value_type))
         return pa.list_(inner) if pa.types.is_list(source) else pa.large_list(inner)

@@ -92,6 +92,11 @@ def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said
         (np.array([1, -9999999]), pa.decimal128(9, 2), [Decimal(1), Decimal(-9999999)]),
         (np.array([2**64 - 1], np.uint64), pa.decimal128(22, 2), [Decimal(2**64 - 1)]),
         (pa.array([[3, None], None]), pa.list_(pa.decimal128(9, 2)), [[Decimal(3), None], None]),
+        (
+            pa.array([[("a", None)], None], pa.map_(pa.string(), pa.null())),
+            pa.map_(pa.string(), pa.int64()),
+            [[("a", None)], None],
+        ),
         (pd.Series([1.0, None]), pa.int8(), [1, None]),
         (pd.Series(["a", None], dtype=object), pa.string(), ["a", None]),
         (range(2), pa.int32(), [0, 1]),
