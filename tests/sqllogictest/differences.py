@@ -7,7 +7,44 @@ from collections.abc import Mapping
 LEFT_OUT: Mapping[str, str] = {}
 
 _DIFFERENT: Mapping[str, tuple[str, ...]] = {
-    "UPDATE with FROM, which DataFusion has not": ("update.slt:85", "update.slt:113"),
+    "UPDATE with FROM, and MERGE, which DataFusion has not": (
+        "merge_into.slt:142",
+        "merge_into.slt:210",
+        "update.slt:85",
+        "update.slt:113",
+    ),
+    "a value that a decimal column would round is refused": (
+        "aggregate.slt:4859",
+        "aggregate.slt:4862",
+        "aggregate.slt:4928",
+        "aggregate.slt:4931",
+    ),
+    "statements that define tables are refused where names are read otherwise": (
+        "array_any_match.slt:135",
+        "array_filter.slt:227",
+        "array_filter.slt:230",
+        "array_filter.slt:233",
+        "array_first.slt:123",
+        "array_transform.slt:432",
+        "array_transform.slt:435",
+        "array_transform.slt:438",
+        "ident_normalization.slt:60",
+        "ident_normalization.slt:87",
+        "ident_normalization.slt:113",
+        "ident_normalization.slt:174",
+    ),
+    "names alone are those of datafusion.public": (
+        "cte.slt:65",
+        "cte.slt:108",
+        "information_schema_columns.slt:21",
+        "information_schema_columns.slt:24",
+        "information_schema_multiple_catalogs.slt:53",
+        "information_schema_multiple_catalogs.slt:56",
+        "information_schema_multiple_catalogs.slt:71",
+        "information_schema_multiple_catalogs.slt:74",
+        "information_schema_multiple_catalogs.slt:113",
+        "information_schema_multiple_catalogs.slt:116",
+    ),
     "1 / 0 for no rows: a plain table has an empty batch": (
         "arrow_files.slt:129",
         "arrow_files.slt:354",
