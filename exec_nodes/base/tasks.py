@@ -4,11 +4,13 @@ on a busy machine. What is waited for is done in the caller's context."""
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import lru_cache
+from threading import RLock, Thread, main_thread
 from typing import TypeVar
 
 _THREADS = 16
@@ -44,15 +46,29 @@ def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> 
     return [one.result() for one in under_way]
 
 
-def in_background(call: Callable[[], object]) -> bool:
+def in_background(call: Callable[[], object], *, is_long: bool = False) -> bool:
     """Call `call` some time soon, on a thread of its own kind. What it raises is lost: it is for
     what only makes later work faster. False if the process is about to end, and nothing of the
-    kind is done any more."""
+    kind is done any more.
+
+    Calls that take long are made one by one, apart from the others. At the end of the process those
+    that wait are left out, and the one that is under way should look at `is_ending`.
+    """
     try:
-        _starts[-1](call)
+        if _starts:
+            _starts[-1](call)
+        elif is_long:
+            _long_calls(os.getpid()).add(call)
+        else:
+            _background(os.getpid()).submit(call)
     except RuntimeError:
         return False
     return True
+
+
+def is_ending() -> bool:
+    """Whether this process waits for nothing but its threads."""
+    return not main_thread().is_alive()
 
 
 @contextmanager
@@ -78,7 +94,37 @@ def _background(pid: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_BACKGROUND_THREADS, f"memwal-background-{pid}")
 
 
+class _LongCalls:
+    """A thread that goes when it has no calls. An executor would make them all before it ends."""
+
+    def __init__(self, pid: int) -> None:
+        self._name = f"memwal-long-{pid}"
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._is_running = False
+        self._lock = RLock()
+
+    def add(self, call: Callable[[], object]) -> None:
+        with self._lock:
+            self._waiting.append(call)
+            if not self._is_running:
+                Thread(target=self._run, name=self._name).start()
+                self._is_running = True
+
+    def _run(self) -> None:
+        while (call := self._next()) is not None:
+            with suppress(Exception):
+                call()
+
+    def _next(self) -> Callable[[], object] | None:
+        with self._lock:
+            self._is_running = bool(self._waiting) and not is_ending()
+            return self._waiting.popleft() if self._is_running else None
+
+
+@lru_cache(maxsize=1)
+def _long_calls(pid: int) -> _LongCalls:
+    return _LongCalls(pid)
+
+
 # The last one is asked.
-_starts: list[Callable[[Callable[[], object]], object]] = [
-    lambda call: _background(os.getpid()).submit(call)
-]
+_starts: list[Callable[[Callable[[], object]], object]] = []

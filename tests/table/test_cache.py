@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -30,8 +32,14 @@ KEYS = 60
 
 @pytest.fixture
 def folder(tmp_path: Path, within: Any) -> Path:
-    """Where copies are, which are made at once."""
-    within(background_by(lambda call: call()))
+    """Where copies are, which are made at once, one after the other."""
+    one_by_one = RLock()
+
+    def start(call: Callable[[], object]) -> None:
+        with one_by_one:
+            call()
+
+    within(background_by(start))
     within(another_cache())
     mw.configure(cache_dir=tmp_path / "cache", cache_bytes="64MiB")
     return tmp_path / "cache" / "memwal_sql"
@@ -214,7 +222,8 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
     cache = CACHE.get()
     assert cache is not None
     for name in ("one", "two"):
-        assert cache.add(name, [OriginalFile("f", 700, lambda start, end: bytes(700))], name)
+        files = [OriginalFile("f", 700, lambda start, end: bytes(700))]
+        assert cache.add(name, partial(list, files), name)
     assert cache.open("one") is None
     assert all(path.exists() for path in theirs)
     assert cache.folder.stat().st_mode & 0o777 == 0o700
@@ -269,17 +278,22 @@ def test_what_is_not_given_stays_as_it_is(tmp_path: Path) -> None:
         assert found.max_bytes == most
 
 
-def test_the_command_line_copies(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        options = stack.enter_context(s3_server("tables"))
+def test_the_command_line_reads_copies(tmp_path: Path, folder: Path) -> None:
+    with s3_server("tables") as options:
         uri = "s3://tables/shell"
         made = mw.create_table(uri, rows(0, 0, 0).schema, "id", storage_options=options)
         with made.writer() as writer:
             writer.upsert(rows(0, 99, 1))
             writer.flush()
-        command = [sys.executable, "-m", "memwal_sql", "--cache-dir", str(tmp_path / "c")]
+        with as_another_process():
+            assert mw.open_table(uri, storage_options=options).count_rows() == 100
+        copies = entries(folder)
+        assert len(copies) == 2
+        for copy in copies:
+            os.utime(copy / "files.json", (1, 1))
+        command = [sys.executable, "-m", "memwal_sql", "--cache-dir", str(tmp_path / "cache")]
         given = [word for item in options.items() for word in ("--storage-option", "=".join(item))]
         query = ["sql", uri, "SELECT sum(val) AS n FROM t", "--output", "csv", *given]
         done = subprocess.run([*command, *query], capture_output=True, text=True, check=False)
         assert done.returncode == 0 and done.stdout.split() == ['"n"', "100"], done.stderr
-        assert len(entries(tmp_path / "c" / "memwal_sql")) == 2
+        assert all((copy / "files.json").stat().st_mtime > 1 for copy in copies)

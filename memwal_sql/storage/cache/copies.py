@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from exec_nodes.base.tasks import in_background
-from memwal_sql.errors import MemWalError
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.cache.disk_cache import CachedFolder, DiskCache, OriginalFile
 from memwal_sql.storage.objects.local import LocalStore
@@ -48,19 +47,20 @@ class TableCopy:
         self._like = like
         self._copy: CachedFolder | None = None
         self._looked = False
-        self._lock = Lock()
+        self._lock = RLock()
 
     @property
     def path(self) -> Path | None:
         """The copy's folder, which stays; None where there was none when this was first asked. Then
         one is made in the background."""
-        with self._lock:
-            if not self._looked:
-                self._copy, self._looked = self._cache.open(self._name), True
-                if self._copy is None:
-                    in_background(self._make)
-                elif not self._is_meant(self._copy.path):
-                    self._copy = None
+        if not self._looked:
+            found = self._cache.open(self._name)  # reads all of it
+            is_meant = found is not None and self._is_meant(found.path)
+            with self._lock:
+                if not self._looked:
+                    self._copy, self._looked = found if is_meant else None, True
+            if found is None:
+                in_background(self._make, is_long=True)
         return None if self._copy is None else self._copy.path
 
     @property
@@ -79,13 +79,13 @@ class TableCopy:
         return self._store.get(self._in_store(path))
 
     def _make(self) -> None:
-        try:
-            sizes = self._files()
-        except MemWalError:
-            return
-        if sizes is not None:
-            originals = [self._original(path, size) for path, size in sizes.items()]
-            self._cache.add(self._name, originals, self._like)
+        self._cache.add(self._name, self._originals, self._like)
+
+    def _originals(self) -> Sequence[OriginalFile] | None:
+        sizes = self._files()
+        if sizes is None:
+            return None
+        return [self._original(path, size) for path, size in sizes.items()]
 
     def _original(self, path: str, size: int) -> OriginalFile:
         read = partial(self._store.get_range, self._in_store(path))
@@ -145,7 +145,7 @@ def copy_of_base(
 
 
 def _base_files(store: ObjectStore, dataset: Any, manifest: str) -> Mapping[str, int] | None:
-    """None where some are in folders of other tables."""
+    """None where some are in folders of other tables, or are being cleaned up."""
     wanted, folders, elsewhere = {manifest}, [], False
     for fragment in dataset.get_fragments():
         metadata = fragment.metadata

@@ -14,17 +14,18 @@ import json
 import logging
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
-from threading import Lock
-from weakref import finalize
+from weakref import WeakSet, finalize
 
-from exec_nodes.base.tasks import map_in_threads
-from memwal_sql.errors import MemWalError
+from exec_nodes.base.tasks import is_ending, map_in_threads
+from memwal_sql.errors import MemWalError, NotFoundError
 from memwal_sql.storage.objects.protocol import check_path
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,10 @@ _ADDING = ".adding"
 _TEMPORARY = ".tmp-"
 _PIECE_BYTES = 16 << 20
 _READERS = 4
+# Each takes a descriptor, of which a process has 1,024 where nobody says otherwise.
+_MOST_OPEN = 256
+# The next copy would meet the same full disk, or the store that denies.
+_PAUSE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class _CopiedFile:
 
 
 _Copies = Mapping[str, tuple[Path, _CopiedFile]]
+FindFiles = Callable[[], Sequence[OriginalFile] | None]
 
 
 class CachedFolder:
@@ -80,14 +86,22 @@ class DiskCache:
     A disk that is full, read-only or gone is no error: there are no copies then.
     """
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(
+        self, folder: Path, max_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
-        self._lock = Lock()
+        self._clock = clock
+        self._failed = -inf
+        self._open: WeakSet[CachedFolder] = WeakSet()
+        self._checked: set[tuple[int, ...]] = set()
 
     def open(self, name: str) -> CachedFolder | None:
-        """A copy, checked; None where there is none. One that is damaged is removed."""
+        """A copy; None where there is none, or too many are open. Each of its files is checked once
+        as long as nobody touches it; a copy that is damaged is removed."""
         path = self.folder / name
+        if len(self._open) >= _MOST_OPEN:
+            return None
         try:
             listed = os.open(path / _LIST, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -97,9 +111,10 @@ class DiskCache:
             fcntl.flock(listed, fcntl.LOCK_SH)
             if found.is_gone:  # evicted before the lock
                 return None
-            if _is_whole(path):
+            if self._is_whole(path):
                 with suppress(OSError):
                     os.utime(path / _LIST)
+                self._open.add(found)
                 return found
         except OSError as error:
             _log.debug("%s can't be read: %s", path, type(error).__name__)
@@ -109,19 +124,24 @@ class DiskCache:
         self._evict(path)
         return None
 
-    def add(self, name: str, files: Sequence[OriginalFile], like: str) -> bool:
+    def add(self, name: str, find_files: FindFiles, like: str) -> bool:
         """Copy files under a name, where they find room; unique ones that are there in folders
         whose names begin with `like` are linked. False where they are not copied: there is a copy,
-        or another process is making one of something, or it is not possible."""
+        somebody else is making one of something, it is not possible, or it was not a minute ago."""
         path = self.folder / name
+        if self._clock() - self._failed < _PAUSE_SECONDS or (path / _LIST).exists():
+            return False
         try:
-            if sum(file.size for file in files) > self.max_bytes or (path / _LIST).exists():
+            files = find_files()
+            if files is None or sum(file.size for file in files) > self.max_bytes:
                 return False
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._alone() as alone:
                 return alone and not (path / _LIST).exists() and self._add(path, files, like)
         except (OSError, MemWalError) as error:
             _log.debug("%s is not copied: %s", path, type(error).__name__)
+            if not isinstance(error, NotFoundError):  # merged and collected meanwhile
+                self._failed = self._clock()
             return False
 
     def nbytes(self) -> int:
@@ -145,8 +165,8 @@ class DiskCache:
             return False
         temporary = Path(mkdtemp(prefix=_TEMPORARY, dir=self.folder))
         try:
-            listed = {file.path: _copied(file, temporary, there.get(file.path)) for file in files}
-            content = {name: [one.size, one.checksum] for name, one in listed.items()}
+            copies = [(file.path, self._copy(file, temporary, there)) for file in files]
+            content = {name: [one.size, one.checksum] for name, one in copies}
             (temporary / _LIST).write_text(json.dumps(content))
             temporary.rename(path)
         finally:
@@ -195,35 +215,59 @@ class DiskCache:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Whether nobody else adds a copy meanwhile; threads of this process wait."""
-        with self._lock:
-            lock = os.open(self.folder / _ADDING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Whether nobody else adds a copy meanwhile, here or in another process."""
+        lock = os.open(self.folder / _ADDING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                try:
-                    yield True
-                finally:  # also where a process that was forked off has it open
-                    fcntl.flock(lock, fcntl.LOCK_UN)
-            finally:
-                os.close(lock)
+                yield True
+            finally:  # also where a process that was forked off has it open
+                fcntl.flock(lock, fcntl.LOCK_UN)
+        finally:
+            os.close(lock)
+
+    def _copy(self, file: OriginalFile, folder: Path, there: _Copies) -> _CopiedFile:
+        check_path(file.path)
+        target = folder / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.path in there:
+            source, listed = there[file.path]
+            if self._is_as_listed(source, listed):
+                with suppress(OSError):  # a file system without links
+                    os.link(source, target)
+                    return listed
+        return _download(file, target)
+
+    def _is_whole(self, folder: Path) -> bool:
+        files = _listed(folder)
+        if files is None:
+            return False
+        pairs = [(folder / name, file) for name, file in files.items()]
+        return all(map_in_threads(lambda pair: self._is_as_listed(*pair), pairs, _READERS))
+
+    def _is_as_listed(self, path: Path, file: _CopiedFile) -> bool:
+        try:
+            status = path.stat()
+            known = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, file.checksum
+            if known in self._checked:
+                return True
+            if status.st_size != file.size or _checksum(path) != file.checksum:
+                return False
+        except (OSError, ValueError):
+            return False
+        self._checked.add(known)
+        return True
 
 
-def _copied(
-    file: OriginalFile, folder: Path, there: tuple[Path, _CopiedFile] | None
-) -> _CopiedFile:
-    check_path(file.path)
-    target = folder / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if there is not None and _is_as_listed(*there):
-        with suppress(OSError):  # a file system without links
-            os.link(there[0], target)
-            return there[1]
+def _download(file: OriginalFile, target: Path) -> _CopiedFile:
     checksum = 0
     with target.open("wb") as copy:
         for start in range(0, file.size, _PIECE_BYTES):
+            if is_ending():
+                raise OSError("the process ends")
             end = min(start + _PIECE_BYTES, file.size)
             data = file.read(start, end)
             if len(data) != end - start:
@@ -242,22 +286,9 @@ def _listed(folder: Path) -> Mapping[str, _CopiedFile] | None:
         return None
 
 
-def _is_whole(folder: Path) -> bool:
-    files = _listed(folder)
-    if files is None:
-        return False
-    pairs = [(folder / name, file) for name, file in files.items()]
-    return all(map_in_threads(lambda pair: _is_as_listed(*pair), pairs, _READERS))
-
-
-def _is_as_listed(path: Path, file: _CopiedFile) -> bool:
+def _checksum(path: Path) -> int:
     checksum = 0
-    try:
-        if path.stat().st_size != file.size:
-            return False
-        with path.open("rb", buffering=0) as copy:
-            while data := copy.read(_PIECE_BYTES):
-                checksum = zlib.crc32(data, checksum)
-    except (OSError, ValueError):
-        return False
-    return checksum == file.checksum
+    with path.open("rb", buffering=0) as copy:
+        while data := copy.read(_PIECE_BYTES):
+            checksum = zlib.crc32(data, checksum)
+    return checksum

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from threading import Event
 
 import pytest
 
@@ -69,3 +70,20 @@ def test_threads_stay_and_a_forked_child_has_its_own() -> None:
 
 def _thread_name(_: int) -> str:
     return threading.current_thread().name
+
+
+def test_calls_that_take_long_are_made_one_by_one_and_keep_no_other_waiting() -> None:
+    done: list[str] = []
+    go_on, others, last = Event(), Event(), Event()
+
+    def takes_long() -> None:
+        go_on.wait(60)
+        done.append("long")
+
+    for _ in range(3):
+        in_background(takes_long, is_long=True)
+    in_background(lambda: done.append("next") or last.set(), is_long=True)  # type: ignore[func-returns-value]
+    in_background(others.set)
+    assert others.wait(60) and not done
+    go_on.set()
+    assert last.wait(60) and done == ["long", "long", "long", "next"]

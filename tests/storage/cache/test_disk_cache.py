@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import zlib
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -13,10 +16,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memwal_sql.errors import StoreUnavailableError
+from memwal_sql.errors import NotFoundError, StoreUnavailableError
+from memwal_sql.storage.cache import disk_cache
 from memwal_sql.storage.cache.disk_cache import CachedFolder, DiskCache, OriginalFile
 
 ROOM = 10_000
+
+
+def add(cache: DiskCache, name: str, files: list[OriginalFile], like: str | None = None) -> bool:
+    return cache.add(name, lambda: files, like or name)
 
 
 def original(content: Mapping[str, bytes]) -> list[OriginalFile]:
@@ -44,9 +52,9 @@ def read(found: CachedFolder | None) -> dict[str, bytes] | None:
 def test_a_copy_is_what_was_copied(tmp_path: Path) -> None:
     cache, content = DiskCache(tmp_path / "new" / "folder", ROOM), content_of(1)
     assert cache.open("one") is None
-    assert cache.add("one", original(content), "one")
+    assert add(cache, "one", original(content))
     assert read(cache.open("one")) == content
-    assert not cache.add("one", original({}), "one")
+    assert not add(cache, "one", original({}))
     assert read(DiskCache(cache.folder, ROOM).open("one")) == content
 
 
@@ -56,7 +64,7 @@ def test_what_is_damaged_is_never_opened_and_is_copied_anew(
     tmp_path: Path, file: str, damage: str
 ) -> None:
     cache, content = DiskCache(tmp_path, ROOM), content_of(2)
-    cache.add("one", original(content), "one")
+    add(cache, "one", original(content))
     path = tmp_path / "one" / file
     data = path.read_bytes()
     damaged = {
@@ -70,43 +78,43 @@ def test_what_is_damaged_is_never_opened_and_is_copied_anew(
     else:
         path.write_bytes(damaged[damage])
     assert read(cache.open("one")) is None
-    cache.add("one", original(content), "one")
+    add(cache, "one", original(content))
     assert read(cache.open("one")) == content
 
 
 def test_what_was_opened_the_longest_ago_goes_first(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 3_500)
     for number, name in enumerate("abc"):
-        assert cache.add(name, original({"f": bytes(1_000)}), name)
+        assert add(cache, name, original({"f": bytes(1_000)}))
         os.utime(tmp_path / name / "files.json", (number, number))
     assert cache.open("a") is not None
-    assert cache.add("d", original({"f": bytes(1_000)}), "d")
+    assert add(cache, "d", original({"f": bytes(1_000)}))
     assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == {"a", "c", "d"}
-    assert not cache.add("e", original({"f": bytes(4_000)}), "e")
+    assert not add(cache, "e", original({"f": bytes(4_000)}))
     assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == {"a", "c", "d"}
 
 
 def test_what_is_read_stays_and_nothing_is_added_beyond_the_bound(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 2_500)
-    cache.add("a", original({"f": b"a" * 2_000}), "a")
+    add(cache, "a", original({"f": b"a" * 2_000}))
     found = DiskCache(tmp_path, 2_500).open("a")
-    assert not cache.add("b", original({"f": bytes(1_000)}), "b")
+    assert not add(cache, "b", original({"f": bytes(1_000)}))
     assert read(found) == {"f": b"a" * 2_000}
     del found
-    assert cache.add("b", original({"f": bytes(1_000)}), "b")
+    assert add(cache, "b", original({"f": bytes(1_000)}))
     assert cache.open("a") is None
 
 
 def test_files_that_a_like_folder_has_are_linked_unless_they_are_damaged(tmp_path: Path) -> None:
     cache, shared = DiskCache(tmp_path, 4_000), b"s" * 2_000
-    cache.add("t-1", original({"data/s": shared, "m": b"1"}), "t")
+    add(cache, "t-1", original({"data/s": shared, "m": b"1"}), "t")
     unread = [OriginalFile("data/s", 2_000, lambda start, end: pytest.fail("it is there"), True)]
-    assert cache.add("t-2", [*original({"m": b"2"}), *unread], "t")
+    assert add(cache, "t-2", [*original({"m": b"2"}), *unread], "t")
     assert read(cache.open("t-1")) == {"data/s": shared, "m": b"1"}
     assert read(cache.open("t-2")) == {"data/s": shared, "m": b"2"}
     (tmp_path / "t-1" / "data" / "s").write_bytes(b"x" * 2_000)
     assert cache.open("t-2") is None
-    assert cache.add("t-3", original({"data/s": shared, "m": b"3"}), "t")
+    assert add(cache, "t-3", original({"data/s": shared, "m": b"3"}), "t")
     assert read(cache.open("t-3")) == {"data/s": shared, "m": b"3"}
 
 
@@ -115,10 +123,10 @@ def test_the_bound_is_kept_where_what_was_to_be_linked_is_evicted(tmp_path: Path
         DiskCache(tmp_path, 1_000),
         [OriginalFile("s", 400, lambda *_: bytes(400), True)],
     )
-    assert cache.add("t-1", shared, "t")
-    assert cache.add("other", original({"f": bytes(450)}), "other")
+    assert add(cache, "t-1", shared, "t")
+    assert add(cache, "other", original({"f": bytes(450)}))
     found = cache.open("other")
-    assert not cache.add("t-2", [*shared, *original({"m": bytes(200)})], "t")
+    assert not add(cache, "t-2", [*shared, *original({"m": bytes(200)})], "t")
     assert read(found) is not None and cache.nbytes() < 1_000
 
 
@@ -135,9 +143,9 @@ def test_who_has_inherited_the_lock_of_adding_keeps_nobody_from_it(tmp_path: Pat
         return bytes(end - start)
 
     cache = DiskCache(tmp_path, ROOM)
-    assert cache.add("one", [OriginalFile("f", 10, forks)], "one")
+    assert add(cache, "one", [OriginalFile("f", 10, forks)])
     (descriptor,) = inherited
-    assert cache.add("two", original({"f": b"1"}), "two")
+    assert add(cache, "two", original({"f": b"1"}))
     os.close(descriptor)
 
 
@@ -145,7 +153,7 @@ def test_a_disk_that_takes_nothing_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nothing")):
         cache = DiskCache(folder, ROOM)
-        assert not cache.add("one", original(content_of(3)), "one")
+        assert not add(cache, "one", original(content_of(3)))
         assert cache.open("one") is None
 
 
@@ -154,10 +162,9 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, error: Exception) -> N
     def fails(start: int, end: int) -> bytes:
         raise error
 
-    cache = DiskCache(tmp_path, ROOM)
     short = OriginalFile("short", 10, lambda start, end: b"123")
     for bad in (OriginalFile("bad", 10, fails), short, OriginalFile("../up", 0, fails)):
-        assert not cache.add("one", [*original(content_of(4)), bad], "one")
+        assert not add(DiskCache(tmp_path, ROOM), "one", [*original(content_of(4)), bad])
     assert [path.name for path in tmp_path.iterdir()] == [".adding"]
 
 
@@ -165,19 +172,116 @@ def test_leftovers_of_a_process_that_died_go(tmp_path: Path) -> None:
     (tmp_path / ".tmp-dead").mkdir()
     (tmp_path / ".tmp-dead" / "half").write_bytes(bytes(9_000))
     cache = DiskCache(tmp_path, ROOM)
-    assert cache.add("one", original(content_of(5)), "one")
+    assert add(cache, "one", original(content_of(5)))
     assert not (tmp_path / ".tmp-dead").exists()
 
 
 def test_a_reader_learns_that_its_copy_was_removed(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, ROOM)
-    cache.add("one", original(content_of(6)), "one")
+    add(cache, "one", original(content_of(6)))
     found = cache.open("one")
     assert found is not None and not found.is_gone
     shutil.rmtree(tmp_path)
     assert found.is_gone
-    cache.add("one", original(content_of(6)), "one")
+    add(cache, "one", original(content_of(6)))
     assert found.is_gone and read(cache.open("one")) == content_of(6)
+
+
+def test_a_file_is_checked_once_as_long_as_nobody_touches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+
+    def checksum(path: Path) -> int:
+        checked.append(path.name)
+        return zlib.crc32(path.read_bytes())
+
+    monkeypatch.setattr(disk_cache, "_checksum", checksum)
+    cache, shared = DiskCache(tmp_path, ROOM), [OriginalFile("s", 9, lambda *_: b"123456789", True)]
+    add(cache, "t-1", shared, "t")
+    for _ in range(2):
+        assert cache.open("t-1") is not None
+    add(cache, "t-2", [*shared, *original({"m": b"2"})], "t")
+    assert cache.open("t-2") is not None
+    assert sorted(checked) == ["m", "s"]
+    (tmp_path / "t-2" / "m").write_bytes(b"3")
+    os.utime(tmp_path / "t-2" / "m", (1, 1))
+    assert cache.open("t-2") is None
+    assert DiskCache(tmp_path, ROOM).open("t-1") is not None
+    assert sorted(checked) == ["m", "m", "s", "s"]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("denied"), OSError("full")])
+def test_a_copy_that_failed_is_not_tried_again_at_once(tmp_path: Path, error: Exception) -> None:
+    asked: list[str] = []
+
+    def fails() -> list[OriginalFile]:
+        asked.append("files")
+        raise error
+
+    now = [0.0]
+    cache = DiskCache(tmp_path, ROOM, lambda: now[0])
+    for name in "abc":
+        assert not cache.add(name, fails, name)
+    assert len(asked) == 1
+    now[0] = 61.0
+    assert add(cache, "a", original(content_of(1)))
+
+
+def test_a_source_that_is_gone_keeps_no_other_from_being_copied(tmp_path: Path) -> None:
+    def gone() -> list[OriginalFile]:
+        raise NotFoundError("collected")
+
+    cache = DiskCache(tmp_path, ROOM)
+    assert not cache.add("a", gone, "a")
+    assert add(cache, "b", original(content_of(1)))
+
+
+def test_open_copies_are_bounded(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, ROOM)
+    add(cache, "one", original({"f": b"1"}))
+    before = len(os.listdir("/proc/self/fd"))
+    found = [cache.open("one") for _ in range(300)]
+    assert len([one for one in found if one is not None]) == 256
+    assert len(os.listdir("/proc/self/fd")) == before + 256
+    found.clear()
+    assert cache.open("one") is not None and len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+ENDING = """
+import sys
+from functools import partial
+from pathlib import Path
+from threading import Event, main_thread
+from exec_nodes.base.tasks import in_background
+from memwal_sql.storage.cache.disk_cache import DiskCache, OriginalFile
+
+begun = Event()
+
+def read(start, end):
+    print("read", flush=True)
+    begun.set()
+    main_thread().join()  # the process has come to its end
+    return bytes(end - start)
+
+cache = DiskCache(Path(sys.argv[1]), 10_000)
+files = [OriginalFile(name, 5, read) for name in "ab"]
+for name in ("one", "two"):
+    assert in_background(partial(cache.add, name, partial(list, files), name), is_long=True)
+assert begun.wait(60)
+"""
+
+
+def test_a_process_that_ends_waits_for_no_copy_and_leaves_no_part_of_one(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == [".adding"]
 
 
 def hammer(folder: Path, seed: int, steps: int) -> int:
@@ -187,7 +291,7 @@ def hammer(folder: Path, seed: int, steps: int) -> int:
         number = int(random.integers(12))
         found = cache.open(f"n{number}")
         if found is None:
-            cache.add(f"n{number}", original(content_of(number)), f"n{number}")
+            add(cache, f"n{number}", original(content_of(number)))
         else:
             for path, data in content_of(number).items():
                 assert (found.path / path).read_bytes() == data
