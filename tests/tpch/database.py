@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ import datafusion
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import memwal_sql as mw
 
@@ -84,8 +86,8 @@ class Database:
             ours = mw.sql(self.ctx, f"SELECT * FROM {name} {order}").to_arrow_table()
             assert ours.cast(theirs.schema).equals(theirs), name
         for query in queries:
-            theirs = _rows(self.duckdb.sql(query).to_arrow_table())
-            ours = _rows(mw.sql(self.ctx, query).to_arrow_table())
+            theirs = _rows(self.duckdb.sql(query).to_arrow_table(), float)
+            ours = _rows(mw.sql(self.ctx, query).to_arrow_table(), _near)
             assert ours == theirs, query
 
     def close(self) -> None:
@@ -128,13 +130,14 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields)).combine_chunks()
 
 
-def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [[_value(one) for one in column.to_pylist()] for column in table.columns]
+def _rows(table: pa.Table, number: Callable[[Any], Any]) -> list[tuple[Any, ...]]:
+    columns = [
+        [number(one) if isinstance(one, int | float | Decimal) else one for one in column]
+        for column in table.to_pydict().values()
+    ]
     return list(zip(*columns, strict=True))
 
 
-def _value(value: Any) -> Any:
+def _near(value: Any) -> Any:
     """DuckDB's averages of decimals are floats, DataFusion's decimals of six digits."""
-    if isinstance(value, str) or not hasattr(value, "__float__"):
-        return value
-    return f"{float(value):.4f}"
+    return pytest.approx(float(value), rel=1e-12, abs=2e-6)
