@@ -27,7 +27,7 @@ from tests.model.merging import manifests
 from tests.model.process import as_another_process
 
 KEYS = 10
-STEPS = 30
+STEPS = 32
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 # How many regions a table may come to.
 MADE = {
@@ -43,13 +43,13 @@ STEP_WEIGHTS = {
     "our delete": 4,
     "their close": 3,
     "their new handle": 2,
-    "our flush": 3,
+    "our flush": 6,
     "our new writer": 2,
-    "merge": 3,
+    "merge": 9,
     "index": 1,
     "snapshot": 1,
     "collect": 3,
-    "both read": 3,
+    "both read": 2,
 }
 
 
@@ -104,7 +104,7 @@ class History:
         raise AssertionError("LanceDB does not get the region back")
 
     def our_upsert(self) -> None:
-        keys = self.rng.sample(range(KEYS), self.rng.randint(1, 4))
+        keys = self.rng.sample(range(KEYS), self.rng.randint(2, 6))
         values = {key: self._value("ours") for key in keys}
         self._ours(lambda: self.writer.upsert(rows(values)))
         self.expected.update(values)
