@@ -1,8 +1,10 @@
 """What tests of statements share."""
 
 from collections.abc import Callable
+from typing import Any
 
 import datafusion
+import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
@@ -29,15 +31,23 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
 @pytest.fixture
 def meanwhile(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """Makes a call, or runs a statement, when the next query of a statement has been answered, or
-    one `after` it."""
+    its keys have been looked up, or one `after` it."""
     calls: list[Call | None] = []
-    frame = one_snapshot.frame
+    frame, get = one_snapshot.frame, reading.Reading.get
 
-    def read(*args: object, **named: object) -> datafusion.DataFrame:
-        found = ctx.from_arrow(frame(*args, **named).to_arrow_table())
+    def make_next() -> None:
         call = calls.pop(0) if calls else None
         if call is not None:
             call()
+
+    def read(*args: object, **named: object) -> datafusion.DataFrame:
+        found = ctx.from_arrow(frame(*args, **named).to_arrow_table())
+        make_next()
+        return found
+
+    def look_up(*args: Any) -> pa.Table:
+        found = get(*args)
+        make_next()
         return found
 
     def make(call: Call | str, after: int = 0) -> None:
@@ -45,4 +55,5 @@ def meanwhile(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -
         calls[:] = [*[None] * after, run]
 
     monkeypatch.setattr(reading, "frame", read)
+    monkeypatch.setattr(reading.Reading, "get", look_up)
     return make

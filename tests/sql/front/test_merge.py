@@ -176,6 +176,7 @@ WITHIN = [
 
 
 @pytest.mark.parametrize("after", range(3))
+@pytest.mark.parametrize("more", [20, -8])  # it would write too many rows, or too few
 @pytest.mark.parametrize("merge", WITHIN)
 @pytest.mark.parametrize(
     "on", ["t.tenant = 'a' AND t.id = s.id", "t.tenant IN ('a') AND t.id = s.id"]
@@ -186,14 +187,15 @@ def test_keys_are_looked_up_in_the_snapshot_of_its_queries(
     meanwhile: Meanwhile,
     merge: str,
     on: str,
+    more: int,
     after: int,
 ) -> None:
     """As if the other statement had come before or after it, and not in between."""
     mw.sql(ctx, "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 5), ('a', 2, 10), ('a', 3, 1)")
     mw.sql(ctx, "CREATE TABLE g AS SELECT * FROM (VALUES (1), (3)) AS v(id)")
-    meanwhile("UPDATE t SET n = n + 20", after)
+    meanwhile(f"UPDATE t SET n = n + {more}", after)
     mw.sql(ctx, f"MERGE INTO t {merge.format(on=on)}")
-    assert [row["n"] for row in live(table)] == [30, 30, 30]
+    assert [row["n"] for row in live(table)] == [10 + more] * 3
     table.close()
 
 
