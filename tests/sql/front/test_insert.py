@@ -182,6 +182,7 @@ def test_no_update_is_lost_to_one_that_came_meanwhile(
         ("INSERT INTO t ON CONFLICT DO NOTHING", "a query must stand here"),
         ("INSERT INTO t DEFAULT VALUES", "a query must stand here"),
         ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT (n) DO NOTHING", "meet by the primary"),
+        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT (id) DO NOTHING", "by the primary"),
         ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO", "DO UPDATE SET is missing"),
         ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO NOTHING WHERE n = 1", "must end"),
         ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO UPDATE SET x = 1", "not this"),

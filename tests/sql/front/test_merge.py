@@ -230,3 +230,22 @@ def test_explain_shows_the_join(table: mw.Table, ctx: datafusion.SessionContext)
     assert "HashJoinExec" in explained.to_pylist()[1]["plan"]
     assert live(table) == before
     table.close()
+
+
+@pytest.mark.parametrize("after", range(5))
+@pytest.mark.parametrize("on", ["t.tenant = s.column1 AND t.id = s.column2", "t.id = s.column2"])
+def test_each_row_is_answered_once_and_as_it_is_where_one_came_meanwhile(
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, on: str, after: int
+) -> None:
+    fill(ctx)
+    mw.sql(ctx, "INSERT INTO s VALUES ('a', 2, 20), ('a', 8, 80)")
+    meanwhile("INSERT INTO t VALUES ('a', 1, 100, NULL)", after)
+    merge = f"""MERGE INTO t USING s ON {on} WHEN MATCHED THEN UPDATE SET n = t.n + s.column3
+    WHEN NOT MATCHED THEN INSERT VALUES (s.column1, s.column2, s.column3, NULL)"""
+    found = mw.sql(ctx, f"{merge} RETURNING id, n").to_pylist()
+    assert sorted((row["id"], row["n"]) for row in found) == [(1, 110), (2, 22), (7, 70), (8, 80)]
+    assert [(row["id"], row["n"]) for row in live(table)] == [(1, 110), (2, 22), (7, 70), (8, 80)]
+    meanwhile("INSERT INTO t VALUES ('a', 8, 0, NULL)", after)
+    counts = {"count": 4, "inserted": 0, "updated": 4, "deleted": 0}
+    assert mw.sql(ctx, merge).to_pylist() == [counts]
+    table.close()
