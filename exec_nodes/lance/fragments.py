@@ -7,13 +7,13 @@ time to leave deleted rows out (350,000 rows of 8 bytes, a quarter of them delet
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.arrow.filter_rows import keep_rows
+from exec_nodes.arrow.filter_rows import Flags, keep_rows
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.lance.deletion_files import ReadFile, deleted_offsets
@@ -104,6 +104,17 @@ def all_addresses(fragments: Sequence[Any]) -> RowAddresses:
     """The addresses of all rows of `fragments`, deleted ones too."""
     runs = [_every_address(fragment) for fragment in fragments]
     return runs[0] if len(runs) == 1 else np.concatenate([np.empty(0, np.uint64), *runs])
+
+
+def within(addresses: RowAddresses, fragments: Collection[int]) -> Flags:
+    """By row: whether it is in one of the fragments, which are given by their numbers."""
+    numbers = (addresses >> np.uint64(FRAGMENT_BITS)).astype(np.int64)
+    wanted = np.array(sorted(fragments), np.int64)
+    if not len(wanted):
+        return np.zeros(len(addresses), np.bool_)
+    places = np.minimum(wanted.searchsorted(numbers), len(wanted) - 1)
+    inside: Flags = wanted[places] == numbers
+    return inside
 
 
 def _have_deletions(fragments: Sequence[Any]) -> bool:

@@ -15,7 +15,7 @@ from exec_nodes.base.errors import UnsupportedError
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
-from exec_nodes.lance.fragments import all_addresses, overlaid_fields
+from exec_nodes.lance.fragments import all_addresses, overlaid_fields, within
 from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
@@ -32,7 +32,6 @@ _KIND, _TOKENIZED = "texts", "tokenized texts"
 # The index segments, the column, and what its index makes of a text.
 _Detail = tuple[frozenset[str] | None, str, Analyzer]
 
-_FRAGMENT_BITS = np.uint64(32)
 _NOWHERE = np.uint64(2**64 - 1)
 
 
@@ -185,7 +184,7 @@ class RowsOf:
     ) -> tuple[RowAddresses, Live]:
         """The addresses, and which of these rows are no more, or not in `fragments`: another
         document stands for a row of another fragment, with the value that it has now."""
-        outside = ~_within(addresses, fragments)
+        outside = ~within(addresses, fragments)
         gone = outside | self._deleted(addresses)
         return np.where(outside, _NOWHERE, addresses) if outside.any() else addresses, gone
 
@@ -217,14 +216,3 @@ class RowsOf:
     @lazy_property
     def _live(self) -> RowAddresses:
         return self._source.matching(())
-
-
-def _within(addresses: RowAddresses, fragments: Collection[int]) -> Live:
-    """By row: whether it is in one of the fragments."""
-    numbers = (addresses >> _FRAGMENT_BITS).astype(np.int64)
-    wanted = np.array(sorted(fragments), np.int64)
-    if not len(wanted):
-        return np.zeros(len(addresses), np.bool_)
-    places = np.minimum(wanted.searchsorted(numbers), len(wanted) - 1)
-    inside: Live = wanted[places] == numbers
-    return inside
