@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import datafusion
 import lance
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ _K = 10
 _GENERATIONS = 3
 _QUERIES = 10
 _TOLERANCE = 3e-6
+_MATCHED = "a frequent and a middling word"
 _BATCH = 1_000
 _DIMENSIONS = 64
 
@@ -58,9 +60,12 @@ def full_text_search(work: Workspace) -> Iterator[Result]:
             name = f"full-text top {_K}, {kind}"
             yield beside(name, times["ours"], times["merged"], "Lance, merged rows")
             totals = {name: total + times[name] / len(kinds) for name, total in totals.items()}
+        matched = _times(_in_sql(table), kinds[_MATCHED], sizes.rounds)
     name, ours = f"full-text top {_K} of {sizes.text_rows:,} texts, mean", totals["ours"]
     yield at_most_ratio(name, ours, totals["merged"], "Lance, merged rows", 1.5)
     yield faster_than(name, ours, totals["local"], "Lance, local scores", 3)
+    name = f"WHERE match of {sizes.text_rows:,} texts, {_MATCHED}"
+    yield at_most_ratio(name, matched["match"], matched["search"], f"search, top {_K}, in SQL", 3)
 
 
 def indexed_upserts(work: Workspace) -> Iterator[Result]:
@@ -119,6 +124,21 @@ def _local(parts: list[Any], replaced: bytes, text: str) -> pa.Table:
     masks = [replaced, *(None for _ in parts[1:])]
     found = [_lance(part, text, mask) for part, mask in zip(parts, masks, strict=True)]
     return pa.concat_tables(found).sort_by([("_score", "descending")]).slice(0, _K)
+
+
+def _in_sql(table: mw.Table) -> dict[str, Search]:
+    """All rows that have some words, and the best that have any of them."""
+    context = datafusion.SessionContext()
+    mw.register(context, "t", table)
+
+    def ids(source: str) -> Search:
+        query = f"SELECT id FROM {source}"
+        return lambda text: context.sql(query.format(text)).to_arrow_table()
+
+    return {
+        "match": ids("t WHERE match(body, '{}')"),
+        "search": ids(f"full_text_search('t', 'body', '{{}}', {_K})"),
+    }
 
 
 def _times(searches: dict[str, Search], texts: list[str], rounds: int) -> dict[str, float]:

@@ -77,6 +77,7 @@ class Predicate:
         `And(arguments)`, `Or(arguments)`, `Not(argument)`, `Truth(argument, value)`,
         `Constant(value)`, `Compare(operand, op, literal)`, `Distinct(operand, literal)`,
         `In(operand, type, values)`, `IsNull(operand)`, `Like(operand, pattern, any_case)`,
+        `Call(function, operand, literal)`,
         `Operand(column, casts)`, `Literal(type, value)`, `Other(columns)`.
 
         Types are `pyarrow.DataType`s. Values are None, bool, int, str or bytes: temporal ones count

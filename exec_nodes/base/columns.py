@@ -9,7 +9,8 @@ which of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,9 +55,12 @@ class Filter:
         columns: the columns the condition reads.
         lance: the condition in the dialect of Lance's own filter; None if Lance can't evaluate it:
             then `evaluate` is run on batches.
+        rows: the sorted addresses of the rows of a source (`exec_nodes.sources.source`) that meet
+            the condition, by an index; None where there is none.
     """
 
     text: str
     evaluate: Callable[[pa.RecordBatch], pa.BooleanArray]
     columns: tuple[str, ...]
     lance: str | None = None
+    rows: Callable[[Any], RowAddresses] | None = field(default=None, kw_only=True)

@@ -28,7 +28,9 @@ from exec_nodes.keys.match import bloom_hits, last_rows, rows_of_keys
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.deletion_files import ReadFile
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from exec_nodes.lance.fragments import within
 from exec_nodes.lance.scan import (
+    batch_rows,
     read_table,
     row_bytes,
     scan_dataset,
@@ -40,6 +42,7 @@ from exec_nodes.resident.columns import decoded_columns
 from exec_nodes.resident.keys import KeyLookups
 from exec_nodes.resident.rows import ResidentRows
 from exec_nodes.resident.store import STORE, Key, ResidentStore
+from exec_nodes.sources.indexed_rows import indexed_rows
 from exec_nodes.sources.lance_version import LanceVersion, LocalCopy
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
@@ -218,11 +221,19 @@ class LanceSource(LanceVersion):
         limit: int | None,
         part: int = 0,
     ) -> Iterator[pa.RecordBatch]:
+        rows, filters = indexed_rows(self, filters)
         names = list(dict.fromkeys([*columns, *(n for f in filters for n in f.columns)]))
         with lance_errors(self.name, self.place):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
+                if rows is not None:
+                    table, addresses = table.take(pa.array(addresses.searchsorted(rows))), rows
                 yield from scan_table(table, addresses, columns, filters, limit)
+                return
+            if rows is not None:
+                numbers = [fragment.fragment_id for fragment in self._groups[part]]
+                own = rows[within(rows, numbers)] if self.parts > 1 else rows
+                yield from self._scan_at(own, columns, filters, limit)
                 return
             schema = self._schema_of(columns)
             every_row = bool(columns) and not filters and limit is None
@@ -234,6 +245,23 @@ class LanceSource(LanceVersion):
             yield from scan_dataset(
                 self.dataset, schema, filters, limit, fragments, self._info.schema
             )
+
+    def _scan_at(
+        self,
+        rows: RowAddresses,
+        columns: Sequence[str],
+        filters: Sequence[Filter],
+        limit: int | None,
+    ) -> Iterator[pa.RecordBatch]:
+        """As `scan`, of the rows at some addresses."""
+        if not filters and limit is not None:
+            rows = rows[:limit]
+        names = list(dict.fromkeys([*columns, *(n for f in filters for n in f.columns)]))
+        size = batch_rows(self._schema_of(names))
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            table = self.rows_at(some, names) if names else pa.table({})
+            yield from scan_table(table, some, columns, filters, limit)
 
     def keys(self) -> SourceKeys:
         return self._resident.compute(self._keys_key, self._read_keys, lambda keys: keys.nbytes)

@@ -13,6 +13,7 @@ from exec_nodes.base.columns import KEY_POSITION_FIELD, TOMBSTONE, Filter, RowAd
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hash_index import KeyIndex
 from exec_nodes.keys.keys import KeyBatch, KeyColumn
+from exec_nodes.sources.indexed_rows import indexed_rows
 from exec_nodes.sources.memory_scan import scan_table
 from exec_nodes.sources.source import SourceKeys, merged_addresses
 from exec_nodes.text.postings.analyzer import Analyzer
@@ -74,7 +75,10 @@ class MemTableSource:
         limit: int | None,
         part: int = 0,
     ) -> Iterator[pa.RecordBatch]:
-        yield from scan_table(self._table, self._addresses, columns, filters, limit)
+        rows, filters = indexed_rows(self, filters)
+        table = self._table if rows is None else self._table.take(pa.array(rows))
+        addresses = self._addresses if rows is None else rows
+        yield from scan_table(table, addresses, columns, filters, limit)
 
     def keys(self) -> SourceKeys:
         """See `Source.keys`; the row address of entry i is i."""

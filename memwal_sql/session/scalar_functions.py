@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -15,22 +15,28 @@ import pyarrow.compute as pc
 from datafusion import SessionContext, udf
 
 from exec_nodes.arrow.arrays import Mask, is_text
+from exec_nodes.base.columns import RowAddresses
+from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
+from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from memwal_native import remember, sql_tokens
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
-from planner.search.full_text import analyzer_of
+from planner.predicates.expr import Call, Literal, Operand
+from planner.search.full_text import analyzer_of, index_of
 
 MATCH = "match"
 _VECTOR = pa.list_(pa.float64())
 
 
 class _Analyzing(threading.local):
-    """By whose analyzers this thread evaluates a condition, if it does."""
+    """By whose analyzers this thread evaluates a condition, if it does, and whether that has called
+    `match`."""
 
     analyzers: Sequence[Analyzer] | None = None
+    called = False
 
 
 _analyzing = _Analyzing()
@@ -71,7 +77,32 @@ def _analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
     schema = snapshot.info.schema
     columns = [name for name in condition.columns if is_text(schema.field(name).type)]
     analyzers = tuple(dict.fromkeys(analyzer_of(name, snapshot) for name in columns))
-    return replace(condition, evaluate=partial(_evaluate, condition, analyzers))
+    rows = _indexed(condition, analyzers, snapshot)
+    return replace(condition, evaluate=partial(_evaluate, condition, analyzers), rows=rows)
+
+
+def _indexed(
+    condition: Condition, analyzers: Sequence[Analyzer], snapshot: Snapshot
+) -> Callable[[Source], RowAddresses] | None:
+    """`Filter.rows` of `match(column, 'words')` for a column that full-text search has an index
+    of."""
+    match condition.predicate:
+        case Call(function, Operand(column, casts), Literal(_, str(words))) if (
+            function == MATCH
+            and all(map(is_text, casts))
+            and index_of(column, snapshot) is not None
+            and _calls_ours(condition, analyzers, snapshot.info.schema.field(column))
+        ):
+            tokens = frozenset(analyzers[0].tokens(words))
+            return partial(SOURCE_TEXTS.rows, column=column, analyzer=analyzers[0], tokens=tokens)
+    return None
+
+
+def _calls_ours(condition: Condition, analyzers: Sequence[Analyzer], text: pa.Field) -> bool:
+    """Whether the session has no function of its own by the name: it is called with no rows."""
+    _analyzing.called = False
+    _evaluate(condition, analyzers, pa.record_batch([pa.nulls(0, text.type)], [text.name]))
+    return _analyzing.called
 
 
 def _evaluate(
@@ -102,6 +133,7 @@ def match(texts: pa.Array, queries: pa.Array) -> pa.Array:
 
     Raises UnsupportedError where that is not known: DataFusion itself calls this.
     """
+    _analyzing.called = True
     try:
         analyzer = _analyzer()
     except MemWalError as error:

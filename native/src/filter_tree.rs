@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
-use datafusion_expr::expr::{InList, Like};
+use datafusion_expr::expr::{InList, Like, ScalarFunction};
 use datafusion_expr::{Between, BinaryExpr, Expr, Operator};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -21,6 +21,7 @@ use crate::shallow::{chain, connective};
 ///   `Truth(argument, value)` for IS TRUE and IS FALSE,
 /// * `Compare(operand, op, literal)`, op one of `= <> < <= > >=`; `Distinct(operand, literal)`,
 ///   `In(operand, type, values)`, `IsNull(operand)`, `Like(operand, pattern, any_case)`,
+/// * `Call(function, operand, literal)`: a scalar function by its name,
 /// * `Operand(column, casts)`, casts being types, the innermost first; `Literal(type, value)`,
 /// * `Other(columns)`: whatever is none of these.
 ///
@@ -69,6 +70,7 @@ impl<'py> Builder<'_, 'py> {
             Expr::Between(between) => self.between(between),
             Expr::InList(list) => self.in_list(list),
             Expr::Like(like) => self.like(like),
+            Expr::ScalarFunction(function) => self.call(function),
             Expr::Literal(ScalarValue::Boolean(value), _) => self.node("Constant", (*value,)),
             Expr::Literal(ScalarValue::Null, _) => self.node("Constant", (None::<bool>,)),
             Expr::Column(_) => {
@@ -170,6 +172,16 @@ impl<'py> Builder<'_, 'py> {
         };
         let found = self.class("Like")?.call1((operand, pattern, like.case_insensitive))?;
         self.not(like.negated, found)
+    }
+
+    fn call(&self, function: &ScalarFunction) -> Part<'py> {
+        let [operand, literal] = &function.args[..] else {
+            return Ok(None);
+        };
+        let (Some(operand), Some(literal)) = (self.operand(operand)?, self.value(literal)?) else {
+            return Ok(None);
+        };
+        self.node("Call", (function.name(), operand, literal))
     }
 
     fn is_null(&self, argument: &Expr, negated: bool) -> Part<'py> {

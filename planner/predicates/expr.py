@@ -76,6 +76,15 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """`function(operand, literal)`: only who knows the function may conclude anything from it."""
+
+    function: str
+    operand: Operand
+    literal: Literal
+
+
+@dataclass(frozen=True, slots=True)
 class Truth:
     """`argument IS TRUE` or `IS FALSE`, which is never NULL."""
 
@@ -121,5 +130,5 @@ class Other:
 UNKNOWN = Other(())
 
 Predicate: TypeAlias = (
-    Compare | Distinct | In | IsNull | Like | Truth | Constant | Not | And | Or | Other
+    Compare | Distinct | In | IsNull | Like | Call | Truth | Constant | Not | And | Or | Other
 )

@@ -10,6 +10,7 @@ import pyarrow as pa
 from planner.predicates.domain import Point
 from planner.predicates.expr import (
     And,
+    Call,
     Compare,
     Constant,
     Distinct,
@@ -57,7 +58,7 @@ def _text(predicate: Predicate, schema: pa.Schema) -> str:
             return _joined(" OR ", arguments, schema)
         case Not(argument):
             return f"NOT ({_text(argument, schema)})"
-        case Constant() | Other() | Truth():
+        case Constant() | Call() | Other() | Truth():
             # With an index, Lance takes NULL for "not FALSE" no more.
             raise _NotPushableError
         case IsNull(operand):

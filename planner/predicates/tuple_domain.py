@@ -27,6 +27,7 @@ from planner.predicates.domain import (
 from planner.predicates.expr import (
     NEGATED,
     And,
+    Call,
     Compare,
     Constant,
     Distinct,
@@ -84,7 +85,7 @@ def _tuple_domains(predicate: Predicate, want: bool, scope: _Scope) -> tuple[Tup
             return _tuple_domains(argument, value, scope) if want else _EVERYWHERE
         case Constant(value):
             return _EVERYWHERE if value is want else ()
-        case Other():
+        case Call() | Other():
             return _EVERYWHERE
     return _leaf(predicate, want, scope)
 

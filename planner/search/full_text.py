@@ -85,12 +85,12 @@ def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
 
 def text_indexes(query: TextQuery, snapshot: Snapshot) -> dict[str, IndexInfo | None]:
     """The index that each column of a query is searched by, in the order of their names."""
-    return {column: _index_of(column, snapshot) for column in sorted(columns_of(query.query))}
+    return {column: index_of(column, snapshot) for column in sorted(columns_of(query.query))}
 
 
 def analyzer_of(column: str, snapshot: Snapshot) -> Analyzer:
     """How texts of a column become tokens: by its index; without one by Lance's defaults."""
-    return _analyzer(_index_of(column, snapshot))
+    return _analyzer(index_of(column, snapshot))
 
 
 def _analyzer(index: IndexInfo | None) -> Analyzer:
@@ -112,8 +112,9 @@ def _check(query: TextQuery, columns: list[str], schema: pa.Schema) -> None:
             )
 
 
-def _index_of(column: str, snapshot: Snapshot) -> IndexInfo | None:
-    """The index whose analyzer is taken: the first by name, of those that generations have too."""
+def index_of(column: str, snapshot: Snapshot) -> IndexInfo | None:
+    """The index that a column's texts are searched by, None without one: the first by name, of
+    those that generations have too."""
     found = (one for one in snapshot.indexes if one.is_text and one.column == column)
     return min(found, key=lambda one: (not one.maintained, one.name), default=None)
 

@@ -56,7 +56,7 @@ class LiveCounts:
     """
 
     def __init__(self, text: PartedText) -> None:
-        self._text = text
+        self.text = text
         self._lock = Lock()
         gone = np.concatenate([np.empty(0, np.bool_), *(part.gone for part in text.parts)])
         self._dead: npt.NDArray[np.intp] = np.flatnonzero(gone)
@@ -77,12 +77,12 @@ class LiveCounts:
             new = _added(last.stale, stale)
             if new is None:
                 # Not what grew from the last one: an older snapshot, or another set of regions.
-                return LiveCounts(self._text).at(stale)
-            slots = self._text.slots_of(new)
+                return LiveCounts(self.text).at(stale)
+            slots = self.text.slots_of(new)
             slots = slots[last.live[slots]]
             live = last.live.copy()
             live[slots] = False
-            lost = self._text.slot_lengths[slots]
+            lost = self.text.slot_lengths[slots]
             self._dead = np.concatenate([self._dead, slots])
             self._last = _Living(
                 stale,
@@ -109,14 +109,14 @@ class LiveCounts:
         return found
 
     def _text_of(self, living: _Living) -> LiveText:
-        return LiveText(self._text, *living[1:], self)
+        return LiveText(self.text, *living[1:], self)
 
     def _count(self, token: str, among: npt.NDArray[np.intp] | None) -> int:
         if among is not None and not len(among):
             return 0
         wanted = None if among is None else np.sort(among)
         count = 0
-        for start, part in zip(self._text.starts, self._text.parts, strict=True):
+        for start, part in zip(self.text.starts, self.text.parts, strict=True):
             found = part.postings(token)
             if found is None:
                 continue

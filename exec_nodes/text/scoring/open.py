@@ -22,11 +22,12 @@ from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.memtable_source import MemTableSource
 from exec_nodes.sources.source import Source, is_same_table
 from exec_nodes.text.postings.analyzer import Analyzer
-from exec_nodes.text.postings.corpus import LiveCounts, LiveText
+from exec_nodes.text.postings.corpus import LiveCounts
 from exec_nodes.text.postings.lance_index import IndexSegment, open_index
 from exec_nodes.text.postings.memory_postings import GrowingText, TextView
 from exec_nodes.text.postings.protocol import Live
 from exec_nodes.text.postings.segments import IndexedPart, MemoryPart, PartedText, TextPart
+from exec_nodes.text.scoring.matches import common_rows
 
 _KIND, _TOKENIZED = "texts", "tokenized texts"
 # The index segments, the column, and what its index makes of a text.
@@ -68,10 +69,22 @@ class SourceTexts:
     def __init__(self, store: ResidentStore = STORE) -> None:
         self._store = store
 
-    def live(
-        self, source: Source, column: str, analyzer: Analyzer, stale: RowAddresses
-    ) -> LiveText:
-        """The texts of a column without the rows at these sorted addresses."""
+    def rows(
+        self, source: Source, column: str, analyzer: Analyzer, tokens: Collection[str]
+    ) -> RowAddresses:
+        """The sorted addresses of the rows whose text has all of the tokens, stale rows included;
+        none where there are no tokens."""
+        found = [np.empty(0, np.uint64)]
+        for part in self.of(source, column, analyzer).text.parts if tokens else ():
+            lists = [postings for token in tokens if (postings := part.postings(token))]
+            if len(lists) == len(tokens):
+                documents = [np.frombuffer(one.decode()[0], np.int32) for one in lists]
+                rows = common_rows(documents, len(part.addresses))
+                found.append(part.addresses[rows[~part.gone[rows]]])
+        return np.sort(np.concatenate(found))
+
+    def of(self, source: Source, column: str, analyzer: Analyzer) -> LiveCounts:
+        """The texts of a column, with any set of stale rows."""
         # Postings are read when they are needed, so never from an index that was replaced since.
         index = source.index_segments if isinstance(source, LanceSource) else None
         key = Key(_KIND, (source.identity,), (index, column, analyzer))
@@ -85,14 +98,14 @@ class SourceTexts:
                     known = source.rows, LiveCounts(text), sources
                     self._store.put(key, known, text.nbytes)
         known[2].add(source)
-        return known[1].at(stale)
+        return known[1]
 
     def extend(self, base: LanceSource, stale: Callable[[], RowAddresses]) -> None:
         """Open the texts of a version of the base that are open of another one."""
         used = self._store.used(_KIND)
         texts = {key.detail for key in used if is_same_table(key.owners[0], base.identity)}
         for _, column, analyzer in cast(set[_Detail], texts):
-            self.live(base, column, analyzer, stale())
+            self.of(base, column, analyzer).at(stale())
 
     def indexed(self, source: LanceSource, column: str, analyzer: Analyzer) -> bool:
         """Whether a source has an index of its own that can be read for this analyzer."""

@@ -34,7 +34,7 @@ class QueryCorpus:
         return {
             column: LiveCorpus(
                 [
-                    self.source_texts.live(source, column, analyzer, rows)
+                    self.source_texts.of(source, column, analyzer).at(rows)
                     for source, rows in zip(sources, stale, strict=True)
                 ]
             )

@@ -278,7 +278,7 @@ class Reader:
         return sorted(zip(found[0].to_pylist(), found[1].tolist(), strict=True))
 
     def _words(self, source: LanceSource, name: str, stale: RowAddresses) -> dict[str, list[int]]:
-        live = SOURCE_TEXTS.live(source, name, ANALYZER, stale)
+        live = SOURCE_TEXTS.of(source, name, ANALYZER).at(stale)
         flags = live.text.by_document(live.live)
         words = {}
         for word in WORDS:

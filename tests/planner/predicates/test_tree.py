@@ -7,6 +7,7 @@ import pytest
 
 from planner.predicates.expr import (
     And,
+    Call,
     Compare,
     Distinct,
     In,
@@ -106,6 +107,7 @@ THREE = Compare(ID, "=", _number(3))
         ("s IS NULL", IsNull(S)),
         ("s IS NOT NULL", Not(IsNull(S))),
         ("s LIKE 'a%b'", Like(S, "a%b", False)),
+        ("ends_with(s, 'a')", Call("ends_with", S, _text("a"))),
         ("s NOT LIKE 'a%b'", Not(Like(S, "a%b", False))),
         ("s NOT ILIKE 'a%b'", Not(Like(S, "a%b", True))),
         ("bo", Compare(BO, "=", Literal(pa.bool_(), True))),

@@ -10,10 +10,12 @@ from typing import Any
 
 import datafusion
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from lance.lance import tokenize
 
 import memwal_sql as mw
+from exec_nodes.resident.admission import Admission
 
 WORDS = ("tree", "trees", "Log", "logging", "the", "write", "ahead", "naïve", "a-b")
 SCHEMA = pa.schema(
@@ -37,7 +39,7 @@ class Texts:
         self.change(range(60))
         self.writer.flush()
         self.table.merge()
-        self.analyzer = index or {}
+        self.analyzer = index
         if index is not None:
             self.table.create_index("body", "FTS", **index)
         self.change(range(40, 80))
@@ -66,7 +68,7 @@ class Texts:
 
     def has(self, row: dict[str, Any], words: str, column: str = "body") -> bool:
         settings = {"stem": True, "remove_stop_words": True}
-        settings |= self.analyzer if column == "body" else {}
+        settings |= self.analyzer or {} if column == "body" else {}
         tokens = [
             {one.text for one in tokenize(text or "", **settings)} for text in (row[column], words)
         ]
@@ -163,6 +165,68 @@ def test_columns_of_different_analyzers_need_conditions_of_their_own(texts: Text
     else:
         either = set(texts.expected("tree")) | set(texts.expected("tree", "title"))
         assert texts.ids(condition) == sorted(either)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("small", [-1, Admission.small], ids=["large", "small"])
+def test_an_index_answers_as_the_texts_do(tmp_path: Path, seed: int, small: int) -> None:
+    """Whatever it covers: within IS TRUE the texts are read."""
+    texts = Texts(tmp_path / "t", {})
+    rng, table, writer = Random(seed), texts.table, texts.writer
+    with Admission.set(small=small, fetch=0):
+        for _ in range(14):
+            begin = rng.randrange(80)
+            match rng.randrange(6):
+                case 0 | 1:
+                    texts.change(range(begin, begin + rng.randrange(40)))
+                case 2:
+                    gone = [key for key in range(begin, begin + 9) if texts.live.pop(key, None)]
+                    writer.delete(gone)
+                case 3:
+                    writer.flush()
+                case 4:
+                    writer.flush()
+                    table.merge()
+                case 5:
+                    table.build_indexes()
+            for _ in range(3):
+                words = " ".join(rng.choices(WORDS, k=rng.randrange(1, 4)))
+                ids = texts.ids(f"match(body, '{words}')")
+                assert ids == texts.expected(words) == texts.ids(f"match(body, '{words}') IS TRUE")
+                some = [key for key in ids if key % 7 == 3]
+                assert texts.ids(f"match(body, '{words}') AND n = 3") == some
+                few = f"SELECT id FROM t WHERE match(body, '{words}') LIMIT 3"
+                found = texts.context.sql(few).to_pydict()["id"]
+                assert len(set(found) & set(ids)) == len(found) == min(3, len(ids))
+    texts.writer.close()
+
+
+def test_no_text_is_read_where_an_index_covers_all(texts: Texts) -> None:
+    query = "EXPLAIN ANALYZE SELECT id FROM t WHERE match({}, 'tree')"
+    plans = [
+        texts.context.sql(query.format(column)).to_pydict()["plan"][0]
+        for column in ("body", "title")
+    ]
+    assert [plan.count("indexed_rows=") for plan in plans] == [
+        0 if texts.analyzer is None else plans[0].count("ScanExec"),
+        0,
+    ]
+
+
+def test_a_function_of_the_session_keeps_its_name(tmp_path: Path) -> None:
+    context = datafusion.SessionContext()
+    texts = Texts(tmp_path / "t", {})
+
+    def same(one: pa.Array, other: pa.Array) -> pa.Array:
+        return pc.equal(one, other)
+
+    kinds = [pa.string(), pa.string()]
+    context.register_udf(datafusion.udf(same, kinds, pa.bool_(), "stable", "match"))
+    mw.register(context, "t", texts.table)
+    query = "SELECT id FROM t WHERE match(body, 'tree') ORDER BY id"
+    found = context.sql(query).to_pydict()["id"]
+    assert found == sorted(key for key, row in texts.live.items() if row["body"] == "tree")
+    texts.writer.close()
 
 
 def test_l2_distance_is_array_distance_by_another_name() -> None:

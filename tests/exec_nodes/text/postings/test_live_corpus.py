@@ -34,7 +34,7 @@ def corpus_of(sources: Sequence[Source], texts: SourceTexts) -> LiveCorpus:
     """Of a base table and newer sources of one region, the base first, then newest first."""
     sets = PlanStale(sources[0], (tuple(sources[1:]),), StaleSets()).compute()
     found = zip(sources, sets, strict=True)
-    return LiveCorpus([texts.live(source, "body", ANALYZER, stale) for source, stale in found])
+    return LiveCorpus([texts.of(source, "body", ANALYZER).at(stale) for source, stale in found])
 
 
 def check(corpus: LiveCorpus, live: Texts) -> None:
@@ -83,7 +83,7 @@ def test_a_token_is_counted_as_a_whole_once_and_then_among_the_newly_dead(
     source = base_table(tmp_path / "t", base, {})
     texts, counted = SourceTexts(ResidentStore()), []
     dead: RowAddresses = np.empty(0, np.uint64)
-    text = texts.live(source, "body", ANALYZER, dead)
+    text = texts.of(source, "body", ANALYZER).at(dead)
     whole = type(text.counts)._count
 
     def spied(self: object, token: str, among: np.ndarray | None) -> int:
@@ -94,11 +94,11 @@ def test_a_token_is_counted_as_a_whole_once_and_then_among_the_newly_dead(
     assert text.document_frequency("word1") == 50
     for count in (3, 10):
         dead = np.arange(count, dtype=np.uint64)
-        text = texts.live(source, "body", ANALYZER, dead)
+        text = texts.of(source, "body", ANALYZER).at(dead)
         assert text.document_frequency("word1") == 50 - count // 2
         assert (text.documents, text.total_length) == (100 - count, 150 - count - count // 2)
     assert counted == [None, 0, 3, 7]
     assert text.document_frequency("word1") == 45
-    assert texts.live(source, "body", ANALYZER, dead).live is text.live
-    earlier = texts.live(source, "body", ANALYZER, dead[:5])
+    assert texts.of(source, "body", ANALYZER).at(dead).live is text.live
+    earlier = texts.of(source, "body", ANALYZER).at(dead[:5])
     assert earlier.document_frequency("word1") == 48

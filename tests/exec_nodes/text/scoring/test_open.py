@@ -72,7 +72,7 @@ def test_texts_count_the_tokenized_rows_that_they_keep_alive(tmp_path: Path) -> 
     source = base_of(lance.write_dataset(rows_of(texts), tmp_path / "t"))
     store = ResidentStore(64 << 20)
     opened = source_texts.SourceTexts(store)
-    opened.live(source, "body", Analyzer.of({}), np.empty(0, np.uint64))
+    opened.of(source, "body", Analyzer.of({})).at(np.empty(0, np.uint64))
     kinds = store.kinds()
     assert (
         kinds["texts"].bytes
@@ -228,7 +228,7 @@ def test_a_stale_row_of_an_overlaid_fragment_is_not_counted(
     dataset = base_table(tmp_path / "t", texts, {}, max_rows_per_file=3).dataset
     overlay(dataset, 0, "body", pa.array(["fox dog"]), [1])
     base, stale = base_of(lance.dataset(dataset.uri)), np.array([1, 2], np.uint64)
-    live = source_texts.SourceTexts(ResidentStore()).live(base, "body", Analyzer.of({}), stale)
+    live = source_texts.SourceTexts(ResidentStore()).of(base, "body", Analyzer.of({})).at(stale)
     assert live.documents == live.document_frequency("fox") == 4
     assert live.document_frequency("dog") == 0
 
