@@ -103,6 +103,24 @@ def test_what_others_make_change_and_drop_is_seen(
         mw.sql(ctx, "SELECT * FROM lake.public.events")
     mw.create_table(folder / "events.lance", pa.schema({"key": pa.string()}), "key")
     assert ctx.table("lake.public.events").schema().names == ["key"]
+    mw.drop_table(folder / "events.lance")  # and no query before the next one is there
+    mw.create_table(folder / "events.lance", pa.schema({"id": pa.int8()}), "id")
+    assert rows(ctx, "INSERT INTO lake.public.events VALUES (7) RETURNING *") == [{"id": 7}]
+
+
+@pytest.mark.parametrize("limit", ["", "LIMIT 0", "LIMIT 1", "LIMIT 9", "LIMIT 1 OFFSET 1"])
+@pytest.mark.parametrize(
+    "where", ["true", "id > 1", "val IS NULL", "val = 'a'", "id < 3 AND upper(val) = 'A'"]
+)
+def test_rows_of_plain_tables_are_counted_as_those_of_other_ones(
+    ctx: datafusion.SessionContext, folder: Path, where: str, limit: str
+) -> None:
+    ctx.from_arrow(lance.dataset(folder / "plain.lance").to_table(), "same")
+    found = [
+        rows(ctx, f"SELECT count(*) AS n FROM (SELECT 1 FROM {name} WHERE {where} {limit})")
+        for name in ("lake.public.plain", "same")
+    ]
+    assert found[0] == found[1]
 
 
 def test_statements_make_change_and_drop_tables_in_the_folder(
