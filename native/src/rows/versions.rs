@@ -1,6 +1,6 @@
 //! Where the versions of each key of a MemTable are.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, TryLockError};
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, make_array};
 use arrow::datatypes::{
@@ -50,14 +50,14 @@ impl KeyVersions {
         Self::default()
     }
 
-    fn __len__(&self) -> usize {
-        self.read(|rows| rows.links.previous.len())
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.ask(py, |rows| rows.links.previous.len())
     }
 
     /// Bytes held.
     #[getter]
-    fn nbytes(&self) -> usize {
-        self.read(|rows| {
+    fn nbytes(&self, py: Python<'_>) -> usize {
+        self.ask(py, |rows| {
             rows.integers.capacity() * (size_of::<i64>() + SLOT_BYTES)
                 + rows.texts.capacity() * (size_of::<Box<[u8]>>() + SLOT_BYTES)
                 + rows.text_bytes
@@ -90,18 +90,16 @@ impl KeyVersions {
     }
 
     /// The highest position of a key that is below `below`; -1 if there is none.
-    fn last(&self, key: &Bound<'_, PyAny>, below: i64) -> PyResult<i64> {
-        if let Ok(key) = key.extract::<i64>() {
-            return Ok(self.read(|rows| rows.links.below(rows.integers.get(&key), below)));
-        }
-        if let Ok(key) = key.extract::<u64>() {
-            return Ok(self.read(|rows| rows.links.below(rows.integers.get(&(key as i64)), below)));
+    fn last(&self, py: Python<'_>, key: &Bound<'_, PyAny>, below: i64) -> PyResult<i64> {
+        let integer = key.extract::<i64>().or_else(|_| key.extract::<u64>().map(|key| key as i64));
+        if let Ok(key) = integer {
+            return Ok(self.ask(py, |rows| rows.links.below(rows.integers.get(&key), below)));
         }
         let key = match key.extract::<&str>() {
             Ok(key) => key.as_bytes(),
             Err(_) => key.extract::<&[u8]>()?,
         };
-        Ok(self.read(|rows| rows.links.below(rows.texts.get(key), below)))
+        Ok(self.ask(py, |rows| rows.links.below(rows.texts.get(key), below)))
     }
 
     /// `last` of every key, as the bytes of int64.
@@ -140,6 +138,15 @@ impl KeyVersions {
 }
 
 impl KeyVersions {
+    /// The interpreter is let go only to wait: having it again takes longer than an answer.
+    fn ask<T: Send>(&self, py: Python<'_>, ask: impl FnOnce(&Rows) -> T + Send) -> T {
+        match self.rows.try_read() {
+            Ok(rows) => ask(&rows),
+            Err(TryLockError::Poisoned(poisoned)) => ask(&poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => py.detach(|| self.read(ask)),
+        }
+    }
+
     fn read<T>(&self, ask: impl FnOnce(&Rows) -> T) -> T {
         ask(&self.rows.read().unwrap_or_else(PoisonError::into_inner))
     }
