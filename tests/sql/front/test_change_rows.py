@@ -88,6 +88,7 @@ def test_no_update_of_a_row_is_lost_to_one_that_came_meanwhile(
         ("UPDATE t SET n = 2 RETURNING DISTINCT n", "column 30: 'DISTINCT'"),
         ("DELETE FROM t WHERE n = 1 LIMIT 1", "can't have this clause"),
         ("DELETE FROM t WHERE nope = 1", "nope"),
+        ("WITH t AS (SELECT 1 AS id) DELETE FROM t WHERE id = 1", "WITH has a query of this name"),
         ("DELETE FROM t USING WHERE n = 1", "table is missing"),
         ("DELETE FROM t WHERE id < 0 UNION SELECT tenant, id FROM t", "UNION"),
         ("DELETE FROM t WHERE n = 1 GROUP BY tenant, id", "GROUP"),

@@ -39,7 +39,7 @@ def test_texts_are_read_as_the_types_of_their_columns_and_others_stay(
     assert mw.sql(ctx, f"COPY t FROM '{place}'").to_pylist() == [{"count": 2}]
     found = {(row["tenant"], row["id"]): (row["n"], row["Name"]) for row in live(table)}
     assert found == {("007", 8): (70, None), ("1", 9): (None, None), ("a", 7): (5, "old")}
-    (tmp_path / "bare").write_text("a;7;x\n")
+    (tmp_path / "bare").write_text("a;7;w\na;7;x\n")
     options = "OPTIONS ('format.has_header' 'false', 'format.delimiter' ';')"
     mw.sql(ctx, f"COPY t (tenant, id, \"Name\") FROM '{tmp_path}/bare' STORED AS CSV {options}")
     assert live(table)[-1] == {"tenant": "a", "id": 7, "n": 5, "Name": "x"}

@@ -247,8 +247,9 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
     assert rows(ctx, "SELECT id FROM full_text_search('t', 'body', 'run', 3)") == [{"id": 1}]
     mw.sql(ctx, "DROP INDEX words ON t")
     mw.sql(ctx, "DROP INDEX IF EXISTS words ON t")
-    found = rows(ctx, "SELECT name FROM t$indexes WHERE name = 'words'")
-    assert found == []
+    mw.sql(ctx, "DROP INDEX IF EXISTS bodies ON t")
+    found = rows(ctx, "SELECT name FROM t$indexes WHERE name <> 'id_idx'")
+    assert found == [{"name": "v_idx"}]
 
 
 @pytest.mark.parametrize(

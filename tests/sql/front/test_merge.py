@@ -30,6 +30,8 @@ STATEMENTS = [
     f"WHEN MATCHED THEN DELETE {INSERT} (tenant, id, \"Name\") VALUES (s.k, s.i, 'v')",
     "MERGE INTO t USING new AS s ON t.tenant = s.tenant AND t.id = s.id + 1 "
     f"WHEN MATCHED THEN UPDATE SET n = 8 {INSERT} (tenant, id) VALUES (s.tenant, s.id + 1)",
+    "MERGE INTO t USING (VALUES ('a'), ('b')) AS s(k) ON t.tenant = s.k AND t.id = n "
+    "WHEN MATCHED THEN UPDATE SET \"Name\" = 'both' RETURNING *",
     "MERGE INTO t USING new AS s ON t.tenant = s.tenant AND t.id = s.id AND t.n > 3 "
     "WHEN MATCHED THEN UPDATE SET n = 0",
     "WITH big AS (SELECT * FROM new WHERE n > 3) MERGE INTO t USING big AS s "
