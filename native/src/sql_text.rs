@@ -104,7 +104,7 @@ impl Visitor for Ignored {
         self.all(select.prewhere.iter().map(|condition| format!("PREWHERE {condition}")));
         self.all(&select.connect_by);
         self.all(&select.exclude);
-        self.all(&select.value_table_mode);
+        self.all(select.value_table_mode);
         self.of_columns(&select.projection);
         let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) =
             &select.group_by;

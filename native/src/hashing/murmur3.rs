@@ -157,7 +157,7 @@ fn encode_decimal(unscaled: i256, scale: i8, to: &mut Vec<u8>) {
     }
     let mut digits = unscaled;
     while digits % TEN == i256::ZERO {
-        digits = digits / TEN;
+        digits /= TEN;
     }
     match digits.to_i128().and_then(|digits| i64::try_from(digits).ok()) {
         Some(digits) => to.extend_from_slice(&digits.to_le_bytes()),

@@ -1,5 +1,6 @@
 //! The rows that may be among the nearest to a query, by the bounds on their distances.
 
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
@@ -133,7 +134,10 @@ impl<'a> Hits<'a> {
     /// Ascending.
     fn rows(self) -> Vec<i64> {
         let farthest = self.farthest();
-        let near = self.rows.into_iter().filter(|(least, _)| !(*least > farthest));
+        let near = self
+            .rows
+            .into_iter()
+            .filter(|(least, _)| least.partial_cmp(&farthest) != Some(Ordering::Greater));
         let mut rows: Vec<i64> = near.map(|(_, row)| i64::from(row)).collect();
         rows.sort_unstable();
         rows
@@ -152,13 +156,13 @@ impl Wanted<'_> {
 struct Most(f32);
 
 impl Ord for Most {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
 impl PartialOrd for Most {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }

@@ -163,7 +163,10 @@ impl Asked {
     fn candidates(&self, codes: &Codes) -> Option<Vec<Vec<i64>>> {
         let allowed = self.allowed.as_ref().map(Numbers::slice);
         let short = allowed.is_some_and(|allowed| allowed.len() < self.rows);
-        if short || codes.len() < self.rows || self.queries.slice().len() % codes.dimension != 0 {
+        if short
+            || codes.len() < self.rows
+            || !self.queries.slice().len().is_multiple_of(codes.dimension)
+        {
             return None;
         }
         let queries = self.queries.slice().chunks_exact(codes.dimension);
@@ -229,7 +232,7 @@ impl VectorCodes {
     ) -> PyResult<()> {
         let mut codes = self.codes.write().unwrap_or_else(PoisonError::into_inner);
         let (count, known) = (vectors.len() / codes.dimension, codes.len());
-        let whole = vectors.len() % codes.dimension == 0;
+        let whole = vectors.len().is_multiple_of(codes.dimension);
         if !whole || known < first || valid.is_some_and(|valid| valid.len() != count) {
             return Err(invalid("whole vectors are needed, after those that are known"));
         }
