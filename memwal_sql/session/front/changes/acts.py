@@ -29,13 +29,13 @@ class Act:
         rows: as they become, in the table's columns and types; deleted ones as they were, or their
             keys.
         before: the keys that updated rows had, where the statement sets key columns.
-        absent: whether no row to insert has a key that is there.
+        replaces: whether rows to insert may have keys that are there; if not, these are looked for.
     """
 
     kind: str
     rows: pa.Table
     before: pa.Table | None = None
-    absent: bool = False
+    replaces: bool = False
 
 
 def row_changes(table: WritableTable, acts: Sequence[Act]) -> RowChanges:
@@ -51,7 +51,7 @@ def row_changes(table: WritableTable, acts: Sequence[Act]) -> RowChanges:
     updated = (a.rows if a.before is None else a.before for a in acts if a.kind == UPDATE)
     _check_once(keys([*(a.rows for a in acts if a.kind == DELETE), *updated]))
     _check_once(keys(act.rows for act in written))
-    inserted = (act.rows for act in acts if act.kind == INSERT and not act.absent)
+    inserted = (act.rows for act in acts if act.kind == INSERT and not act.replaces)
     new = keys([*inserted, *(new for _, new in moved)])
     if new.num_rows:
         left = frozenset(KeyBatch(gone).values)
@@ -101,8 +101,17 @@ def _moved(table: WritableTable, before: pa.Table, after: pa.Table) -> tuple[pa.
     return old.filter(differs), new.filter(differs)
 
 
+def count_keys(table: WritableTable, rows: pa.Table) -> int:
+    """How many keys rows have. Raises InvalidCallError for a null."""
+    return _distinct(keys_of(table, [rows]))
+
+
+def _distinct(keys: pa.Table) -> int:
+    return int(pc.count_distinct(one_array(key_column(keys.columns))).as_py())
+
+
 def _check_once(keys: pa.Table) -> None:
-    if pc.count_distinct(one_array(key_column(keys.columns))).as_py() < keys.num_rows:
+    if _distinct(keys) < keys.num_rows:
         times = Counter(KeyBatch(keys).values)
         again = [key for key, count in times.items() if count > 1]
         raise InvalidCallError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import datafusion
@@ -60,7 +60,7 @@ class Change(ABC):
             if keys is None:
                 done.clear()
             else:
-                acts = [Act(act.kind, with_keys(act.rows, keys)) for act in acts]
+                acts = [replace(act, rows=with_keys(act.rows, keys)) for act in acts]
                 done[:] = [one.without(keys) for one in done]
             changes = row_changes(table, acts)
             done.append(_Done.of(reading, acts, self))

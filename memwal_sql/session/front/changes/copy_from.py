@@ -65,6 +65,11 @@ class ReadRows(GivenRows):
 
     read: pa.Table
 
+    def may_read_target(self, reading: Reading) -> bool:
+        """They do not."""
+        del reading
+        return False
+
     def found(self, reading: Reading) -> pa.Table:
         """These."""
         del reading

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch, one_array
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.changes.acts import INSERT, UPDATE, Act, keys_of
+from memwal_sql.session.front.changes.acts import INSERT, UPDATE, Act, count_keys, keys_of
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.fitting import fitted
 from memwal_sql.session.front.changes.merge import MATCHED, NEW, Merge, On, When
@@ -38,6 +38,10 @@ class GivenRows:
     target: Target
     query: str
     columns: Sequence[str] | None
+
+    def may_read_target(self, reading: Reading) -> bool:
+        """Whether the rows may be made of those that the table has."""
+        return self.query[:6].upper() != "VALUES" and reading.may_read_target(self.query)
 
     def found(self, reading: Reading) -> pa.Table:
         """The result of the query."""
@@ -92,12 +96,15 @@ class Upsert(Change):
         """Inserts; of rows with one key the last."""
         del keys
         rows = self.given.whole_rows(reading)
-        return [Act(INSERT, one_a_key(self.target, rows, "last"))]
+        return [Act(INSERT, one_a_key(self.target, rows, "last"), replaces=True)]
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
-        """Write them; none is read before."""
+        """Write them, whatever is there; what the query made of the table's own rows is made again
+        of those that somebody wrote meanwhile."""
         table = self.target.table
         reading = Reading(ctx, parameters, self.target)
+        if self.given.may_read_target(reading):
+            return super().run(ctx, parameters)
         rows = self.given.whole_rows(reading)
         answer = self._answer(reading, rows)
         if rows.num_rows:
@@ -106,7 +113,7 @@ class Upsert(Change):
 
     def _answer(self, reading: Reading, rows: pa.Table) -> pa.Table:
         if self.returning is None:
-            return pa.table({"count": pa.array([rows.num_rows], pa.uint64())})
+            return pa.table({"count": pa.array([count_keys(self.target.table, rows)], pa.uint64())})
         return self.returning.rows(reading, [Act(INSERT, one_a_key(self.target, rows, "last"))])
 
 
@@ -124,7 +131,7 @@ class Overwrite(Upsert):
             answers.append(self._answer(reading, rows))
             return rows
 
-        reads = Reading(ctx, parameters, self.target).may_read_target(self.given.query)
+        reads = self.given.may_read_target(Reading(ctx, parameters, self.target))
         rows = read if reads else read()
         table.close()  # its writer for statements would be fenced too
         table.replace_rows(rows)

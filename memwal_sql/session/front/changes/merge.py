@@ -240,7 +240,7 @@ class Merge(Change):
         if when.act == INSERT:
             columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in table.schema]
             absent = self._on.covered and self._keeps_key(when)
-            return Act(INSERT, pa.table(columns, schema=table.schema), absent=absent)
+            return Act(INSERT, pa.table(columns, schema=table.schema), replaces=absent)
         old = rows.tables["target"].take(places)
         if when.act == DELETE:
             return Act(DELETE, old)
