@@ -6,7 +6,8 @@ Specification 1, "MemTable": conceptually a list of record batches in the order 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from threading import Lock
+from threading import RLock
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,11 +38,21 @@ def memtable_schema(schema: pa.Schema) -> pa.Schema:
 FindTexts = Callable[[], Iterable[tuple[str, Analyzer]]]
 
 
+class _Rows(NamedTuple):
+    """The rows of a MemTable, which are replaced as a whole: an interrupt leaves all or none of a
+    batch."""
+
+    batches: list[pa.RecordBatch]
+    levels: list[int]
+    rows: int
+    nbytes: int
+
+
 class MemTable:
     """One generation of a region while it is in memory; append-only.
 
     Row positions count from 0 in the order of appending and never change. Appends come from one
-    thread at a time; snapshots may be taken from any.
+    thread at a time; snapshots may be taken from any, also by what interrupts an append.
     """
 
     def __init__(
@@ -59,10 +70,7 @@ class MemTable:
         self.schema = memtable_schema(schema)
         self.primary_key = tuple(primary_key)
         self._key_places = [schema.get_field_index(name) for name in self.primary_key]
-        self._batches: list[pa.RecordBatch] = []
-        self._levels: list[int] = []
-        self._rows = 0
-        self._data_bytes = 0
+        self._rows = _Rows([], [], 0, 0)
         self._index = KeyIndex()
         self._find_texts = texts
         self._maintained: tuple[tuple[str, Analyzer], ...] | None = None
@@ -70,17 +78,17 @@ class MemTable:
         self._snapshot: MemTableSource | None = None
         # Never equal to another MemTable's, also after this one is gone.
         self.identity = object()
-        self._lock = Lock()
+        self._lock = RLock()
 
     @property
     def rows(self) -> int:
         """Rows appended."""
-        return self._rows
+        return self._rows.rows
 
     @property
     def bytes(self) -> int:
         """Memory held by rows and index, in bytes; an estimate."""
-        return self._data_bytes + self._index.nbytes
+        return self._rows.nbytes + self._index.nbytes
 
     def append(self, batch: pa.RecordBatch, size: int | None = None) -> None:
         """Add the rows of `batch`, which has this MemTable's schema.
@@ -90,8 +98,10 @@ class MemTable:
         if batch.num_rows == 0:
             return
         with self._lock:
-            self._index.append([batch.column(place) for place in self._key_places])
-            self._add(batch, size)
+            if len(self._index) != self._rows.rows:  # an append was interrupted
+                self._index = self._index_of(self._rows.batches)
+            self._index.append(self._keys(batch))  # not read before the rows are there
+            self._rows = self._with(batch, size)
 
     def index_texts(self) -> None:
         """Tokenize the maintained text columns of all rows so far.
@@ -108,14 +118,14 @@ class MemTable:
     def snapshot(self) -> MemTableSource:
         """All rows so far, immutable, within microseconds."""
         with self._lock:
-            if self._snapshot is None:
+            if self._snapshot is None or self._snapshot.rows != self._rows.rows:
                 self._snapshot = MemTableSource(
                     identity=self.identity,
                     region=self.region_name,
                     generation=self.generation,
                     primary_key=self.primary_key,
-                    batches=self._batches,
-                    rows=self._rows,
+                    batches=self._rows.batches,
+                    rows=self._rows.rows,
                     index=self._index,
                     schema=self.schema,
                     texts=self._texts,
@@ -125,37 +135,46 @@ class MemTable:
     def newest_rows(self) -> pa.Table:
         """The newest version of every key, tombstones included, in the order of appending."""
         with self._lock:
-            table = pa.Table.from_batches(self._batches, self.schema)
-            superseded = self._index.superseded(self._rows)
+            table = pa.Table.from_batches(self._rows.batches, self.schema)
+            superseded = self._index.superseded(self._rows.rows)
         if not len(superseded):
             return table
         keep = np.ones(table.num_rows, np.bool_)
         keep[superseded] = False
         return table.filter(pa.array(keep))
 
-    def _add(self, batch: pa.RecordBatch, size: int | None) -> None:
+    def _keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(place) for place in self._key_places]
+
+    def _index_of(self, batches: Iterable[pa.RecordBatch]) -> KeyIndex:
+        index = KeyIndex()
+        for batch in batches:
+            index.append(self._keys(batch))
+        return index
+
+    def _with(self, batch: pa.RecordBatch, size: int | None) -> _Rows:
         batch = aligned(batch)
-        self._batches.append(batch)
-        self._levels.append(_TOP_LEVEL - 1 if batch.num_rows >= _LARGE_BATCH_ROWS else 0)
-        self._rows += batch.num_rows
-        self._data_bytes += batch.nbytes if size is None else size
+        before = self._rows
+        batches, levels = [*before.batches, batch], [*before.levels, 0]
+        if batch.num_rows >= _LARGE_BATCH_ROWS:
+            levels[-1] = _TOP_LEVEL - 1
+        nbytes = before.nbytes + (batch.nbytes if size is None else size)
         for column, _ in self._maintained or ():
             text = batch.column(self.schema.get_field_index(column))
-            self._data_bytes += _POSTING_BYTES_PER_BYTE * text.nbytes
-        self._snapshot = None
-        self._consolidate()
+            nbytes += _POSTING_BYTES_PER_BYTE * text.nbytes
+        _consolidate(batches, levels)
+        return _Rows(batches, levels, before.rows + batch.num_rows, nbytes)
 
-    def _consolidate(self) -> None:
-        while (
-            len(self._levels) >= _FAN_IN
-            and (level := self._levels[-1]) < _TOP_LEVEL
-            and self._levels[-_FAN_IN] == level
-            and self._levels[-_FAN_IN:] == [level] * _FAN_IN
-        ):
-            merged = pa.concat_batches(self._batches[-_FAN_IN:])
-            # New lists: a snapshot may be reading the old ones.
-            self._batches = [*self._batches[:-_FAN_IN], merged]
-            self._levels = [*self._levels[:-_FAN_IN], level + 1]
+
+def _consolidate(batches: list[pa.RecordBatch], levels: list[int]) -> None:
+    while (
+        len(levels) >= _FAN_IN
+        and (level := levels[-1]) < _TOP_LEVEL
+        and levels[-_FAN_IN] == level
+        and levels[-_FAN_IN:] == [level] * _FAN_IN
+    ):
+        batches[-_FAN_IN:] = [pa.concat_batches(batches[-_FAN_IN:])]
+        levels[-_FAN_IN:] = [level + 1]
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

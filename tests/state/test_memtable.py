@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
+import pytest
 
 from exec_nodes.keys.keys import KeyBatch
+from memwal_sql.state import memtable as module
 from memwal_sql.state.memtable import MemTable, conform, memtable_schema
+from tests.model.interrupts import at_line
 from tests.write.harness import SCHEMA, delete, make_memtable, upsert
 
 
@@ -39,7 +45,7 @@ def test_many_small_batches_become_few_without_moving_rows() -> None:
         memtable.append(upsert(rows))
         if step == 700:
             early, early_rows = memtable.snapshot(), list(everything)
-    assert len(memtable._batches) <= 3 * 16
+    assert len(memtable._rows.batches) <= 3 * 16
     for snapshot, expected in ((memtable.snapshot(), everything), (early, early_rows)):
         batches = list(snapshot.scan(["id", "val"], [], None))
         got = [(row["id"], row["val"]) for batch in batches for row in batch.to_pylist()]
@@ -67,3 +73,54 @@ def test_stored_batches_of_an_older_schema_are_taken_in() -> None:
     taken = conform(batch, memtable_schema(SCHEMA))
     assert taken.schema == memtable_schema(SCHEMA)
     assert taken.to_pylist() == [{"id": 1, "val": None, "_tombstone": False}]
+
+
+def values(memtable: MemTable) -> dict[int, str]:
+    found = memtable.snapshot().take(keys(*range(10)), ["id", "val"])
+    newest = memtable.newest_rows()
+    got = dict(zip(found["id"].to_pylist(), found["val"].to_pylist(), strict=True))
+    assert dict(zip(newest["id"].to_pylist(), newest["val"].to_pylist(), strict=True)) == got
+    return got
+
+
+class Interrupt(BaseException):
+    """What comes from outside."""
+
+
+def test_an_append_that_is_interrupted_leaves_all_of_its_rows_or_none() -> None:
+    """At each line, where batches become one as well; what comes next is right in both cases."""
+    outcomes, step, passed = set(), 0, True
+    while passed:
+        step += 1
+        memtable, expected = make_memtable(1), {}
+        for number in range(15):
+            expected |= {number % 4: str(number)}
+            memtable.append(upsert({number % 4: str(number)}))
+
+        def strike() -> None:
+            raise Interrupt
+
+        with at_line(module, step, strike) as reached, suppress(Interrupt):
+            memtable.append(upsert({1: "x", 9: "x"}))
+        passed = reached()
+        outcomes.add(memtable.rows)
+        assert memtable.rows in (15, 17)
+        expected |= {1: "x", 9: "x"} if memtable.rows == 17 else {}
+        assert values(memtable) == expected
+        memtable.append(upsert({2: "y", 7: "y"}))
+        assert values(memtable) == expected | {2: "y", 7: "y"}
+    assert outcomes == {15, 17} and step > 15
+
+
+@pytest.mark.parametrize("ask", [MemTable.snapshot, MemTable.newest_rows])
+def test_what_interrupts_an_append_can_read_the_memtable(ask: Callable[[MemTable], object]) -> None:
+    step, passed = 0, True
+    while passed:
+        step += 1
+        memtable = make_memtable(1)
+        memtable.append(upsert({1: "a", 2: "b"}))
+        with at_line(module, step, partial(ask, memtable)) as reached:
+            memtable.append(upsert({1: "c"}))
+        passed = reached()
+        assert values(memtable) == {1: "c", 2: "b"}
+    assert step > 10
