@@ -171,7 +171,8 @@ def test_no_update_is_lost_to_one_that_came_meanwhile(
     "statement",
     [
         'INSERT INTO t SELECT tenant, id, n + 5, "Name" FROM t',
-        "WITH w AS (FROM t) REPLACE INTO t (tenant, id, n) SELECT tenant, id, n + 5 FROM w",
+        "WITH w AS (SELECT * FROM t) REPLACE INTO t (tenant, id, n) SELECT w.tenant, id, n + 5 "
+        "FROM w",
         'INSERT INTO t SELECT tenant, id, n + 5, "Name" FROM shown',
     ],
 )
