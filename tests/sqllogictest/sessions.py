@@ -33,7 +33,6 @@ _CHANGE = re.compile(
     re.IGNORECASE,
 )
 _INSERT = re.compile(r"\s*INSERT\b", re.IGNORECASE)
-_SOME_COLUMNS = re.compile(rf"\s*INSERT\s+INTO\s+{_NAME}\s*\(", re.IGNORECASE)
 _KEY = "_key"
 _ODD = re.compile("day_time_interval|month_interval")
 
@@ -157,9 +156,9 @@ class ShadowSession(Session):
     def _run(self, sql: str) -> pa.Table:
         changed = _CHANGE.match(sql)
         hidden = None if changed is None else self._hidden.get(changed.group(1).lower())
-        if hidden is not None and _SOME_COLUMNS.match(sql):  # which the front reads by key
+        if hidden is not None and _INSERT.match(sql):  # which the front reads by key
             return super()._run(sql)
-        if hidden is None or _INSERT.match(sql):
+        if hidden is None:
             return _rows(mw.sql(self.ctx, sql))
         hidden.shows_key = True
         try:
