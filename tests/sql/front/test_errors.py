@@ -149,7 +149,7 @@ MISTAKES = {
     "DELETE FROM t FOR VERSION AS OF 1": r"restore\(",
     "INSERT INTO t VERSION AS OF 1 VALUES (1)": r"restore\(",
     "MERGE INTO t VERSION AS OF 1 USING s ON t.id = s.id WHEN MATCHED THEN DELETE": r"restore\(",
-    "COPY nope FROM 'f.parquet'": "no MemWAL table.*column 6: 'nope'",
+    "COPY nope FROM 'f.parquet'": "not found.*column 6: 'nope'",
     "COPY t FROM 'f.csv' STORED AS NOPE": "Formats are",
     "CALL merge('t')": r"CALL memwal\.merge\('table', ...\)",
     "SELECT * FROM t WHERE match(n, '1')": "no column of texts",
@@ -173,6 +173,9 @@ MISTAKES = {
     "SELECT id FROM t WHERE id = $x": r"mw\.sql\(ctx, text, x=...\)",
     "SELECT id FROM t WHERE id = ?": r"written as \$name",
     "SELECT id FROM lake.public.nope": "not found, at line 1, column 28: 'nope'\nmw.register",
+    "INSERT INTO nope VALUES (1) RETURNING id": "line 1, column 13: 'nope'\nmw.register",
+    "UPDATE nope SET n = 1 RETURNING n": "not found, at line 1, column 8: 'nope'\nmw.register",
+    "MERGE INTO nope USING t ON true WHEN MATCHED THEN DELETE": "column 12: 'nope'\nmw.register",
     "SELECT * FROM t WHERE id = 'x": "column 28",
     "SELECT * FROM t WHERE id = 3)": "ends nothing",
 }
