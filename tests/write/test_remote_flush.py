@@ -17,7 +17,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create
-from memwal_sql.errors import StoreUnavailableError, WriterFailedError
+from memwal_sql.errors import DeadlineExceededError, StoreUnavailableError, WriterFailedError
 from memwal_sql.storage.objects import side_by_side as module
 from memwal_sql.storage.objects.local import LocalStore
 from memwal_sql.storage.objects.side_by_side import SharedCall, beside, side_by_side
@@ -211,6 +211,40 @@ def test_calls_side_by_side() -> None:
 def test_a_shared_call_is_made_once_for_who_comes_meanwhile(
     outcome: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    calls: list[None] = []
+
+    def call() -> int:
+        calls.append(None)
+        return outcome()
+
+    shared, asked = asked_meanwhile(call, monkeypatch)
+    assert len(calls) == 1 and len({one.exception() or one.result() for one in asked}) == 1
+    with suppress(ZeroDivisionError):
+        shared()
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), DeadlineExceededError("over")], ids=repr)
+def test_who_shares_a_call_does_not_share_what_ends_its_caller_alone(
+    end: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = [end]
+
+    def call() -> int:
+        if ends:
+            raise ends.pop()
+        return 7
+
+    shared, (first, *others) = asked_meanwhile(call, monkeypatch)
+    assert first.exception() is end
+    assert [one.result() for one in others] == [7, 7, 7]
+    assert shared() == 7
+
+
+def asked_meanwhile(
+    call: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[SharedCall[int], list[Future[int]]]:
+    """A shared call, and the ended calls of four threads, of which three waited for the first."""
     came = Semaphore(0)
 
     class Watched(Future[int]):
@@ -219,16 +253,14 @@ def test_a_shared_call_is_made_once_for_who_comes_meanwhile(
             return super().result(timeout)
 
     monkeypatch.setattr(module, "Future", Watched)
-    calls: list[None] = []
     begun, go_on = Event(), Event()
 
-    def call() -> int:
-        calls.append(None)
+    def waiting() -> int:
         begun.set()
         reached(go_on)
-        return outcome()
+        return call()
 
-    shared = SharedCall(call)
+    shared = SharedCall(waiting)
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(shared)]
         reached(begun)
@@ -236,8 +268,4 @@ def test_a_shared_call_is_made_once_for_who_comes_meanwhile(
         for _ in range(3):
             assert came.acquire(timeout=10)
         go_on.set()
-        answers = {one.exception() or one.result() for one in asked}
-    assert len(calls) == 1 and len(answers) == 1
-    with suppress(ZeroDivisionError):
-        shared()
-    assert len(calls) == 2
+    return shared, asked

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from threading import Lock
 from typing import Generic, TypeVar
 
 from exec_nodes.base.tasks import map_in_threads
 from exec_nodes.base.thresholds import Thresholds
+from memwal_sql.errors import DeadlineExceededError
 
 
 class Wave(Thresholds):
@@ -61,7 +63,10 @@ def seconds() -> float:
 
 class SharedCall(Generic[R]):
     """A call without arguments: threads that make it while it is under way share what it returns or
-    raises. It may have begun before they asked, so it is for what need not be newer."""
+    raises. It may have begun before they asked, so it is for what need not be newer.
+
+    An interrupt, and a deadline, end the call of one thread alone: one of the others begins anew.
+    """
 
     def __init__(self, call: Callable[[], R]) -> None:
         self._call = call
@@ -70,20 +75,30 @@ class SharedCall(Generic[R]):
 
     def __call__(self) -> R:
         """What the call returns that is under way, or else one of its own."""
-        with self._lock:
-            shared, own = self._under_way, Future[R]()
-            if shared is None:
-                self._under_way = own
-        if shared is not None:
-            return shared.result()
+        while True:
+            own = Future[R]()
+            try:
+                with self._lock:
+                    shared = self._under_way
+                    if shared is None or shared.done():
+                        shared = self._under_way = own
+                if shared is own:
+                    return self._outcome(own)
+            finally:
+                own.cancel()  # if it has no outcome for the others
+            with suppress(CancelledError):
+                return shared.result()
+
+    def _outcome(self, own: Future[R]) -> R:
         try:
-            own.set_result(self._call())
-        except BaseException as error:
+            result = self._call()
+        except DeadlineExceededError:
+            raise
+        except Exception as error:
             own.set_exception(error)
-        finally:
-            with self._lock:
-                self._under_way = None
-        return own.result()
+            raise
+        own.set_result(result)
+        return result
 
 
 def _put(question: Callable[[], R]) -> R:
