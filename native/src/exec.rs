@@ -138,7 +138,7 @@ impl MountedExec {
     }
 }
 
-pub fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
+fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(schema),
         Partitioning::UnknownPartitioning(partitions),

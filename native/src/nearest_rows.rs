@@ -2,11 +2,8 @@
 //! among the first `k`.
 //!
 //! The host's sort, limit and projections stay in the plan, and whatever they say of ties, further
-//! keys and offsets. Only the scan below them is replaced, where its rows get there as they are. How
-//! many are kept is not to be seen: the sort is asked how many rows it expects over a stand-in that
-//! promises more than any table has.
+//! keys and offsets. Only the scan below them is replaced, where its rows get there as they are.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -14,19 +11,16 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::stats::Precision;
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{DataFusionError, Result, ScalarValue, Statistics};
-use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
 use datafusion_ffi::{df_result, get_library_marker_id};
+use datafusion_physical_plan::work_table::WorkTableExec;
 use datafusion_physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
-    ReplaceChildrenOptions, StatisticsArgs, StatisticsContext,
+    ExecutionPlan, PhysicalExpr, PlanProperties, StatisticsArgs, StatisticsContext,
 };
 
-use crate::exec::{MountedExec, properties};
+use crate::exec::MountedExec;
 use crate::ffi_plan::make_lean;
 use crate::null_columns::{is_cast, is_constant};
 
@@ -42,8 +36,6 @@ const METRICS: [(&str, Metric); 4] = [
     ("cosine_distance", Metric::Cosine),
     ("inner_product", Metric::Dot),
 ];
-/// More rows than any table has.
-const ROWS: usize = 1 << 50;
 /// Vectors by which a function is tried.
 const TRIALS: usize = 3;
 
@@ -156,19 +148,17 @@ fn scan_below(
     Ok(None)
 }
 
-/// How many rows a sort keeps; None if it keeps all.
+/// How many rows a sort keeps; None if it keeps all. A foreign plan does not show its `fetch`, but
+/// over an input of unknown length the sort expects as many rows.
 fn fetch_of(sort: &FFI_ExecutionPlan) -> Result<Option<usize>> {
     let Some(child) = only_child(sort) else {
         return Ok(None);
     };
-    let stand_in = Arc::new(StandIn { properties: properties(schema_of(&child)?, 1) });
-    let probe = over(sort, vec![FFI_ExecutionPlan::new(stand_in, None)])?;
-    let probe = <Arc<dyn ExecutionPlan>>::try_from(&probe)?;
-    let expected = StatisticsContext::new().compute(probe.as_ref(), &StatisticsArgs::new())?;
-    Ok(match expected.num_rows {
-        Precision::Exact(rows) if rows < ROWS => Some(rows),
-        _ => None,
-    })
+    let unknown = WorkTableExec::new("unknown".to_owned(), schema_of(&child)?, None)?;
+    let unknown = FFI_ExecutionPlan::new(Arc::new(unknown), None);
+    let sort = <Arc<dyn ExecutionPlan>>::try_from(&over(sort, vec![unknown])?)?;
+    let expected = StatisticsContext::new().compute(sort.as_ref(), &StatisticsArgs::new())?;
+    Ok(expected.num_rows.get_value().copied())
 }
 
 /// A sort key, or what it is computed from, by the columns of a node's input.
@@ -394,65 +384,4 @@ fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
 fn over(plan: &FFI_ExecutionPlan, children: Vec<FFI_ExecutionPlan>) -> Result<FFI_ExecutionPlan> {
     // SAFETY: as above.
     df_result!(unsafe { (plan.with_new_children)(plan, children.into_iter().collect()) })
-}
-
-/// Promises rows, and has none.
-#[derive(Debug)]
-struct StandIn {
-    properties: Arc<PlanProperties>,
-}
-
-impl DisplayAs for StandIn {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StandIn")
-    }
-}
-
-impl ExecutionPlan for StandIn {
-    fn name(&self) -> &str {
-        "StandIn"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Err(DataFusionError::Internal("a stand-in has no rows".to_owned()))
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        _: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        let unknown = Statistics::new_unknown(self.properties.eq_properties.schema());
-        Ok(Arc::new(Statistics { num_rows: Precision::Exact(ROWS), ..unknown }))
-    }
 }

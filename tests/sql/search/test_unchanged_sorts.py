@@ -131,3 +131,10 @@ def test_rows_of_a_sort_are_inserted(table: mw.Table) -> None:
         "INSERT INTO copy SELECT * FROM t ORDER BY array_distance(v, [2, 2]) LIMIT 2"
     ).collect()
     assert sorted(context.sql("SELECT id FROM copy").to_pydict()["id"]) == [1, 2]
+
+
+def test_a_limit_above_any_number_of_rows_yields_all(table: mw.Table) -> None:
+    query = f"SELECT id FROM t ORDER BY array_distance(v, [2, 2]) LIMIT {2**63 - 1}"
+    context = session(table)
+    assert "NearestExec" in plan_of(context, query)
+    assert context.sql(query).to_pydict()["id"] == [2, 1, 3]
