@@ -25,11 +25,21 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use crate::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
 use crate::errors::with_python;
 use crate::metrics::metrics_of;
-use crate::nearest_rows::Nearest;
 use crate::runtime::runtime;
 
 /// Batches that a node may be ahead of its consumer.
 const AHEAD: usize = 2;
+
+/// What a table is asked for: the rows that may be among the first `k` by a distance of one of its
+/// columns to a vector. The greatest product is the nearest, else the least distance.
+pub struct Nearest {
+    pub column: String,
+    pub metric: &'static str,
+    pub query: Vec<f64>,
+    pub k: usize,
+    /// Whether rows without a distance come first.
+    pub nulls_first: bool,
+}
 
 /// One node of a mounted tree. The tree's shape is fixed: what EXPLAIN shows is what the Python
 /// nodes run among themselves, and only the root streams through DataFusion.

@@ -4,13 +4,16 @@
 mod arrow_bridge;
 mod attached;
 mod buffers;
+mod distance_key;
 mod errors;
 mod exec;
+mod expressions;
 mod ffi_plan;
 mod ffi_table;
 mod filter_text;
 mod filter_tree;
 mod hashing;
+mod host_plan;
 mod insert;
 mod metrics;
 mod mounted_table;

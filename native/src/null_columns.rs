@@ -10,12 +10,10 @@ use arrow::array::RecordBatch;
 use datafusion_common::Result;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::ColumnarValue;
-use datafusion_expr::sort_properties::SortProperties;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
 
-const PROJECTION: &str = "ProjectionExec";
-/// Yields its first child's rows; the others are queries of their own.
-const WITH_SUBQUERIES: &str = "ScalarSubqueryExec";
+use crate::expressions::{is_cast, is_constant};
+use crate::host_plan::{PROJECTION, WITH_SUBQUERIES};
 
 /// The names of those columns in `input`, which is not optimized yet.
 pub fn null_columns(input: &Arc<dyn ExecutionPlan>) -> Result<Vec<String>> {
@@ -44,25 +42,11 @@ fn nulls_of(projection: &dyn ExecutionPlan, no_rows: &RecordBatch) -> Result<Vec
 /// Whether an expression is the literal NULL, cast perhaps.
 fn is_null(expression: &dyn PhysicalExpr, no_rows: &RecordBatch) -> bool {
     match expression.children()[..] {
-        [] if is_constant(expression) => {
+        _ if is_constant(expression) => {
             let value = expression.evaluate(no_rows);
             matches!(value, Ok(ColumnarValue::Scalar(value)) if value.is_null())
         }
         [of] if is_cast(expression, of.as_ref()) => is_null(of.as_ref(), no_rows),
         _ => false,
     }
-}
-
-/// Whether a leaf is a literal, or a subquery of one value, which has none yet. Only these are
-/// evaluated: a function may do what planning must not. What is shown does not tell: a NULL list
-/// shows nothing.
-pub fn is_constant(leaf: &dyn PhysicalExpr) -> bool {
-    let properties = leaf.get_properties(&[]);
-    matches!(properties, Ok(of) if of.sort_properties == SortProperties::Singleton)
-}
-
-pub fn is_cast(expression: &dyn PhysicalExpr, of: &dyn PhysicalExpr) -> bool {
-    let shown = expression.to_string();
-    let cast = format!("CAST({of} AS ");
-    shown.strip_prefix("TRY_").unwrap_or(&shown).starts_with(&cast)
 }

@@ -4,17 +4,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
-use datafusion_ffi::df_result;
 use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
-use datafusion_ffi::get_library_marker_id;
 use datafusion_ffi::physical_expr::FFI_PhysicalExpr;
 use datafusion_ffi::util::FFI_Result;
-use datafusion_physical_plan::{ExecutionPlan, PlanProperties};
 use stabby::vec::Vec as FfiVec;
 
 use crate::exec::MountedExec;
+use crate::host_plan::{WITH_SUBQUERIES, children_of, expressions_of, name_of, own, schema_of};
 
 /// Nodes that yield each row of their children as it is, or computed from: a filter above them is
 /// one on the rows below. Not those that choose rows themselves (limits, sorts for the best few,
@@ -31,15 +28,7 @@ const ROW_BY_ROW: [&str; 10] = [
     "SortPreservingMergeExec",
     "UnionExec",
 ];
-/// Yields its first child's rows; the others are queries of their own.
-const WITH_SUBQUERIES: &str = "ScalarSubqueryExec";
 const FILTER: &str = "FilterExec";
-
-fn schema_of(plan: &FFI_ExecutionPlan) -> Result<SchemaRef> {
-    // SAFETY: the function that the plan was made with.
-    let properties = PlanProperties::try_from(unsafe { (plan.properties)(plan) })?;
-    Ok(Arc::clone(properties.eq_properties.schema()))
-}
 
 /// A filter above a node, and what is above it.
 #[derive(Clone, Copy)]
@@ -55,25 +44,22 @@ pub fn substitute(
     part: &FFI_ExecutionPlan,
     above: Option<&Above>,
 ) -> Result<Option<Arc<MountedExec>>> {
-    if (part.library_marker_id)() == get_library_marker_id() {
-        let own = <Arc<dyn ExecutionPlan>>::try_from(part)?;
-        if let Some(scan) = own.downcast_ref::<MountedExec>() {
-            if above.is_none() || !scan.asks_of_conditions()? {
-                return Ok(None);
-            }
-            let conditions = conditions(above)?;
-            if conditions.is_empty() {
-                return Ok(None);
-            }
-            return scan.instead(conditions, schema_of(whole)?);
+    if let Some(own) = own(part)?
+        && let Some(scan) = own.downcast_ref::<MountedExec>()
+    {
+        if above.is_none() || !scan.asks_of_conditions()? {
+            return Ok(None);
         }
+        let conditions = conditions(above)?;
+        if conditions.is_empty() {
+            return Ok(None);
+        }
+        return scan.instead(conditions, schema_of(whole)?);
     }
-    // SAFETY: these are the functions that the plan was made with, here and below.
-    let name = unsafe { (part.name)(part) };
-    let name = name.as_str();
-    for (place, child) in unsafe { (part.children)(part) }.iter().enumerate() {
+    let name = name_of(part);
+    for (place, child) in children_of(part).iter().enumerate() {
         let here = Above { node: part, rest: above };
-        let above = match name {
+        let above = match name.as_str() {
             FILTER => Some(&here),
             WITH_SUBQUERIES if place > 0 => None,
             WITH_SUBQUERIES => above,
@@ -92,9 +78,7 @@ pub fn substitute(
 fn conditions(mut above: Option<&Above>) -> Result<Vec<String>> {
     let mut found = vec![];
     while let Some(Above { node, rest }) = above {
-        // SAFETY: as above.
-        let expressions = df_result!(unsafe { (node.apply_expressions)(node) })?;
-        expressions.iter().for_each(|expression| write(expression, &mut found));
+        expressions_of(node)?.iter().for_each(|expression| write(expression, &mut found));
         above = *rest;
     }
     Ok(found)
