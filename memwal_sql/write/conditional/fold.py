@@ -41,17 +41,16 @@ def fold(
     if not expressions:  # all rows have the same columns: the last one of a key is what it becomes
         _, last = np.unique(places[::-1], return_index=True)
         last = np.sort(len(places) - 1 - last)
-        given, places = given.take(pa.array(last)), places[last]
+        given, places = rows_at(given, last), places[last]
     for turn in _turns(places, len(keys)):
         at = places[turn]
-        rows = given.take(pa.array(turn))
-        before = current.take(pa.array(at))
+        rows = rows_at(given, turn)
+        before = rows_at(current, at)
         applies = np.ones(len(at), np.bool_)
         replaced = _replaced(before, rows)
         over = np.flatnonzero(exists[at])
         if expressions:
-            chosen = pa.array(over)
-            met, values = expressions.evaluate(pairs(before.take(chosen), rows.take(chosen)))
+            met, values = expressions.evaluate(pairs(rows_at(before, over), rows_at(rows, over)))
             applies[over] = False
             applies[over[met]] = True
             replaced = _with_values(replaced, values, over[met])
@@ -59,6 +58,15 @@ def fold(
         current = _put(current, replaced.filter(pa.array(applies)), at[applies])
         exists[at[applies]] = written[at[applies]] = True
     return current, written, skipped
+
+
+def rows_at(rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    """The rows at these places; not copied if they are all in their order."""
+    return rows if _are_all(places, rows) else rows.take(pa.array(places))
+
+
+def _are_all(places: Places, rows: pa.RecordBatch) -> bool:
+    return np.array_equal(places, np.arange(rows.num_rows))
 
 
 def _turns(places: Places, keys: int) -> list[Places]:
@@ -89,7 +97,7 @@ def _with_values(
 
 def _put(rows: pa.RecordBatch, others: pa.RecordBatch, places: Places) -> pa.RecordBatch:
     """`rows` with the `others` at these places."""
-    if np.array_equal(places, np.arange(rows.num_rows)):
+    if _are_all(places, rows):
         return others
     order = np.arange(rows.num_rows)
     order[places] = rows.num_rows + np.arange(len(places))

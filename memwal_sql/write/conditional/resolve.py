@@ -13,7 +13,7 @@ import pyarrow as pa
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError, ReopenError
 from memwal_sql.write.conditional.expressions import Expressions, pairs
-from memwal_sql.write.conditional.fold import fold
+from memwal_sql.write.conditional.fold import fold, rows_at
 from memwal_sql.write.ingest.normalise import Normaliser
 
 _SHOWN_KEYS = 10
@@ -222,6 +222,8 @@ class Resolver:
         place, wanted = self._key_batch(found).positions, asked.values
         places = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
         there = places >= 0
+        if there.all():
+            return rows_at(found, places), there
         return found.take(pa.array(places, mask=~there)), there
 
     def _batch(self, rows: pa.Table) -> pa.RecordBatch:
