@@ -1,15 +1,21 @@
-"""What INSERT, REPLACE and MERGE make of rows: each as a statement, and as a function of a row."""
+"""What INSERT, REPLACE, COPY, MERGE and streams of changes make of rows: each as a statement or a
+writer's call, and as a function of a row."""
 
 from __future__ import annotations
 
 from random import Random
 
+import pyarrow as pa
+
 from tests.histories.changes import Change
 from tests.model.kinds import KeyKind
-from tests.model.oracle import VALUE_NAMES, Row, Rows
+from tests.model.oracle import VALUE_NAMES, Row, Rows, table_of
 from tests.model.predicates import any_predicate
 
 Pairs = list[tuple[int, Row]]
+_UPSERTS = ("upsert", "insert", "update", "c", "r", "u", "+I", "+U", "update_postimage")
+_DELETES = ("delete", "d", "-D")
+_BEFORE = ("-U", "update_preimage")
 
 
 def _added(one: int | None, other: int | None) -> int | None:
@@ -28,7 +34,6 @@ def inserts(kind: KeyKind, op: int, given: Pairs) -> list[Change]:
             "INSERT INTO t SELECT * FROM given",
             lambda n, row: last.get(n, row),
             inserted=last,
-            count=len(given),
         ),
         Change(
             f"INSERT INTO t ({names}, w, op, val) SELECT {names}, w, {op}, val FROM given",
@@ -59,8 +64,43 @@ def inserts(kind: KeyKind, op: int, given: Pairs) -> list[Change]:
             f"REPLACE INTO t ({names}, val, w, op) SELECT {names}, val, w, {op} FROM given",
             lambda n, row: some.get(n, row),
             inserted=some,
-            count=len(given),
         ),
+    ]
+
+
+def copies(kind: KeyKind, given: Pairs, folder: str) -> list[Change]:
+    """COPY of files in a folder: of `given`, of the rows and of some of their columns."""
+    last = dict(given)
+    return [
+        Change(
+            f"COPY t FROM '{folder}/whole.arrow'",
+            lambda n, row: last.get(n, row),
+            inserted=last,
+            returns=False,
+        ),
+        Change(
+            f"COPY t FROM '{folder}/part.arrow'",
+            lambda n, row: last[n]._replace(val=row.val, tags=row.tags) if n in last else row,
+            inserted={n: row._replace(val=None, tags=None) for n, row in last.items()},
+            returns=False,
+        ),
+    ]
+
+
+def streams(rng: Random, kind: KeyKind, given: Pairs) -> list[Change]:
+    """A stream of changes in its order, of keys that may come several times."""
+    words = [rng.choice(rng.choice((_UPSERTS, _UPSERTS, _DELETES, _BEFORE))) for _ in given]
+    stream = [(n, row, word) for (n, row), word in zip(given, words, strict=True)]
+    last = {n: None if word in _DELETES else row for n, row, word in stream if word not in _BEFORE}
+    rows = table_of(kind, given).append_column("_op", pa.array(words))
+    return [
+        Change(
+            "",
+            lambda n, row: last.get(n, row),
+            lambda writer: writer.apply(rows),
+            inserted={n: row for n, row in last.items() if row is not None},
+            count=sum(word not in _BEFORE for word in words),
+        )
     ]
 
 
@@ -115,12 +155,14 @@ def merges(rng: Random, kind: KeyKind, keys: int, op: int, due: Rows) -> list[Ch
 
 
 def overwrites(rng: Random, kind: KeyKind, keys: int, op: int, given: Pairs) -> list[Change]:
-    """INSERT OVERWRITE by the rows of the table `given`, and by some of those that are there."""
+    """TRUNCATE, and INSERT OVERWRITE by the rows of the table `given`, and by some of those that
+    are there."""
     last = dict(given)
     predicate = any_predicate(rng, kind, keys)
     others = ", ".join(f"{op}" if name == "op" else name for name in VALUE_NAMES)
     columns = ", ".join([*kind.names, *VALUE_NAMES])
     return [
+        Change("TRUNCATE TABLE t", lambda n, row: None, returns=False),
         Change(
             "INSERT OVERWRITE t SELECT * FROM given",
             lambda n, row: last.get(n),

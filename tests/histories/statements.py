@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from threading import Thread
+from pathlib import Path
+
+from pyarrow import feather
 
 import memwal_sql as mw
 from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from tests.histories.changes import Change, changes
-from tests.histories.history import History, Pairs, Step
-from tests.histories.inserts import inserts, merges, overwrites
+from tests.histories.history import Pairs, Step
+from tests.histories.inserts import copies, inserts, merges, overwrites, streams
+from tests.histories.keys import KeyHistory, beside
 from tests.model.kinds import KINDS_BY_NAME, KeyKind, RegionKind
-from tests.model.oracle import Row, Rows, table_of
+from tests.model.oracle import Rows, table_of
 from tests.model.process import ProcessKilledError
 from tests.model.queries import as_dict, random_row
 
@@ -34,7 +37,7 @@ def upsert_each(uri: str, kind: str, new: Pairs, *, flushes: bool) -> list[int]:
     return acknowledged
 
 
-class StatementHistory(History):
+class StatementHistory(KeyHistory):
     """A history whose writes are mostly statements; no regions by hand, as they can't name one."""
 
     def __init__(
@@ -43,6 +46,8 @@ class StatementHistory(History):
         """`other` is a process that writes too."""
         super().__init__(seed, kind, regions, uri)
         self._other = other
+        self._folder = f"{uri} files"
+        Path(self._folder).mkdir()
 
     def _steps(self) -> list[Step]:
         return [
@@ -70,49 +75,53 @@ class StatementHistory(History):
                 lambda: changes(rng, kind, keys, op, due),
                 lambda: inserts(kind, op, given),
                 lambda: merges(rng, kind, keys, op, due),
+                lambda: copies(kind, given, self._folder),
+                lambda: streams(rng, kind, given),
                 lambda: overwrites(rng, kind, keys, op, given),
             ),
-            (4, 4, 4, 1),
+            (4, 4, 4, 1, 2, 1),
         )
-        change = rng.choice(some[0]())
-        self.log.append(f"{change.sql}; given {given}")
+        number, change = rng.choice(list(enumerate(some[0]())))
+        if not change.sql:  # it may leave tombstones of keys that have no row
+            self.oracle.touched |= {n for n, _ in given}
+        self.log.append(f"{change.sql or f'call {number} of the writer'}; given {given}")
         return change
 
     @contextmanager
     def _given(self) -> Iterator[Pairs]:
         """Within it, the session has a table of rows, and one of the last row of each key."""
         pairs = self._random_pairs()
-        for name, rows in (("given", pairs), ("due", list(dict(pairs).items()))):
-            table = table_of(self.kind, rows)
-            self._context.register_record_batches(name, [table.to_batches()])
+        given = table_of(self.kind, pairs)
+        due = table_of(self.kind, dict(pairs).items())
+        for name, rows in (("given", given), ("due", due)):
+            self._context.register_record_batches(name, [rows.to_batches()])
+        part = given.select([*self.kind.names, "w", "op", "txt"])
+        for name, rows in (("whole", given), ("part", part)):
+            feather.write_feather(rows, f"{self._folder}/{name}.arrow", "uncompressed")
         try:
             yield pairs
         finally:
             for name in ("given", "due"):
                 self._context.deregister_table(name)
 
-    def _by_writer(self, change: Change) -> int:
-        """Have the writer make the change; how many rows it changed."""
-        assert change.where is not None
-        if change.set is None:
-            return int(self._writer().delete_where(change.where).rows)
-        return int(self._writer().update(change.set, where=change.where).rows)
-
-    def _counted(self, change: Change) -> int:
-        """Run the statement; how many rows it says that it changed."""
+    def _counted(self, change: Change, *, call: bool = False) -> int:
+        """Make the change, by a `call` of the writer if there is no statement that does; how many
+        rows it says that it changed."""
+        if change.call is not None and (call or not change.sql):
+            return int(change.call(self._writer()).rows)
         return int(mw.sql(self._context, change.sql).to_pylist()[0]["count"])
 
-    def _returned(self, change: Change) -> Rows:
-        """Run the statement; the rows that it returns."""
-        found = mw.sql(self._context, f"{change.sql} RETURNING *").to_arrow_table()
-        return as_dict(self.kind, found, "RETURNING")
-
-    def _note(self, changed: dict[int, Row | None], *, durable: bool) -> None:
-        for n, row in changed.items():
-            if row is None:
-                self.oracle.delete([n], durable=durable)
-            else:
-                self.oracle.upsert([(n, row)], durable=durable)
+    def _check_returned(self, change: Change, before: Rows) -> None:
+        """Run the statement, and compare the rows that it returns."""
+        merges = change.sql.startswith("MERGE")
+        columns = "merge_action, *" if merges else "*"
+        found = mw.sql(self._context, f"{change.sql} RETURNING {columns}").to_arrow_table()
+        returned, expected = as_dict(self.kind, found, "RETURNING"), change.returned(before)
+        assert returned == expected, f"returned {returned}, expected {expected}"
+        if merges:
+            kinds = found["merge_action"].to_pylist()
+            actions = dict(zip(self.kind.numbers(found), kinds, strict=True))
+            assert actions == change.actions(before), f"{actions}"
 
     def _after_overwrite(self) -> None:
         """The writers are fenced."""
@@ -130,17 +139,14 @@ class StatementHistory(History):
         before = dict(self.oracle.rows)
         with self._given() as given:
             change = self._change(given)
-            expected, durable, way = change.returned(before), True, self.rng.random()
-            if way < 0.5:
-                returned = self._returned(change)
-                assert returned == expected, f"returned {returned}, expected {expected}"
-            elif way < 0.8 or change.where is None:
-                counted = len(expected) if change.count is None else change.count
-                assert self._counted(change) == counted, f"expected {counted} rows"
+            way = self.rng.random()
+            call = change.call is not None and (way > 0.8 or not change.sql)
+            if way < 0.5 and change.sql and change.returns:
+                self._check_returned(change, before)
             else:
-                durable = self._durable
-                assert self._by_writer(change) == len(expected)
-        self._note(change.of(before), durable=durable)
+                counted = change.counted(before)
+                assert self._counted(change, call=call) == counted, f"expected {counted} rows"
+        self._note(change.of(before), durable=self._durable or not call)
         if change.replaces_all:
             self._after_overwrite()
 
@@ -171,19 +177,13 @@ class StatementHistory(History):
             self._process.switch.kill_at(at, before=before_it)
             with suppress(MemWalError, ProcessKilledError):
                 self._counted(change)
-                done = True
+                done = bool(change.sql) or self._durable
         self._note(changed, durable=done)
         self._process.kill()
         self._after_crash()
         if change.replaces_all:
             assert self.oracle.rows in (before, change.returned(before)), "one part is replaced"
             self._after_overwrite()
-
-    def _sync(self) -> None:
-        """What was written is durable."""
-        for writer in self._writers.values():
-            writer.sync()
-        self.oracle.durable.clear()
 
     def _statement_beside_upserts(self) -> None:
         """No upsert is lost to a statement, and no statement computes from what was replaced."""
@@ -197,26 +197,17 @@ class StatementHistory(History):
             while change.replaces_all:  # it would fence the upserts
                 change = self._change(given)
             before = dict(self.oracle.rows)
-            failed: list[BaseException] = []
 
             def upsert() -> None:
-                try:
-                    for pair in new:
-                        self._write_pairs([pair])
-                    if job == "flush":
-                        self._writer().flush()
-                    elif job == "merge":
-                        self._process.table.merge()
-                except BaseException as error:
-                    failed.append(error)
+                for pair in new:
+                    self._write_pairs([pair])
+                if job == "flush":
+                    self._writer().flush()
+                elif job == "merge":
+                    self._process.table.merge()
 
-            thread = Thread(target=upsert)
-            thread.start()
-            try:
-                mw.sql(self._context, change.sql)
-            finally:
-                thread.join()
-        assert not failed, failed
+            with beside(upsert):
+                self._counted(change)
         self._settle(
             change, before, dict(new), {n for n, _ in new}, done=True, durable=self._durable
         )
@@ -239,7 +230,8 @@ class StatementHistory(History):
             other = self._other.submit(upsert_each, self.uri, self.kind.name, new, flushes=flushes)
             done = False
             with suppress(RetryError, ReopenError):
-                mw.sql(self._context, change.sql)
+                self._counted(change)
+                self._sync()
                 done = True
             acknowledged = set(other.result())
         self.log.append(f"done: {done}, acknowledged: {sorted(acknowledged)}")
@@ -280,4 +272,5 @@ class StatementHistory(History):
             assert found.get(n) in allowed, f"key {n} is {found.get(n)}, allowed were {allowed}"
             if n in new or allowed != [old]:  # readers of flushed rows may have seen each
                 for row in (change.after(n, old), *allowed, found.get(n)):
-                    self._note({n: row}, durable=durable or n not in new)
+                    own = n not in new and bool(change.sql)
+                    self._note({n: row}, durable=durable or own)

@@ -53,4 +53,4 @@ def test_statements_change_what_the_oracle_changes(
     for number in range(SOAK):
         seed = f"{SEED}/statements/{kind.name}/{regions.name}/{number}"
         uri = str(fast_folder / f"table{number}")
-        StatementHistory(seed, kind, regions, uri, other).run(STEPS, 1)
+        StatementHistory(seed, kind, regions, uri, other).run(STEPS + 1, 1)
