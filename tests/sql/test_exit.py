@@ -59,9 +59,9 @@ FUNCTION = re.compile(r'^unsafe extern "C" fn (\w+)\(.*?^}', re.DOTALL | re.MULT
 @pytest.mark.parametrize(
     ("file", "guards", "functions"),
     [
-        ("ffi_plan.rs", ("guarded(",), 5),
-        ("ffi_table.rs", ("plain(",), 3),
-        ("session_rule.rs", ("optimized(",), 3),
+        ("mount/ffi_plan.rs", ("guarded(",), 5),
+        ("mount/ffi_table.rs", ("plain(",), 3),
+        ("rules/session_rule.rs", ("optimized(",), 3),
     ],
 )
 def test_every_function_that_the_host_calls_stops_panics(

@@ -6,8 +6,8 @@ mod siphash;
 use arrow::array::{ArrayRef, make_array};
 use pyo3::prelude::*;
 
-use crate::arrow_bridge::array_from_python;
-use crate::buffers::invalid;
+use crate::python::arrow_bridge::array_from_python;
+use crate::python::buffers::invalid;
 
 /// Appends the bytes that are hashed for the value of a row.
 type Encode<'a> = Box<dyn Fn(usize, &mut Vec<u8>) + 'a>;

@@ -9,8 +9,8 @@ use arrow::datatypes::*;
 use hash32::{Hasher as _, Murmur3Hasher};
 use pyo3::prelude::*;
 
-use crate::arrow_bridge::ArrowArray;
 use crate::hashing::{Encode, columns_of, unknown};
+use crate::python::arrow_bridge::ArrowArray;
 
 const MILLISECONDS_A_DAY: i64 = 86_400_000;
 

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use siphasher::sip::SipHasher13;
 
-use crate::buffers::bytes_of;
 use crate::hashing::{Encode, columns_of, unknown};
+use crate::python::buffers::bytes_of;
 
 /// The hash of every row, as the bytes of uint64: for each column a zero, and the value as Rust
 /// hashes it, of which a column of type null has none. There must be no NULLs in others.

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::buffers::{Numbers, NumbersMut, invalid};
+use crate::python::buffers::{Numbers, NumbersMut, invalid};
 
 /// Set the bits of `mark` in the bytes of `table` at these places.
 #[pyfunction]

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::buffers::{Numbers, NumbersMut, invalid};
+use crate::python::buffers::{Numbers, NumbersMut, invalid};
 
 /// Up to so many stale rows an address, walking along both is faster than searching.
 const MERGED: usize = 16;

@@ -11,8 +11,8 @@ use hashbrown::HashMap;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::arrow_bridge::array_from_python;
-use crate::buffers::{bytes_of, invalid};
+use crate::python::arrow_bridge::array_from_python;
+use crate::python::buffers::{bytes_of, invalid};
 
 const NONE: i64 = -1;
 const NEVER: i64 = i64::MAX;

@@ -4,7 +4,7 @@ use bitpacking::{BitPacker, BitPacker4x};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::buffers::{Numbers, bytes_of, invalid};
+use crate::python::buffers::{Numbers, bytes_of, invalid};
 
 pub const BLOCK: usize = BitPacker4x::BLOCK_LEN;
 // Of a block: f32 the highest score of its documents, u32 the first document.

@@ -3,7 +3,7 @@
 use fst::{IntoStreamer, Map, Streamer};
 use pyo3::prelude::*;
 
-use crate::buffers::{Numbers, invalid};
+use crate::python::buffers::{Numbers, invalid};
 use crate::text::edit_distance::Near;
 
 /// The tokens of one index partition.

@@ -8,7 +8,7 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::buffers::{Numbers, bytes_of, invalid};
+use crate::python::buffers::{Numbers, bytes_of, invalid};
 use crate::text::postings::{BLOCK, Cursor, Postings};
 use crate::threads::threads_for;
 

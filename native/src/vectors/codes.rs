@@ -5,7 +5,7 @@
 
 use pyo3::PyResult;
 
-use crate::buffers::invalid;
+use crate::python::buffers::invalid;
 use crate::vectors::dot_products::{GROUP, LANES, Line, ZERO};
 
 /// Shorter and longer vectors (by their squares) are not coded: numbers of 32 bits might under- or

@@ -5,7 +5,7 @@ use pyo3::buffer::Element;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::buffers::{Numbers, bytes_of};
+use crate::python::buffers::{Numbers, bytes_of};
 use crate::vectors::codes::{Metric, square_of};
 
 /// A query that vectors are measured against.

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::buffers::{Numbers, bytes_of, invalid};
+use crate::python::buffers::{Numbers, bytes_of, invalid};
 use crate::vectors::bounds::Bounds;
 use crate::vectors::codes::{Codes, Metric};
 use crate::vectors::distances::{Matrix, Measure};

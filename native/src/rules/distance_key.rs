@@ -11,7 +11,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_plan::PhysicalExpr;
 
-use crate::expressions::{column_in, column_of, is_constant};
+use crate::host::expressions::{column_in, column_of, is_constant};
 
 /// Distance functions by what they are shown as.
 const METRICS: [(&str, Metric); 4] = [

@@ -11,13 +11,13 @@ use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
 use datafusion_physical_plan::work_table::WorkTableExec;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr, StatisticsArgs, StatisticsContext};
 
-use crate::distance_key::{Distance, Key, Metric};
-use crate::exec::{MountedExec, Nearest};
-use crate::ffi_plan::make_lean;
-use crate::host_plan::{
+use crate::host::plan::{
     PROJECTION, children_of, expressions_of, is_own, name_of, only_child, own, properties_of,
     schema_of, with_children,
 };
+use crate::mount::exec::{MountedExec, Nearest};
+use crate::mount::ffi_plan::make_lean;
+use crate::rules::distance_key::{Distance, Key, Metric};
 
 const TOP_K: &str = "SortExec(TopK)";
 /// Nodes that yield all of their child's rows as they are. Not those that bring partitions or batches

@@ -11,7 +11,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 use pyo3::prelude::*;
 
-use crate::errors::guarded;
+use crate::python::errors::guarded;
 
 /// Whether a condition calls functions, so that it may mean something else each time it is asked,
 /// as `now()` does; also where it can't be read.

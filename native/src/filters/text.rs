@@ -8,7 +8,7 @@ use datafusion_sql::sqlparser::keywords::ALL_KEYWORDS;
 use datafusion_sql::unparser::Unparser;
 use datafusion_sql::unparser::dialect::Dialect;
 
-use crate::shallow::{chain, connective, is_within};
+use crate::filters::shallow::{chain, connective, is_within};
 
 /// Levels that are printed as SQL: each takes some eighty kilobytes of stack.
 const DEEPEST: usize = 8;

@@ -13,12 +13,12 @@ use datafusion_physical_plan::ExecutionPlan;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::errors::{guarded, with_python};
-use crate::exec::MountedExec;
-use crate::ffi_plan::lean_plan;
-use crate::insert::UpsertExec;
-use crate::null_columns::null_columns;
-use crate::predicate::Predicate;
+use crate::filters::predicate::Predicate;
+use crate::mount::exec::MountedExec;
+use crate::mount::ffi_plan::lean_plan;
+use crate::mount::insert::UpsertExec;
+use crate::mount::null_columns::null_columns;
+use crate::python::errors::{guarded, with_python};
 
 /// The table behind a `MountedTable`.
 pub struct PythonTable {

@@ -7,11 +7,11 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::arrow_bridge::schema_from_python;
-use crate::errors::python_error;
-use crate::ffi_table::lean_table;
-use crate::provider::PythonTable;
-use crate::runtime::runtime;
+use crate::host::runtime::runtime;
+use crate::mount::ffi_table::lean_table;
+use crate::mount::provider::PythonTable;
+use crate::python::arrow_bridge::schema_from_python;
+use crate::python::errors::python_error;
 
 /// What `SessionContext.register_table` takes: a Python provider with
 ///

@@ -11,7 +11,7 @@ use datafusion_common::{DataFusionError, Result};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::attached::Call;
+use crate::python::attached::Call;
 
 const REMEMBERED: usize = 32;
 

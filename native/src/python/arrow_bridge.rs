@@ -12,8 +12,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use crate::errors::python_error;
-use crate::python_memory::kept_at_exit;
+use crate::python::errors::python_error;
+use crate::python::memory::kept_at_exit;
 
 /// The schema of a Python object with `__arrow_c_schema__`.
 pub fn schema_from_python(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {

@@ -29,9 +29,9 @@ use datafusion_proto::protobuf::LogicalExprList;
 use prost::Message;
 use stabby::vec::Vec as FfiVec;
 
-use crate::errors::guarded;
-use crate::provider::PythonTable;
-use crate::runtime::no_session;
+use crate::host::runtime::no_session;
+use crate::mount::provider::PythonTable;
+use crate::python::errors::guarded;
 
 type Offer = unsafe extern "C" fn(
     &FFI_TableProvider,

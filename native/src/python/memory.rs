@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use arrow::ffi::FFI_ArrowArray;
 
-use crate::attached::Call;
+use crate::python::attached::Call;
 
 /// The same array, which is left in memory when the interpreter is exiting.
 pub fn kept_at_exit(mut array: FFI_ArrowArray) -> FFI_ArrowArray {

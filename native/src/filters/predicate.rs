@@ -12,11 +12,11 @@ use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use pyo3::prelude::*;
 
-use crate::arrow_bridge::{ArrowArray, any_batch_from_python};
-use crate::errors::{guarded, python_error};
-use crate::filter_text::sql_of;
-use crate::filter_tree::{other, tree};
-use crate::shallow::{Shallow, shallow};
+use crate::filters::shallow::{Shallow, shallow};
+use crate::filters::text::sql_of;
+use crate::filters::tree::{other, tree};
+use crate::python::arrow_bridge::{ArrowArray, any_batch_from_python};
+use crate::python::errors::{guarded, python_error};
 
 /// One conjunct of a WHERE clause.
 #[pyclass(frozen, module = "memwal_native")]
@@ -80,7 +80,7 @@ impl Predicate {
         self.sql.get_or_init(print).as_deref()
     }
 
-    /// What the filter says, built of the classes in `nodes`: see `filter_tree::tree`.
+    /// What the filter says, built of the classes in `nodes`: see `tree::tree`.
     fn tree<'py>(&self, nodes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match &self.filter {
             Some(filter) => tree(filter, nodes),

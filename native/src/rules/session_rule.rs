@@ -18,10 +18,10 @@ use datafusion_session::PhysicalOptimizerRule;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::errors::guarded;
-use crate::ffi_plan::make_lean;
-use crate::nearest_rows::with_nearest_rows;
-use crate::unpushed_filters::substitute;
+use crate::mount::ffi_plan::make_lean;
+use crate::python::errors::guarded;
+use crate::rules::nearest_rows::with_nearest_rows;
+use crate::rules::unpushed_filters::substitute;
 
 const NAME: &str = "memwal";
 

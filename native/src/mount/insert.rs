@@ -23,9 +23,9 @@ use futures::TryStreamExt;
 use futures::future::try_join_all;
 use pyo3::prelude::*;
 
-use crate::arrow_bridge::ArrowStream;
-use crate::errors::with_python;
-use crate::runtime::runtime;
+use crate::host::runtime::runtime;
+use crate::python::arrow_bridge::ArrowStream;
+use crate::python::errors::with_python;
 
 const NAME: &str = "UpsertExec";
 

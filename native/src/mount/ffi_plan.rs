@@ -18,9 +18,9 @@ use datafusion_ffi::util::{FFI_Option, FFI_Result};
 use datafusion_physical_plan::ExecutionPlan;
 use stabby::vec::Vec as FfiVec;
 
-use crate::errors::guarded;
-use crate::exec::MountedExec;
-use crate::runtime::{no_session, runtime};
+use crate::host::runtime::{no_session, runtime};
+use crate::mount::exec::MountedExec;
+use crate::python::errors::guarded;
 
 /// `plan` as what a table provider's scan returns: DataFusion's export of a foreign plan hands
 /// out this very table of functions.

@@ -22,10 +22,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
-use crate::errors::with_python;
-use crate::metrics::metrics_of;
-use crate::runtime::runtime;
+use crate::host::runtime::runtime;
+use crate::mount::metrics::metrics_of;
+use crate::python::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
+use crate::python::errors::with_python;
 
 /// Batches that a node may be ahead of its consumer.
 const AHEAD: usize = 2;

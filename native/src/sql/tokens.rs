@@ -10,7 +10,7 @@ use datafusion_sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::errors::guarded;
+use crate::python::errors::guarded;
 
 /// (kind, value, start, end): the places are those of characters in the text.
 type Found = (&'static str, String, usize, usize);

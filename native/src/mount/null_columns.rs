@@ -12,8 +12,8 @@ use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use crate::expressions::{is_cast, is_constant};
-use crate::host_plan::{PROJECTION, WITH_SUBQUERIES};
+use crate::host::expressions::{is_cast, is_constant};
+use crate::host::plan::{PROJECTION, WITH_SUBQUERIES};
 
 /// The names of those columns in `input`, which is not optimized yet.
 pub fn null_columns(input: &Arc<dyn ExecutionPlan>) -> Result<Vec<String>> {

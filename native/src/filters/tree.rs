@@ -11,8 +11,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 
-use crate::arrow_bridge::ArrowType;
-use crate::shallow::{chain, connective};
+use crate::filters::shallow::{chain, connective};
+use crate::python::arrow_bridge::ArrowType;
 
 /// `filter`, a shallow one, built of the classes in `nodes`; each takes its fields in
 /// the order below. Types are `pyarrow.DataType`s.

@@ -10,8 +10,8 @@ use datafusion_ffi::physical_expr::FFI_PhysicalExpr;
 use datafusion_ffi::util::FFI_Result;
 use stabby::vec::Vec as FfiVec;
 
-use crate::exec::MountedExec;
-use crate::host_plan::{WITH_SUBQUERIES, children_of, expressions_of, name_of, own, schema_of};
+use crate::host::plan::{WITH_SUBQUERIES, children_of, expressions_of, name_of, own, schema_of};
+use crate::mount::exec::MountedExec;
 
 /// Nodes that yield each row of their children as it is, or computed from: a filter above them is
 /// one on the rows below. Not those that choose rows themselves (limits, sorts for the best few,

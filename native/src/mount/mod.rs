@@ -1,0 +1,10 @@
+//! Python tables and nodes as tables and plans of DataFusion.
+
+pub mod exec;
+pub mod ffi_plan;
+mod ffi_table;
+mod insert;
+mod metrics;
+pub mod mounted_table;
+mod null_columns;
+mod provider;

@@ -1,0 +1,6 @@
+//! What is changed in plans that the host has finished.
+
+mod distance_key;
+mod nearest_rows;
+pub mod session_rule;
+mod unpushed_filters;

@@ -1,0 +1,4 @@
+//! SQL statements as DataFusion reads them.
+
+pub mod text;
+pub mod tokens;
