@@ -235,7 +235,8 @@ class TableWriter:
     def insert(self, data: Any, *, missing: str = ERROR) -> WriteResult:
         """Insert rows with new keys: KeysExistError, and nothing is written, where one is there.
 
-        `data` as in `upsert`; columns that it lacks are an error, or null with `missing="null"`.
+        `data` as in `upsert`; columns that it lacks are an error, or null with `missing="null"`. It
+        is serializable as it is: it reads no other keys than those that it writes.
         Raises what `upsert` raises.
         """
         self._check_open()

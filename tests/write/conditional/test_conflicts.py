@@ -204,6 +204,40 @@ def test_of_those_that_insert_a_key_one_wins(table: mw.Table, writer: mw.TableWr
     assert [key for key in found if key >= 200] == [200 + winner]
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("flush", [False, True])
+def test_an_insert_is_serializable(
+    table: mw.Table,
+    writer: mw.TableWriter,
+    monkeypatch: pytest.MonkeyPatch,
+    deleted: bool,
+    flush: bool,
+) -> None:
+    """What it reads are the keys that it writes: one that somebody else inserts meanwhile, in one
+    of its regions, is there for it, or is not if it was deleted again."""
+
+    def then(reads: int) -> None:
+        if reads == 1:
+            writer.upsert([{"id": 103, "n": -1, "m": -1}])
+            if deleted:
+                writer.delete([103])
+            if flush:
+                writer.flush()
+
+    before = live(table)
+    new = {key: (key, 0) for key in range(100, 108)}
+    between(monkeypatch, table, writer, then)
+    rows = [{"id": key, "n": n, "m": m} for key, (n, m) in new.items()]
+    if deleted:
+        assert writer.insert(rows).rows == len(new)
+        assert live(table) == before | new
+    else:
+        with pytest.raises(mw.KeysExistError) as raised:
+            writer.insert(rows)
+        assert raised.value.keys == {103}
+        assert live(table) == before | {103: (-1, -1)}
+
+
 def test_columns_written_by_different_threads_are_all_kept(
     table: mw.Table, writer: mw.TableWriter
 ) -> None:
