@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
+from threading import Barrier
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.bulk.stage import STAGING_FOLDER
 from memwal_sql.maintain.lease import maintenance_lease
+from memwal_sql.storage import paths
 from memwal_sql.storage.objects.open import open_store
+from tests.maintain.life import create
 from tests.maintain.merging_tables import (
     GENERATIONS,
     SCHEMA,
@@ -18,7 +24,9 @@ from tests.maintain.merging_tables import (
     rows_of,
     write_generations,
 )
+from tests.model.opened import Remote, opened_over
 from tests.model.s3 import Requests, s3_server
+from tests.write.hooked_store import Call, HookedStore
 
 REGIONS = 4
 LEASE = 4  # a listing, the last record, one more, and whether that one is still there
@@ -92,9 +100,37 @@ def test_jobs_without_work_write_nothing(table: mw.Table, seen: Requests) -> Non
     assert table.merge() == 0
     assert table.build_indexes() == []
     assert table.snapshot_regions() == version
+    seen.take()
     table.collect_garbage()
-    assert writes(seen.take()) == []
+    requests = seen.take()
+    assert writes(requests) == []
+    # Lance lists the versions of the base table as well.
+    listed = [one for one in requests if one.startswith("LIST") and "/_versions/" not in one]
+    assert len(listed) == len(set(listed)) <= 9, requests
     assert rows_of(table) == expected()
+
+
+def test_a_collection_lists_side_by_side(tmp_path: Path) -> None:
+    """None of these is answered before all have come."""
+    table = create(tmp_path, regions=2)
+    collector = opened_over(table.uri, lambda store: HookedStore(Remote(store)))
+    folders = [paths.MEM_WAL_FOLDER, "_indices", STAGING_FOLDER]
+    folders += [f"{paths.RECORD_FOLDER}/checkpoints"]
+    records = [f"{paths.RECORD_FOLDER}/{name}" for name in ("maintenance", "publishing")]
+    waves = [(wave, Barrier(len(wave))) for wave in (folders, records)]
+    asked: list[str] = []
+
+    def hook(operation: str, path: str, call: Call) -> Any:
+        if operation == "list":
+            for wave, together in waves:
+                if path in wave:
+                    asked.append(path)
+                    together.wait(60)
+        return call()
+
+    collector._context.store.hook = hook
+    collector.collect_garbage()
+    assert sorted(asked) == sorted(folders + records)
 
 
 def test_an_idle_table_takes_two_requests_a_minute_at_most(table: mw.Table, seen: Requests) -> None:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from memwal_sql.maintain.retention import GenerationName, Holds
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.storage.decoding import LAST_SECOND, decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import RECORD_FOLDER
 from memwal_sql.storage.records.table import Record, Records
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
@@ -129,7 +131,7 @@ def checkpoint_names(store: ObjectStore) -> list[str]:
 
 def all_checkpoints(store: ObjectStore) -> list[Checkpoint]:
     """The latest record of every name, by name; expired and dropped ones too."""
-    found = (find(store, name) for name in checkpoint_names(store))
+    found = side_by_side(store.remote, partial(find, store), checkpoint_names(store))
     return [one for one in found if one is not None]
 
 

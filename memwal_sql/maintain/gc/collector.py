@@ -36,7 +36,7 @@ from memwal_sql.maintain.checkpoint.records import (
 )
 from memwal_sql.maintain.details import latest_dataset, tags_of
 from memwal_sql.maintain.gc.checkpoints import checkpoint_garbage, remove_checkpoints
-from memwal_sql.maintain.gc.listing import RegionFiles, survey_regions
+from memwal_sql.maintain.gc.listing import RegionFiles, survey_files
 from memwal_sql.maintain.gc.orphans import orphans
 from memwal_sql.maintain.gc.rules import Garbage, Kind, RegionState, region_garbage
 from memwal_sql.maintain.lease import MAINTENANCE, delete_old_records
@@ -48,13 +48,12 @@ from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.deadlines import check_deadline
-from memwal_sql.storage.objects.side_by_side import Wave
+from memwal_sql.storage.objects.side_by_side import Wave, ask, beside
 from memwal_sql.storage.records.gc_watermarks import (
     Watermark,
     Watermarks,
     check_watermarks,
     raise_watermarks,
-    read_watermarks,
 )
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
@@ -113,11 +112,11 @@ def collect_garbage(
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
     versions = base_versions(context.store, context.scope)
     # Before anything is cleaned up: an older version may be what the table is to be restored to.
-    _check_base(context, versions[-1])
+    watermarks = _checked_watermarks(context, versions[-1])
     doomed = collector.old_versions(versions, versions_older_than)
     if not dry_run:
         doomed = collector.clean_up(doomed)
-    plan = collector.plan(versions, frozenset(one.number for one in doomed))
+    plan = collector.plan(versions, frozenset(one.number for one in doomed), watermarks)
     if not dry_run:
         if context.store.remote and any(one.kind in _ASKED_FOR for one in plan.garbage):
             check_deadline(f"{context.uri}: waiting for readers", Wave.seconds)
@@ -188,12 +187,18 @@ class _Collector:
         left = set(version_numbers(self._store))
         return tuple(one for one in doomed if one.number not in left)
 
-    def plan(self, versions: Sequence[BaseVersion], gone: frozenset[int]) -> GarbagePlan:
-        """Decide what is garbage, given all base versions and which of them are kept no more."""
+    def plan(
+        self, versions: Sequence[BaseVersion], gone: frozenset[int], watermarks: Watermarks
+    ) -> GarbagePlan:
+        """Decide what is garbage, given all base versions, which of them are kept no more, and up
+        to where files were collected."""
         retained = [one for one in versions if one.version not in gone]
-        survey = survey_regions(self._store)
-        checkpoints = tuple(all_checkpoints(self._store))
-        watermarks = read_watermarks(self._store)
+        checkpoints: list[Checkpoint] = []
+        survey = beside(
+            self._store.remote,
+            lambda: survey_files(self._store),
+            lambda: checkpoints.extend(all_checkpoints(self._store)),
+        )
         holds = retained_by_versions(self._store, retained, self._context.scope)
         holds |= self._retained(checkpoints)
         through = self._through(versions)
@@ -211,14 +216,29 @@ class _Collector:
         files = [survey.regions[region_id] for region_id in sorted(survey.regions)]
         decided = [one for one in self._each(decide, files) if one is not None]
         garbage = [one for _, found in decided for one in found]
-        garbage += orphans(self._store, survey, retained, self._now, self._grace)
+        garbage += orphans(survey, retained, self._now, self._grace)
         garbage += checkpoint_garbage(checkpoints, self._now - self._grace)
         return GarbagePlan(
-            tuple(garbage), {manifest.region_id: manifest for manifest, _ in decided}, checkpoints
+            tuple(garbage),
+            {manifest.region_id: manifest for manifest, _ in decided},
+            tuple(checkpoints),
         )
 
     def carry_out(self, plan: GarbagePlan) -> GarbagePlan:
-        """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out."""
+        """Delete it; what a checkpoint has come to hold meanwhile stays, and is left out. And
+        delete old records, of which nobody asks."""
+        kept = self._delete_files(plan) if plan.garbage else ()
+        ask(
+            self._store.remote,
+            (
+                partial(delete_old_records, self._store, MAINTENANCE),
+                partial(delete_old_records, self._store, TURN),
+                partial(remove_checkpoints, self._context, plan.checkpoints, kept),
+            ),
+        )
+        return replace(plan, garbage=kept)
+
+    def _delete_files(self, plan: GarbagePlan) -> tuple[Garbage, ...]:
         if any(one.kind in _WITH_ROWS for one in plan.garbage):
             self.make_base_durable()
         raise_watermarks(self._store, _watermarks(plan.garbage))
@@ -231,10 +251,7 @@ class _Collector:
         retained_files = self._retained(all_checkpoints(self._store))
         kept = tuple(one for one in plan.garbage if not _is_retained(one, retained_files))
         self._delete(kept)
-        for lease in (MAINTENANCE, TURN):
-            delete_old_records(self._store, lease)
-        remove_checkpoints(self._context, plan.checkpoints, kept)
-        return replace(plan, garbage=kept)
+        return kept
 
     def _retained(self, checkpoints: Iterable[Checkpoint]) -> Holds:
         return retained_by_checkpoints(checkpoints, self._now - self._grace)
@@ -310,13 +327,13 @@ class _Collector:
         )
 
 
-def _check_base(context: TableContext, latest: BaseVersion) -> None:
+def _checked_watermarks(context: TableContext, latest: BaseVersion) -> Watermarks:
     if latest.details is None:
         raise TableReplacedError(
             f"version {latest.version} of {context.uri} has lost its MemWAL index: "
             "restore one that has it"
         )
-    check_watermarks(context.store, latest.details.merged_generations)
+    return check_watermarks(context.store, latest.details.merged_generations)
 
 
 def _merged(version: BaseVersion) -> MergeProgress:

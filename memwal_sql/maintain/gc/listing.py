@@ -1,4 +1,4 @@
-"""What is in the regions' folders, found by one listing."""
+"""What is in the folders that a collection goes through, each listed once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from memwal_sql.bulk.stage import STAGING_FOLDER
 from memwal_sql.storage import paths
+from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.side_by_side import ask
 
 # Lance writes a local file under its name and a number, and renames it.
 _LANCE_TEMPORARY = re.compile(r"#[0-9]+$")
@@ -40,19 +43,48 @@ class RegionFiles:
 
 @dataclass
 class Survey:
-    """The files of all regions, and temporary files that dead processes may have left."""
+    """The files of all regions, those of indexes, staged rows, and temporary files that dead
+    processes may have left."""
 
     regions: dict[UUID, RegionFiles] = field(default_factory=dict)
     temporary: list[ObjectMeta] = field(default_factory=list)
+    indexes: list[ObjectMeta] = field(default_factory=list)
+    staged: list[ObjectMeta] = field(default_factory=list)
 
 
 def survey_regions(store: ObjectStore) -> Survey:
     """List everything below `_mem_wal` once. Folders and files of other names are passed over."""
     survey = Survey()
+    _add_regions(survey, store)
+    return survey
+
+
+def survey_files(store: ObjectStore) -> Survey:
+    """List all of them, the folders side by side."""
+    survey, others = Survey(), list[ObjectMeta]()
+
+    def add_others() -> None:
+        others.extend(store.leftovers(paths.RECORD_FOLDER))
+        if store.service is not None:
+            others.extend(store.list(PROBE_FOLDER))
+
+    ask(
+        store.remote,
+        (
+            lambda: _add_regions(survey, store),
+            lambda: survey.indexes.extend(store.list("_indices")),
+            lambda: survey.staged.extend(store.list(STAGING_FOLDER)),
+            add_others,
+        ),
+    )
+    survey.temporary += others
+    return survey
+
+
+def _add_regions(survey: Survey, store: ObjectStore) -> None:
     for folder in _listed(store):
         survey.temporary += store.leftovers(folder)
         _sort(survey, store.list(folder))
-    return survey
 
 
 def _listed(store: ObjectStore) -> list[str]:

@@ -11,9 +11,7 @@ from memwal_sql.bulk.stage import STAGING_FOLDER
 from memwal_sql.maintain.gc.listing import Survey
 from memwal_sql.maintain.gc.rules import Garbage, Kind
 from memwal_sql.storage.base.versions import BaseVersion
-from memwal_sql.storage.objects.probe import PROBE_FOLDER
-from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
-from memwal_sql.storage.paths import RECORD_FOLDER
+from memwal_sql.storage.objects.protocol import ObjectMeta
 
 # Whatever grace was asked for: what is under way looks the same.
 _TEMPORARY_SECONDS = 3600.0
@@ -21,36 +19,34 @@ _STAGED_SECONDS = 7 * 24 * 3600.0
 
 
 def orphans(
-    store: ObjectStore, survey: Survey, versions: Sequence[BaseVersion], now: float, grace: float
+    survey: Survey, versions: Sequence[BaseVersion], now: float, grace: float
 ) -> Iterator[Garbage]:
     """All of it; `versions` are the base versions that are kept, times are in seconds."""
     before = now - max(grace, _TEMPORARY_SECONDS)
-    yield from _snapshots(store, versions, before)
-    probes = [] if store.service is None else store.list(PROBE_FOLDER)
-    temporary = [*survey.temporary, *store.leftovers(RECORD_FOLDER), *probes]
-    for meta in temporary:
+    yield from _snapshots(survey.indexes, versions, before)
+    for meta in survey.temporary:
         if _is_older(before, (meta,)):
             reason = "left behind by a process that died"
             yield Garbage(Kind.TEMPORARY, None, meta.path, meta.size, reason, (meta.path,))
-    yield from _staged(store, now - max(grace, _STAGED_SECONDS))
+    yield from _staged(survey.staged, now - max(grace, _STAGED_SECONDS))
 
 
 def _snapshots(
-    store: ObjectStore, versions: Sequence[BaseVersion], before: float
+    indexes: Iterable[ObjectMeta], versions: Sequence[BaseVersion], before: float
 ) -> Iterator[Garbage]:
     """External region snapshots that progress marks have left behind (protocol rule 23)."""
     used = {f"_indices/{one.details.index_uuid}" for one in versions if one.details is not None}
-    for meta in store.list("_indices"):
+    for meta in indexes:
         folder, _, name = meta.path.rpartition("/")
         if name == "index.lance" and folder not in used and _is_older(before, (meta,)):
             reason = "of no version of the base table"
             yield Garbage(Kind.REGION_SNAPSHOT, None, meta.path, meta.size, reason, (meta.path,))
 
 
-def _staged(store: ObjectStore, before: float) -> Iterator[Garbage]:
+def _staged(staged: Iterable[ObjectMeta], before: float) -> Iterator[Garbage]:
     """What jobs staged that neither published nor discarded it."""
     jobs: dict[str, list[ObjectMeta]] = {}
-    for meta in store.list(STAGING_FOLDER):
+    for meta in staged:
         job = meta.path[len(STAGING_FOLDER) + 1 :].partition("/")[0]
         jobs.setdefault(job, []).append(meta)
     for job, files in sorted(jobs.items()):

@@ -68,18 +68,19 @@ def raise_watermarks(store: ObjectStore, wanted: Watermarks) -> None:
     over_conflicts(put, store.uri)
 
 
-def check_watermarks(store: ObjectStore, merged: Mapping[UUID, int]) -> None:
-    """Raise TableReplacedError when `merged`, the base table's merge progress, is below a floor.
-
-    The rows of the generations between the two are gone then.
+def check_watermarks(store: ObjectStore, merged: Mapping[UUID, int]) -> Watermarks:
+    """The floors. Raises TableReplacedError when `merged`, the base table's merge progress, is
+    below one: the rows of the generations between the two are gone then.
     """
-    for region, watermark in read_watermarks(store).items():
+    watermarks = read_watermarks(store)
+    for region, watermark in watermarks.items():
         if merged.get(region, 0) < watermark.generation:
             raise TableReplacedError(
                 f"{store.uri} was restored to a version that holds generations up to "
                 f"{merged.get(region, 0)} of region {region}, and those up to "
                 f"{watermark.generation} have been collected since: restore a newer version"
             )
+    return watermarks
 
 
 def _latest(records: Records) -> Record | None:

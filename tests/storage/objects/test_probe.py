@@ -17,7 +17,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import StoreUnavailableError, UnsupportedError
-from memwal_sql.maintain.gc.listing import survey_regions
+from memwal_sql.maintain.gc.listing import survey_files
 from memwal_sql.maintain.gc.orphans import orphans
 from memwal_sql.storage.objects import probe
 from memwal_sql.storage.objects.create_once import settle_put
@@ -231,10 +231,10 @@ def test_a_probe_that_can_t_be_taken_away_is_garbage_after_an_hour() -> None:
     store = Doubted([Fault("delete", Kind.REFUSED)])
     check_put_if_absent(store)
     [path] = left(store)
-    survey = survey_regions(store)
+    survey = survey_files(store)
 
     def garbage(now: float) -> list[str]:
-        return [one.path for one in orphans(store, survey, [], now, 0.0)]
+        return [one.path for one in orphans(survey, [], now, 0.0)]
 
     assert garbage(time.time()) == []
     assert garbage(time.time() + timedelta(hours=2).total_seconds()) == [path]
