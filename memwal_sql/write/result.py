@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from memwal_sql.write.options import WriterOptions
+
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
@@ -25,3 +27,10 @@ class WriteResult:
     positions: Mapping[UUID, int] = field(default_factory=dict)
     skipped: int = 0
     not_found: int = 0
+
+
+def reached(options: WriterOptions) -> str:
+    """What a write has reached when it returns, as `WriteResult.reached` says it."""
+    if options.durable:
+        return "durable"
+    return "visible" if options.indexed else "buffered"

@@ -21,21 +21,13 @@ from memwal_sql.errors import (
     MemWalError,
     ReopenError,
     RepairError,
-    UnsupportedError,
 )
 from memwal_sql.state import open_writers as live
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.side_by_side import SharedCall
 from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
-from memwal_sql.write.conditional.resolve import (
-    Compute,
-    LiveRows,
-    ReadChanges,
-    Resolved,
-    Resolver,
-    RowChanges,
-)
+from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges, Resolver, RowChanges
 from memwal_sql.write.generation_writer import FindIndexes
 from memwal_sql.write.ingest.missing import ERROR, KEEP, check_missing
 from memwal_sql.write.ingest.normalise import Normaliser
@@ -43,16 +35,10 @@ from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
-from memwal_sql.write.result import WriteResult
+from memwal_sql.write.result import WriteResult, reached
 from memwal_sql.write.router import RegionValues, active_spec
-from memwal_sql.write.statement import (
-    SERIALIZABLE,
-    SNAPSHOT,
-    Outcome,
-    Reads,
-    Statements,
-    check_isolation,
-)
+from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Statements, check_isolation
+from memwal_sql.write.statement_writer import StatementWriter
 from memwal_sql.write.ticker import Background
 from planner.model import TableInfo
 
@@ -102,7 +88,6 @@ class TableWriter:
         self._context = context
         self._options = options
         self._spec = active_spec(info)
-        self._regions = regions
         if region is not None and not isinstance(region, str):
             raise InvalidCallError(f"region={region!r} must be a name or a UUID, as text")
         if region is None and self._spec is None:
@@ -142,12 +127,15 @@ class TableWriter:
             sleep=sleep,
         )
         self._writers = RegionWriters(opener, region, self._check_open)
-        self._statements = Statements(
+        statements = Statements(
             primary_key=info.primary_key,
             route=self._writers.route,
             claimed=lambda: list(self._writers),
             make_room=lambda size: self._budget.wait_for_room(size, self._relieve),
             retrying=Lock(),
+        )
+        self._statements = StatementWriter(
+            statements, self._writers, regions, self._spec is not None, options
         )
         self._close_lock = Lock()
         self._closed = False
@@ -225,12 +213,14 @@ class TableWriter:
             data = self._normaliser.given(data)
             if self._normaliser.lacks_columns(data):
                 rows = self._normaliser.partial(data)
-                return self._over_keys(*self._resolver.upsert(rows, expressions), isolation)
+                return self._statements.over_keys(
+                    *self._resolver.upsert(rows, expressions), isolation
+                )
             rows = self._normaliser.upserts(data)
         if not expressions:
             return self._write(rows)
         given = rows.select(self._schema.names)
-        return self._over_keys(*self._resolver.upsert(given, expressions), isolation)
+        return self._statements.over_keys(*self._resolver.upsert(given, expressions), isolation)
 
     def insert(self, data: Any, *, missing: str = ERROR) -> WriteResult:
         """Insert rows with new keys: KeysExistError, and nothing is written, where one is there.
@@ -240,7 +230,9 @@ class TableWriter:
         Raises what `upsert` raises.
         """
         self._check_open()
-        return self._over_keys(*self._resolver.insert(self._normaliser.upserts(data, missing)))
+        return self._statements.over_keys(
+            *self._resolver.insert(self._normaliser.upserts(data, missing))
+        )
 
     def delete(
         self, keys: Any, *, when: str | None = None, isolation: str = SNAPSHOT
@@ -262,13 +254,13 @@ class TableWriter:
         if when is None:
             return self._write(rows)
         expressions = self._resolver.expressions(when, {})
-        return self._over_keys(*self._resolver.delete(rows, expressions), isolation)
+        return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
 
     def delete_where(self, where: str, *, isolation: str = SNAPSHOT) -> WriteResult:
         """Delete the rows that meet a SQL condition. Those that begin to meet it while this call
         reads may stay unless it is `"serializable"`. Raises what `upsert` raises."""
         self._check_open()
-        return self._over_rows(*self._resolver.delete_where(where), isolation)
+        return self._statements.over_rows(*self._resolver.delete_where(where), isolation)
 
     def update(
         self,
@@ -282,7 +274,7 @@ class TableWriter:
         stay as they are unless it is `"serializable"`; no other write of a row is lost. Raises what
         `upsert` raises."""
         self._check_open()
-        return self._over_rows(*self._resolver.update(set, where), isolation)
+        return self._statements.over_rows(*self._resolver.update(set, where), isolation)
 
     def change(
         self, read: ReadChanges, *, whole: bool = False, isolation: str = SNAPSHOT
@@ -303,9 +295,8 @@ class TableWriter:
 
         select, compute = self._resolver.change(checked)
         if isolation == SERIALIZABLE or not whole:
-            return self._over_rows(select, compute, isolation)
-        self._check_routes()
-        return self._landed(self._statements.as_a_whole(select))
+            return self._statements.over_rows(select, compute, isolation)
+        return self._statements.as_a_whole(select)
 
     def apply(self, changes: Any, *, op: str = "_op") -> WriteResult:
         """Write a stream of changes in its order: rows with a column `op` that says what each is.
@@ -371,60 +362,14 @@ class TableWriter:
                 raise
             error.add_note(f"closing the writer failed too: {closing}")
 
-    def _over_keys(
-        self, keys: pa.RecordBatch, compute: Compute, isolation: str = SNAPSHOT
-    ) -> WriteResult:
-        self._check_routes()
-        if keys.num_rows == 0:
-            return WriteResult(0, self._reached)
-        if isolation == SNAPSHOT:
-            return self._landed(self._statements.over_keys(keys, compute))
-        reads = Reads(lambda: [writer for writer, _ in self._writers.route(keys)], tuple)
-        return self._landed(self._statements.as_a_whole(lambda: compute(keys), reads))
-
-    def _check_routes(self) -> None:
-        if not self.routes:
-            raise UnsupportedError(
-                "the regions of this table are given by hand, and a key read may be in another one "
-                "than this writer's: write rows that have all columns, or upsert them with "
-                'missing="null"'
-            )
-
-    def _over_rows(
-        self, select: Callable[[], Resolved], compute: Compute, isolation: str
-    ) -> WriteResult:
-        self._check_routes()
-        check_isolation(isolation)
-        if isolation == SNAPSHOT:
-            return self._landed(self._statements.over_rows(select, compute))
-        reads = Reads(lambda: self._writers.all(self._regions()), lambda: list(self._writers))
-        return self._landed(self._statements.as_a_whole(select, reads))
-
-    def _landed(self, outcome: Outcome) -> WriteResult:
-        landing = {writer: partial(writer.land, writes) for writer, writes in outcome.enqueued}
-        positions = self._writers.together(landing)
-        return WriteResult(
-            outcome.rows,
-            self._reached,
-            positions if self._options.durable else {},
-            outcome.skipped,
-            outcome.not_found,
-        )
-
     def _write(self, batch: pa.RecordBatch) -> WriteResult:
         if batch.num_rows == 0:
-            return WriteResult(0, self._reached)
+            return WriteResult(0, reached(self._options))
         self._budget.wait_for_room(batch.nbytes, self._relieve)
         appends = {w: partial(w.append, rows) for w, rows in self._writers.route(batch)}
         positions = self._writers.together(appends)
         durable = self._options.durable
-        return WriteResult(batch.num_rows, self._reached, positions if durable else {})
-
-    @property
-    def _reached(self) -> str:
-        if self._options.durable:
-            return "durable"
-        return "visible" if self._options.indexed else "buffered"
+        return WriteResult(batch.num_rows, reached(self._options), positions if durable else {})
 
     def _relieve(self) -> None:
         """Get something flushed: the largest active MemTable, unless a flush is under way."""

@@ -1,0 +1,80 @@
+"""The statements of a table's writer: made under their isolation, landed, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.write.conditional.resolve import Compute, Resolved
+from memwal_sql.write.options import WriterOptions
+from memwal_sql.write.region_writers import RegionWriters
+from memwal_sql.write.result import WriteResult, reached
+from memwal_sql.write.router import RegionValues
+from memwal_sql.write.statement import SNAPSHOT, Outcome, Reads, Statements, check_isolation
+
+
+@dataclass(frozen=True, slots=True)
+class StatementWriter:
+    """Makes statements, and waits until what they have enqueued has landed.
+
+    Attributes:
+        regions: the spec and the values of all regions of the table.
+        routes: whether a row decides which region it belongs to: UnsupportedError otherwise.
+    """
+
+    statements: Statements
+    writers: RegionWriters
+    regions: Callable[[], Sequence[tuple[int, RegionValues | None]]]
+    routes: bool
+    options: WriterOptions
+
+    def over_keys(
+        self, keys: pa.RecordBatch, compute: Compute, isolation: str = SNAPSHOT
+    ) -> WriteResult:
+        """See `Statements.over_keys`."""
+        self._check_routes()
+        if keys.num_rows == 0:
+            return WriteResult(0, reached(self.options))
+        if isolation == SNAPSHOT:
+            return self._landed(self.statements.over_keys(keys, compute))
+        reads = Reads(lambda: [writer for writer, _ in self.writers.route(keys)], tuple)
+        return self._landed(self.statements.as_a_whole(lambda: compute(keys), reads))
+
+    def over_rows(
+        self, select: Callable[[], Resolved], compute: Compute, isolation: str
+    ) -> WriteResult:
+        """See `Statements.over_rows`."""
+        self._check_routes()
+        check_isolation(isolation)
+        if isolation == SNAPSHOT:
+            return self._landed(self.statements.over_rows(select, compute))
+        reads = Reads(lambda: self.writers.all(self.regions()), lambda: list(self.writers))
+        return self._landed(self.statements.as_a_whole(select, reads))
+
+    def as_a_whole(self, select: Callable[[], Resolved]) -> WriteResult:
+        """See `Statements.as_a_whole`; not serializable."""
+        self._check_routes()
+        return self._landed(self.statements.as_a_whole(select))
+
+    def _check_routes(self) -> None:
+        if not self.routes:
+            raise UnsupportedError(
+                "the regions of this table are given by hand, and a key read may be in another one "
+                "than this writer's: write rows that have all columns, or upsert them with "
+                'missing="null"'
+            )
+
+    def _landed(self, outcome: Outcome) -> WriteResult:
+        landing = {writer: partial(writer.land, writes) for writer, writes in outcome.enqueued}
+        positions = self.writers.together(landing)
+        return WriteResult(
+            outcome.rows,
+            reached(self.options),
+            positions if self.options.durable else {},
+            outcome.skipped,
+            outcome.not_found,
+        )
