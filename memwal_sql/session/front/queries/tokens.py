@@ -85,8 +85,10 @@ class Statement:
         return {token.value[1:] for token in self.tokens if token.kind == "placeholder"}
 
     def keyword(self, place: int) -> str:
-        """The word at a place in upper case; empty at the end."""
-        return self.tokens[place].keyword if place < len(self.tokens) else ""
+        """The word at a place in upper case; empty at the end, and for a column, as in `s.end`."""
+        if place >= len(self.tokens) or (place > 0 and self.symbol(place - 1) == "."):
+            return ""
+        return self.tokens[place].keyword
 
     def has(self, place: int, words: str) -> bool:
         """Whether these keywords, with blanks between, stand at a place."""
