@@ -14,6 +14,9 @@ from memwal_sql.session.front.changes.update import assignments, lone_column, so
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 
 _SOURCE = "memwal source"
+# Symbols that bind tighter than `=`, and those of operands; operators before what they are of.
+_TIGHT = frozenset(("+", "-", "*", "/", "%", "||", "::", ".", "(", ")", "[", "]"))
+_PREFIXES = frozenset(("NOT", "ANY", "ALL", "SOME"))
 
 
 def merge(
@@ -113,7 +116,10 @@ def _on(statement: Statement, start: int, stop: int, target: Target, alias: str)
 
 
 def _is_of(statement: Statement, start: int, stop: int, alias: str) -> bool:
-    """Whether an expression is over the source alone: of columns it has `s.column` only."""
+    """Whether what stands on one side of a `=` is compared as a whole, and is over the source
+    alone: of columns it has `s.column` only."""
+    if not _binds_tighter(statement, start, stop):
+        return False
     place = start
     while place < stop:
         if statement.tokens[place].is_name:
@@ -124,6 +130,19 @@ def _is_of(statement: Statement, start: int, stop: int, alias: str) -> bool:
         else:
             place += 1
     return start < stop
+
+
+def _binds_tighter(statement: Statement, start: int, stop: int) -> bool:
+    """Whether outside of parentheses all operators bind tighter than `=`: none is a word."""
+    for place in statement.top(start, stop):
+        if statement.tokens[place].kind == "symbol":
+            tight = statement.symbol(place) in _TIGHT
+        else:
+            is_operand = place == start or statement.symbol(place - 1) not in ("", ")", "]")
+            tight = is_operand and statement.keyword(place) not in _PREFIXES
+        if not tight:
+            return False
+    return True
 
 
 def _when(statement: Statement, start: int, stop: int, target: Target, alias: str, on: On) -> When:
