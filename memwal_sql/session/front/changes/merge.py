@@ -7,7 +7,7 @@ them see, and are computed for its own rows only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,12 +42,14 @@ class When:
         condition: as it is written; empty for none.
         act: `INSERT`, `UPDATE`, `DELETE`, or empty for DO NOTHING.
         values: expressions by column.
+        lacking: if these are `*`, the error for columns of the table that the source has not.
     """
 
     of: str
     condition: str
     act: str
     values: Mapping[str, str] = field(default_factory=dict)
+    lacking: Callable[[Sequence[str]], InvalidCallError] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,10 @@ class Merge(Change):
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
         """What the clauses do, one after the other."""
         source, whens = self.read(reading)
+        lacking = [n for n in self.target.table.schema.names if n not in source.column_names]
+        for when in whens:
+            if when.lacking is not None and lacking:
+                raise when.lacking(lacking)
         left = self._joined(reading, source, [when for when in whens if when.of == ALONE])
         acts = []
         for when in whens:

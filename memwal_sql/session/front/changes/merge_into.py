@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import datafusion
 
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.changes.acts import DELETE, INSERT, UPDATE
 from memwal_sql.session.front.changes.merge import ALONE, MATCHED, NEW, Merge, On, When
 from memwal_sql.session.front.changes.returning import returning_at
@@ -17,6 +19,14 @@ _SOURCE = "memwal source"
 # Symbols that bind tighter than `=`, and those of operands; operators before what they are of.
 _TIGHT = frozenset(("+", "-", "*", "/", "%", "||", "::", ".", "(", ")", "[", "]"))
 _PREFIXES = frozenset(("NOT", "ANY", "ALL", "SOME"))
+# What makes a query of a table.
+_OF_QUERIES = frozenset(
+    (
+        *("WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "FETCH"),
+        *("UNION", "INTERSECT", "EXCEPT", "MINUS"),
+        *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL"),
+    )
+)
 
 
 def merge(
@@ -44,9 +54,8 @@ def merge(
     statement.expect(on, "ON")
     if on + 1 == starts[0]:
         raise statement.error("a condition is missing", on + 1)
+    _check_source(statement, place, on)
     source = statement.slice(place, on)
-    if not source:
-        raise statement.error("a table or a query in parentheses is missing", place)
     condition = _on(statement, on + 1, starts[0], target, alias)
     whens: list[When] = []
     for part in zip(starts, [*starts[1:], end], strict=True):
@@ -55,6 +64,15 @@ def merge(
             raise statement.error("an earlier WHEN takes all rows of this one", part[0])
         whens.append(when)
     return Merge(target, returning, source, alias, condition, whens)
+
+
+def _check_source(statement: Statement, start: int, stop: int) -> None:
+    """Raise InvalidCallError, with the place, where no table stands, or more than one."""
+    if start == stop:
+        raise statement.error("a table or a query in parentheses is missing", start)
+    for place in statement.top(start, stop):
+        if statement.symbol(place) == "," or statement.keyword(place) in _OF_QUERIES:
+            raise statement.error("put the query that USING reads into parentheses", place)
 
 
 def _alias(statement: Statement, start: int, end: int) -> str | None:
@@ -174,8 +192,12 @@ def _when(statement: Statement, start: int, stop: int, target: Target, alias: st
             raise statement.error("the next WHEN must stand here", place + 1)
         return When(of, condition, DELETE)
     if word == UPDATE:
-        return When(of, condition, UPDATE, _updated(statement, place, stop, target, alias, on))
-    return When(of, condition, INSERT, _inserted(statement, place, stop, target, alias))
+        values = _updated(statement, place, stop, target, alias, on)
+    else:
+        values = _inserted(statement, place, stop, target, alias)
+    star = statement.symbol(stop - 1) == "*" and statement.keyword(stop - 2) in ("SET", INSERT)
+    lacking = partial(_lacking, statement, stop - 1) if star else None
+    return When(of, condition, word, values, lacking)
 
 
 _ACTS = {MATCHED: (UPDATE, DELETE), NEW: (INSERT,), ALONE: (UPDATE, DELETE)}
@@ -209,6 +231,15 @@ def _inserted(
         raise statement.error(f"there are {len(parts)} values for {len(names)} columns", place)
     texts = (source_column(statement, *part, alias) for part in parts)
     return dict(zip(names, texts, strict=True))
+
+
+def _lacking(statement: Statement, place: int, names: Sequence[str]) -> InvalidCallError:
+    """The error of a `*` at a place, for columns that the source has not."""
+    return statement.error(
+        f"the source lacks the columns {list(names)} of the table: name those to write, as in "
+        "UPDATE SET a = s.a, or INSERT (a) VALUES (s.a)",
+        place,
+    )
 
 
 def _same_names(target: Target, alias: str) -> dict[str, str]:

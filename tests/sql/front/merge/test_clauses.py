@@ -84,7 +84,21 @@ def test_counts_say_what_was_done(table: mw.Table, ctx: datafusion.SessionContex
         ("USING s ON t.id = s.column2 AND t.tenant = s.column1 AND false WHEN NOT MATCHED THEN "
          "INSERT (tenant, id) VALUES (s.column1, s.column2)", "other rows have 1"),
         ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET n = 1.5", "1.5"),
-        ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET *", "column|field"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET *",
+         r"lacks the columns \['tenant', 'id', 'n', 'Name'\].* name those .*column 71"),
+        ("USING (SELECT column1 AS tenant, column2 AS id, 1 AS n FROM s) AS s ON t.id = s.id WHEN "
+         "NOT MATCHED THEN INSERT *", r"lacks the columns \['Name'\].* column 126"),
+        ("USING (SELECT 'a' AS tenant, 1 AS id, 2 AS n) AS s ON t.id = s.id AND t.tenant = s.tenant"
+         " WHEN NOT MATCHED THEN INSERT * WHEN MATCHED AND n > 5 THEN UPDATE SET *", "'Name'"),
+        ("USING s WHERE column2 > 1 ON t.id = s.column2 WHEN MATCHED THEN DELETE",
+         "into parentheses, at line 1, column 22"),
+        ("USING s AS x UNION ALL SELECT * FROM s ON t.id = s.column2 WHEN MATCHED THEN DELETE",
+         "into parentheses, at line 1, column 27"),
+        ("USING s AS x, s ON t.id = s.column2 WHEN MATCHED THEN DELETE",
+         "into parentheses, at line 1, column 26"),
+        ("USING s JOIN s AS x USING (column2) ON t.id = s.column2 WHEN MATCHED THEN DELETE",
+         "into parentheses, at line 1, column 22"),
+        ("USING s LIMIT 1 ON t.id = s.column2 WHEN MATCHED THEN DELETE", "into parentheses"),
         ("USING s ON t.id = s.nope WHEN MATCHED THEN DELETE", "nope"),
         ("USING s ON t.id = s.column2 WHEN MATCHED AND nope THEN DELETE", "nope"),
         ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN INSERT (tenant) VALUES ('a')", "NULL"),
