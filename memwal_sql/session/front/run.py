@@ -27,6 +27,7 @@ from memwal_sql.session.front.prepared import (
     prepare,
 )
 from memwal_sql.session.front.procedures import called
+from memwal_sql.session.front.queries.as_of import refuse_as_of
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.places import StatementError, errors_of_calls
@@ -91,6 +92,8 @@ def _answered(
     done = None if handler is None else handler(ctx, statement, parameters)
     if done is not None:
         return done
+    if first not in _INSTEAD:
+        refuse_as_of(statement)
     with _what_does_instead(first):
         others = planned(ctx, statement.slice(0, len(statement)), parameters)
         word = statement.keyword(after_ctes(statement))

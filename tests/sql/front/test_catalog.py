@@ -166,6 +166,8 @@ def test_statements_make_change_and_drop_tables_in_the_folder(
         ("DROP SCHEMA lake.public", "the schema 'public' alone"),
         ('DROP TABLE lake.public."../other"', "no table of this name"),
         ('SELECT * FROM lake.public."../other"', "not found"),
+        ("CREATE VIEW lake.public.v AS SELECT 1", "keeps no views.*column 13: 'lake'"),
+        ("CREATE OR REPLACE VIEW lake.public.events AS SELECT 1", "keeps no views"),
     ],
 )
 def test_what_is_refused_changes_nothing(

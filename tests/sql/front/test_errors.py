@@ -176,6 +176,13 @@ MISTAKES = {
     "INSERT INTO nope VALUES (1) RETURNING id": "line 1, column 13: 'nope'\nmw.register",
     "UPDATE nope SET n = 1 RETURNING n": "not found, at line 1, column 8: 'nope'\nmw.register",
     "MERGE INTO nope USING t ON true WHEN MATCHED THEN DELETE": "column 12: 'nope'\nmw.register",
+    "ALTER TABLE nope ADD COLUMN a INT": "not found, at line 1, column 13: 'nope'\nmw.register",
+    "ALTER TABLE lake.public.nope DROP COLUMN a": "not found, at line 1, column 25: 'nope'",
+    "DROP INDEX i ON nope": "not found, at line 1, column 17: 'nope'\nmw.register",
+    "DROP INDEX i ON s": "no table of this package.*column 17: 's'",
+    "CREATE VIEW v AS SELECT * FROM t VERSION AS OF 'then'": r"AS OF is for.*column 34.*as_of\(",
+    "CREATE TABLE x AS SELECT * FROM t FOR SYSTEM_TIME AS OF $1": "AS OF is for.*column 35: 'FOR'",
+    "INSERT INTO s SELECT id, n FROM t VERSION AS OF 1": "AS OF is for.*column 35: 'VERSION'",
     "SELECT * FROM t WHERE id = 'x": "column 28",
     "SELECT * FROM t WHERE id = 3)": "ends nothing",
 }

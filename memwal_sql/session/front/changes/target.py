@@ -12,7 +12,7 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.as_of import refuse_past
 from memwal_sql.session.front.queries.one_snapshot import WritableTable
 from memwal_sql.session.front.queries.places import Name
-from memwal_sql.session.front.queries.planning import check_names, planned
+from memwal_sql.session.front.queries.planning import check_names, check_table
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 
@@ -87,9 +87,7 @@ def target_at(
         search_functions(ctx).table(whole_name(parts), ctx) if len(parts) <= NAME_PARTS else None
     )
     if found is None:
-        planned(
-            ctx, f"SELECT 1 FROM {statement.slice(place, after)}", {}
-        )  # which says if there is none
+        check_table(ctx, statement, place, after)
         return None
     check_names(ctx)
     refuse_past(statement, after)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.definitions.columns import columns_of
 from memwal_sql.session.front.definitions.names import if_exists, registered, table_of, written
-from memwal_sql.session.front.queries.planning import answer
+from memwal_sql.session.front.queries.planning import answer, check_table
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import search_functions, whole_name
@@ -41,6 +41,7 @@ def altered(
     if found is None:
         if lenient and not ctx.table_exist(written(parts)):
             return answer(ctx, pa.table({}))
+        check_table(ctx, statement, at, place)
         return None
     table = table_of(found)
     table.refresh()

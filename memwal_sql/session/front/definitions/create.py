@@ -48,6 +48,8 @@ def created(
     if statement.keyword(place) == "SCHEMA":
         _, place = if_exists(statement, place + 1, "IF NOT EXISTS")
         refuse_schema(ctx, statement, place, statement.table(place)[0], kept=True)
+    if statement.keyword(place) == "VIEW":
+        _refuse_view(ctx, statement, place)
     if statement.keyword(place) != "TABLE":
         return None
     lenient, place = if_exists(statement, place + 1, "IF NOT EXISTS")
@@ -113,6 +115,15 @@ def created(
         register(ctx, written(parts), table, **registering)
     counts = {} if count is None else {"count": pa.array([count], pa.uint64())}
     return answer(ctx, pa.table(counts))
+
+
+def _refuse_view(ctx: datafusion.SessionContext, statement: Statement, place: int) -> None:
+    """Raise UnsupportedError, with the place, for a view in a catalog of folders."""
+    _, place = if_exists(statement, place + 1, "IF NOT EXISTS")
+    parts, _ = statement.table(place)
+    if len(parts) == NAME_PARTS and search_functions(ctx).folder(whole_name(parts)) is not None:
+        message = "a catalog of a folder keeps no views: make it in the session, by a name alone"
+        raise UnsupportedError(str(statement.error(message, place)))
 
 
 def _regions(clauses: Clauses) -> str | None:

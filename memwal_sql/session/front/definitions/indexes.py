@@ -12,8 +12,9 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.definitions.names import if_exists, registered, table_of
-from memwal_sql.session.front.queries.planning import answer, values
+from memwal_sql.session.front.queries.planning import answer, check_table, values
 from memwal_sql.session.front.queries.tokens import Statement
 
 _DEFAULT_KIND = "BTREE"
@@ -57,7 +58,7 @@ def created_index(
 def dropped_index(
     ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
-    """Run `DROP INDEX [IF EXISTS] name ON t`; None for a table of somebody else."""
+    """Run `DROP INDEX [IF EXISTS] name ON t`."""
     lenient, place = if_exists(statement, 2)
     if place >= len(statement) or not statement.tokens[place].is_name:
         raise statement.error("the name of an index is missing", place)
@@ -67,7 +68,10 @@ def dropped_index(
     parts, after = statement.table(place + 2)
     found = registered(ctx, parts)
     if found is None:
-        return None
+        check_table(ctx, statement, place + 2, after)
+        raise UnsupportedError(
+            str(statement.error("this is no table of this package, which have indexes", place + 2))
+        )
     if after < len(statement):
         raise statement.error("nothing may follow the table", after)
     table = table_of(found)

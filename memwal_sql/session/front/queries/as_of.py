@@ -121,6 +121,16 @@ def refuse_past(statement: Statement, place: int) -> None:
         raise UnsupportedError(str(statement.error(message, place)))
 
 
+def refuse_as_of(statement: Statement) -> None:
+    """Raise UnsupportedError, with the place, for a clause in a statement that DataFusion runs."""
+    for clause in as_of_clauses(statement):
+        message = (
+            "AS OF is for queries, and for statements that change tables of this package"
+            "\nmw.register(ctx, name, table.as_of(...)) gives the past a name"
+        )
+        raise UnsupportedError(str(statement.error(message, clause.place)))
+
+
 def _kind(statement: Statement, place: int) -> str | None:
     return _KINDS.get(statement.keyword(place)) if statement.has(place + 1, "AS OF") else None
 

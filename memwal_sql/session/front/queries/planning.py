@@ -10,6 +10,7 @@ import pyarrow as pa
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.clauses import check_clauses
 from memwal_sql.session.front.queries.datafusion_errors import error_of
+from memwal_sql.session.front.queries.tokens import Statement
 
 _NAMES = 'SELECT "B" AS A FROM (SELECT 1 AS "B")'
 
@@ -52,6 +53,15 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
             f"${name} can't be {value!r} ({error}): give a value that Arrow has, or a text, and "
             f"cast it in the statement, as in CAST(${name} AS DECIMAL(38, 0))"
         ) from error
+
+
+def check_table(
+    ctx: datafusion.SessionContext, statement: Statement, start: int, stop: int
+) -> None:
+    """Raise InvalidCallError, with the place, where a session has no table of the name that stands
+    there."""
+    name = statement.slice(start, stop)
+    planned(ctx, f"SELECT 1 FROM {name}", {})  # noqa: S608 - the user's own text
 
 
 @contextmanager
