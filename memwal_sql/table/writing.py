@@ -12,6 +12,7 @@ import pyarrow as pa
 from exec_nodes.evolution.project import same_columns
 from memwal_sql.errors import (
     ConflictError,
+    FencedError,
     InvalidCallError,
     MemWalError,
     ReopenError,
@@ -101,14 +102,25 @@ class WrittenTable(TableHandle):
         """Write what a statement computes from the rows that it reads, durably, by the writer that
         `insert` uses; see `TableWriter.change`.
 
-        Raises what that raises, and ReopenError as `insert` does. It is not made again where
-        somebody else took a region over: the rows of others may be written.
+        Raises what that raises, ReopenError as `insert` does, and RetryError where somebody else
+        took a region over. It is not made again then: the rows of others may be written.
         """
         self._check_present("write")
         writer = self._writer_for_insert(columns)
-        result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
-        writer.sync()  # a statement is durable, whatever the program's own writer is for
-        return result
+        try:
+            result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
+            writer.sync()  # a statement is durable, whatever the program's own writer is for
+            return result
+        except WriterFailedError:
+            raise
+        except ReopenError as error:
+            if not (writer.closed or (writer.of_insert and isinstance(error, FencedError))):
+                raise
+            raise RetryError(
+                f"another writer took regions of {self.uri} over, or replaced its rows, while this "
+                "statement ran: run it again. Of several regions some may have its rows, so it is "
+                "not run again by itself"
+            ) from error
 
     def flush(self) -> None:
         """Turn what this process's open writer of the table, a program's or that of statements, has

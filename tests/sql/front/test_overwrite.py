@@ -97,6 +97,26 @@ def test_an_update_while_it_reads_the_table_is_not_lost(
     table.close()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE t SET n = n + 1 + seen(n)",
+        "DELETE FROM t WHERE seen(n) = 0",
+        "INSERT INTO t (id, n) SELECT id, seen(n) FROM t",
+        "MERGE INTO t USING given AS g ON t.id = g.id WHEN MATCHED THEN UPDATE SET n = seen(t.n)",
+    ],
+)
+def test_a_statement_whose_rows_are_replaced_meanwhile_is_to_be_run_again(
+    table: mw.Table, ctx: datafusion.SessionContext, between: Between, statement: str
+) -> None:
+    between(lambda: mw.sql(ctx, "INSERT OVERWRITE t VALUES (1, 5)"))
+    with pytest.raises(mw.RetryError, match="run it again"):
+        mw.sql(ctx, statement)
+    assert live(table) == {1: 5}
+    assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 1
+    table.close()
+
+
 def test_merges_and_rows_of_the_base_table_meanwhile(
     table: mw.Table, ctx: datafusion.SessionContext, between: Between, uri: str
 ) -> None:
