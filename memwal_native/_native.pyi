@@ -155,6 +155,10 @@ def ignored_clauses(sql: str) -> list[str]:
     """The clauses of a statement, in DataFusion's default dialect, that DataFusion parses and then
     leaves out of its plan. None of one that it can't parse."""
 
+def misread_comparisons(sql: str) -> list[str]:
+    """The comparisons `a IS [NOT] DISTINCT FROM b AND c` of a statement or an expression, which
+    DataFusion reads as `a IS DISTINCT FROM (b AND c)`. None of one that it can't parse."""
+
 def sql_tokens(sql: str) -> list[tuple[str, str, int, int]]:
     """The tokens of a text as `(kind, value, start, end)`, without blanks and comments; the places
     are those of characters. Kinds are "word" (keyword or name), "quoted" (name in quotes),

@@ -1,4 +1,4 @@
-"""What callers give as numbers and as names."""
+"""What callers give as numbers, names and conditions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
-from memwal_sql.errors import InvalidCallError
+from memwal_native import misread_comparisons
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
 def is_whole(value: Any, least: int) -> bool:
@@ -32,3 +33,13 @@ def names_given(argument: str, value: Any) -> list[str]:
 def unquoted(name: str) -> str:
     """A name without quotes as DataFusion takes it: of `ÄB` the B alone is in lower case."""
     return name.encode().lower().decode()
+
+
+def check_comparisons(sql: str) -> None:
+    """Raise UnsupportedError for a comparison in a statement or an expression that DataFusion reads
+    otherwise than SQL says."""
+    if misread := misread_comparisons(sql):
+        raise UnsupportedError(
+            f"DataFusion would compare with all that follows in {misread[0]!r}: put the comparison "
+            "into parentheses, as in (a IS DISTINCT FROM b) AND c"
+        )

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from memwal_native import ignored_clauses
+from memwal_sql.arguments import check_comparisons
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
 def check_clauses(query: str) -> None:
     """Raise UnsupportedError for a statement of which DataFusion, in its default dialect, would
-    leave out a part, as TABLESAMPLE."""
+    leave out a part, as TABLESAMPLE, or which it would read otherwise than SQL says."""
+    check_comparisons(query)
     ignored = ignored_clauses(query)
     if ignored:
         raise UnsupportedError(

@@ -14,6 +14,7 @@ from datafusion.expr import EmptyRelation, TableScan
 
 import memwal_native
 from memwal_native import MountedTable, calls_functions
+from memwal_sql.arguments import check_comparisons
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.session.provider import SqlTable, TableProvider, answers
@@ -79,6 +80,7 @@ def prefilters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | Non
 
 def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFrame:
     """The rows of `frame` for which the condition is true."""
+    check_comparisons(condition)
     with condition_errors(condition):
         return frame.filter(frame.parse_sql_expr(condition))
 

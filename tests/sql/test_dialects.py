@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,52 @@ def test_other_clauses_are_not(table: mw.Table) -> None:
     ):
         check_clauses(query)
         assert call("sql", table.uri, query)
+
+
+MISREAD = [
+    "n IS DISTINCT FROM 5 AND id < 2",
+    "n IS NOT DISTINCT FROM 5 OR id < 2",
+    "(n IS DISTINCT FROM id OR s = 'a') AND NOT n IS NOT DISTINCT FROM id AND true",
+    "CASE WHEN id IS DISTINCT FROM n AND s = 'a' THEN true END",
+]
+
+
+@pytest.mark.parametrize("condition", MISREAD)
+def test_comparisons_that_are_read_otherwise_are_refused(table: mw.Table, condition: str) -> None:
+    """DataFusion compares with all of `b AND c` in `a IS DISTINCT FROM b AND c`."""
+    ctx = mw.SessionContext()
+    mw.register(ctx, "t", table)
+    before = table.to_arrow()
+    calls = [
+        *(
+            partial(mw.sql, ctx, text)
+            for text in (
+                f"SELECT * FROM t WHERE {condition}",
+                f"EXPLAIN SELECT id FROM t JOIN (SELECT 1) ON {condition}",
+                f"DELETE FROM t WHERE {condition}",
+                f"UPDATE t SET n = 0 WHERE {condition}",
+                f"INSERT INTO t SELECT * FROM t WHERE {condition}",
+                "MERGE INTO t USING (SELECT 1 AS other) AS q ON t.id = q.other "
+                f"WHEN MATCHED AND {condition} THEN DELETE",
+            )
+        ),
+        partial(table.to_arrow, filter=condition),
+    ]
+    with table.writer() as writer:
+        calls.append(partial(writer.update, {"n": "0"}, where=condition))
+        calls.append(partial(writer.delete_where, condition))
+        calls.append(partial(writer.update, {"n": f"CASE WHEN {condition} THEN 1 END"}))
+        for one in calls:
+            with pytest.raises(mw.UnsupportedError, match="into parentheses"):
+                one()
+    assert table.to_arrow() == before
+
+
+def test_comparisons_in_parentheses_are_those_of_sql(table: mw.Table) -> None:
+    ctx = mw.SessionContext()
+    mw.register(ctx, "t", table)
+    text = "SELECT id FROM t WHERE (n IS DISTINCT FROM 5) AND id < 2 OR id IS NOT DISTINCT FROM 3"
+    assert {row["id"] for row in mw.sql(ctx, text).to_pylist()} == {1, 3}
+    assert table.to_arrow(["id"], filter="(n IS DISTINCT FROM 5) AND id < 3")["id"].to_pylist() == [
+        1
+    ]

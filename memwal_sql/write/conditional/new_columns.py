@@ -8,7 +8,7 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native import sql_tokens
-from memwal_sql.arguments import unquoted
+from memwal_sql.arguments import check_comparisons, unquoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.schema import stored_type
 from memwal_sql.write.conditional.expressions import Expressions
@@ -54,6 +54,7 @@ def _names(text: str) -> list[str]:
 
 
 def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
+    check_comparisons(text)
     frame = datafusion.SessionContext().from_arrow(rows.empty_table())
     try:
         kind = stored_type(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)

@@ -3,11 +3,10 @@
 use std::fmt::Display;
 use std::ops::ControlFlow;
 
-use datafusion_common::Result;
 use datafusion_sql::parser::{CopyToSource, DFParser, Statement};
 use datafusion_sql::sqlparser::ast::{
-    Expr, GroupByExpr, PipeOperator, Query, Select, SelectItem, TableFactor, TableSample,
-    TableSampleKind, Visit, Visitor, visit_expressions,
+    BinaryOperator, Expr, GroupByExpr, PipeOperator, Query, Select, SelectItem, TableFactor,
+    TableSample, TableSampleKind, Visit, Visitor, visit_expressions,
 };
 use pyo3::prelude::*;
 
@@ -34,32 +33,68 @@ pub fn calls_functions(condition: &str) -> bool {
 pub fn ignored_clauses(sql: &str) -> Vec<String> {
     let found = guarded(|| {
         let mut ignored = Ignored::default();
-        DFParser::parse_sql(sql)?.iter().try_for_each(|statement| ignored.look_at(statement))?;
+        DFParser::parse_sql(sql)?.iter().for_each(|statement| look_at(statement, &mut ignored));
         Ok(ignored.0)
     });
     found.unwrap_or_default()
+}
+
+/// The comparisons `a IS [NOT] DISTINCT FROM b AND c` of a statement or an expression, which the
+/// parser reads as `a IS DISTINCT FROM (b AND c)`, other than SQL says. None of one that it can't
+/// parse.
+#[pyfunction]
+pub fn misread_comparisons(sql: &str) -> Vec<String> {
+    let found = guarded(|| {
+        let mut misread = Misread::default();
+        match DFParser::parse_sql(sql) {
+            Ok(statements) => {
+                statements.iter().for_each(|statement| look_at(statement, &mut misread));
+            }
+            Err(_) => {
+                let _ = DFParser::parse_sql_into_expr(sql)?.expr.visit(&mut misread);
+            }
+        }
+        Ok(misread.0)
+    });
+    found.unwrap_or_default()
+}
+
+fn look_at(statement: &Statement, visitor: &mut impl Visitor) {
+    match statement {
+        Statement::Statement(inner) => {
+            let _ = inner.visit(visitor);
+        }
+        Statement::Explain(explained) => look_at(&explained.statement, visitor),
+        Statement::CopyTo(copy) => {
+            if let CopyToSource::Query(query) = &copy.source {
+                let _ = query.visit(visitor);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[derive(Default)]
+struct Misread(Vec<String>);
+
+impl Visitor for Misread {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) = expr
+            && let Expr::BinaryOp { op, .. } = right.as_ref()
+            && matches!(op, BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor)
+        {
+            self.0.push(expr.to_string());
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 #[derive(Default)]
 struct Ignored(Vec<String>);
 
 impl Ignored {
-    fn look_at(&mut self, statement: &Statement) -> Result<()> {
-        match statement {
-            Statement::Statement(inner) => {
-                let _ = inner.visit(self);
-            }
-            Statement::Explain(explained) => self.look_at(&explained.statement)?,
-            Statement::CopyTo(copy) => {
-                if let CopyToSource::Query(query) = &copy.source {
-                    let _ = query.visit(self);
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
     fn note(&mut self, clause: impl Display) {
         self.0.push(clause.to_string());
     }
