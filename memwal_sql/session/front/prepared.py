@@ -65,7 +65,10 @@ def executed(
         given = [statement.slice(*part) for part in parts]
     wanted = len(found.types) or max(map(_number, found.statement.tokens), default=0)
     if len(given) != wanted:
-        raise InvalidCallError(f"{name} takes {wanted} values, and {len(given)} are given")
+        named = sorted(p for p in found.statement.parameters if not p.isdecimal())
+        by_name = [f"; ${one} is given by name: mw.sql(ctx, text, {one}=...)" for one in named]
+        message = f"{name} takes {wanted} values, and {len(given)} are given"
+        raise InvalidCallError("".join([message, *by_name]))
     casts = [f"CAST({one} AS {kind})" for one, kind in zip(given, found.types, strict=False)]
     scalars = values(ctx, [*given, *casts], parameters)
     for text, value, cast in zip(given, scalars, scalars[wanted:], strict=False):

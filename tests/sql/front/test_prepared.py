@@ -91,6 +91,7 @@ def test_a_decimal_is_not_rounded(ctx: mw.SessionContext) -> None:
         ("EXECUTE known('x')", "x"),
         ("EXECUTE untyped(1, 2)", "untyped takes 1 values, and 2 are given"),
         ("EXECUTE untyped", "untyped takes 1 values, and 0 are given"),
+        ("EXECUTE named(5)", r"0 values, and 1 are given; \$id is given by name: .*id=\.\.\."),
         ("EXECUTE known(1", "does not end"),
         ("EXECUTE known(1) 2", "values in parentheses must follow"),
         ("EXECUTE unknown(1)", "unknown"),
@@ -113,6 +114,7 @@ def test_what_can_not_be_read_is_refused(
 ) -> None:
     ctx.sql("PREPARE known(INT) AS SELECT $1")
     ctx.sql("PREPARE untyped AS SELECT $1 + $1 AS n")
+    ctx.sql("PREPARE named AS UPDATE t SET n = 0 WHERE id = $id")
     with pytest.raises(mw.InvalidCallError, match=message):
         ctx.sql(statement)
     table.close()
