@@ -20,7 +20,7 @@ class Returning:
 
     Attributes:
         items: its expressions, over the rows as they were written, or, of a DELETE, as they were;
-            those of a MERGE may name what was done, `merge_action`.
+            those of a MERGE may name what was done, `merge_action`, unless that is a column.
     """
 
     def __init__(self, statement: Statement, start: int, target: Target, merges: bool) -> None:
@@ -32,8 +32,11 @@ class Returning:
             raise UnsupportedError(
                 str(statement.error("RETURNING has a row for each that was changed", start))
             )
+        names = target.table.schema.names
+        if merges and _ACTION in names:
+            _refuse_action(statement, start)
         self._target = target
-        self._merges = merges
+        self._says_action = merges and _ACTION not in names
         self.items = []
         for first, last in statement.split(start, len(statement)):
             if statement.symbol(last - 1) == "*" and last - first in (1, 3):
@@ -41,7 +44,7 @@ class Returning:
                     raise statement.error(
                         f"RETURNING has the columns of {target.name_of_columns!r} alone", first
                     )
-                self.items += [target.column(name) for name in target.table.schema.names]
+                self.items += [target.column(name) for name in names]
             else:
                 self.items.append(statement.slice(first, last))
 
@@ -58,7 +61,7 @@ class Returning:
                 raise InvalidCallError(
                     f"column {field.name!r} is not nullable, and a row would have NULL in it"
                 )
-        if self._merges:
+        if self._says_action:
             kinds = [pa.repeat(pa.scalar(act.kind), act.rows.num_rows) for act in acts]
             rows = rows.append_column(_ACTION, pa.chunked_array(kinds, pa.string()))
         with reading.tables(rows=rows) as names:
@@ -68,6 +71,20 @@ class Returning:
             raise InvalidCallError("RETURNING must have one row for each that is changed")
         ordered = found.sort_by(ROW.strip('"'))
         return ordered.drop_columns([ROW.strip('"')])
+
+
+def _refuse_action(statement: Statement, start: int) -> None:
+    """Raise InvalidCallError, with the place, where `merge_action` may be the column of the table
+    or what was done."""
+    for place in range(start, len(statement)):
+        token = statement.tokens[place]
+        is_whole = statement.symbol(place - 1) != "." and statement.keyword(place - 1) != "AS"
+        if token.is_name and token.name == _ACTION and is_whole:
+            raise statement.error(
+                f"the table has a column {_ACTION!r}: write t.{_ACTION} for that; what was done to "
+                "a row has no other name",
+                place,
+            )
 
 
 def returning_at(

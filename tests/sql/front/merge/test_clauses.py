@@ -1,6 +1,7 @@
 """MERGE, against the same statements in DuckDB."""
 
 import datafusion
+import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
@@ -264,4 +265,19 @@ def test_each_row_is_answered_once_and_as_it_is_where_one_came_meanwhile(
     meanwhile("INSERT INTO t VALUES ('a', 8, 0, NULL)", after)
     counts = {"count": 4, "inserted": 0, "updated": 4, "deleted": 0}
     assert mw.sql(ctx, merge).to_pylist() == [counts]
+    table.close()
+
+
+def test_a_column_may_be_called_merge_action(uri: str, ctx: datafusion.SessionContext) -> None:
+    schema = pa.schema({"id": pa.int64(), "merge_action": pa.string()})
+    table = mw.register(ctx, "w", mw.create_table(uri, schema, primary_key="id"))
+    mw.sql(ctx, "INSERT INTO w VALUES (1, 'a'), (2, 'b')")
+    merge = "MERGE INTO w USING (SELECT 1 AS id) AS s ON w.id = s.id WHEN MATCHED THEN"
+    for returning in ("merge_action", "w.merge_action, upper(merge_action)"):
+        with pytest.raises(mw.InvalidCallError, match=r"t\.merge_action.*: 'merge_action'"):
+            mw.sql(ctx, f"{merge} DELETE RETURNING {returning}")
+    done = mw.sql(ctx, f"{merge} UPDATE SET merge_action = 'c' RETURNING *, w.merge_action AS x")
+    assert done.to_pylist() == [{"id": 1, "merge_action": "c", "x": "c"}]
+    done = mw.sql(ctx, f"{merge} DELETE RETURNING w.id AS merge_action")
+    assert done.to_pylist() == [{"merge_action": 1}]
     table.close()
