@@ -61,6 +61,9 @@ class Target:
         it. Raises InvalidCallError, with the place, for another table's, or one that it lacks."""
         parts, after = statement.table(place)
         if len(parts) > 1 and parts[-2] not in (self.alias, self.parts[-1]):
+            if parts[-2] in self.table.schema.names:
+                message = f"fields can't be set one by one: give {parts[-2]!r} a whole value"
+                raise UnsupportedError(str(statement.error(message, place)))
             raise statement.error(f"{parts[-2]!r} is not the table that is written", place)
         if parts[-1] not in self.table.schema.names:
             names = self.table.schema.names
