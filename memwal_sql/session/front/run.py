@@ -28,6 +28,7 @@ from memwal_sql.session.front.prepared import (
 )
 from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.as_of import refuse_as_of
+from memwal_sql.session.front.queries.datafusion_errors import without_insides
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.places import StatementError, errors_of_calls
@@ -151,17 +152,27 @@ def _explain(
     place = 1
     while statement.keyword(place) in _EXPLAINED:
         place += _EXPLAINED[statement.keyword(place)]
+    analyzes = statement.find("ANALYZE", 0, place) < place
     explained = statement.part(place, len(statement))
     change = _change(ctx, explained)
     if change is None:
-        return _query(ctx, statement, parameters)
-    if statement.find("ANALYZE", 0, place) < place:
+        found = _query(ctx, statement, parameters)
+        return found if analyzes else _plan(ctx, found)
+    if analyzes:
         raise UnsupportedError(
             f"EXPLAIN ANALYZE would run the {explained.keyword(after_ctes(explained))}: EXPLAIN "
             "shows how it finds its rows"
         )
     query = f"{statement.slice(0, place)} {change.target.ctes} {change.query}"
-    return frame(ctx, query, parameters, change.target.name)
+    return _plan(ctx, frame(ctx, query, parameters, change.target.name))
+
+
+def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> datafusion.DataFrame:
+    """The rows of EXPLAIN, without the names that tables have within a statement alone."""
+    with planning_errors():
+        rows = explained.to_arrow_table()
+    texts = [without_insides(text) for text in rows["plan"].to_pylist()]
+    return answer(ctx, rows.set_column(1, rows.schema.field("plan"), [texts]))
 
 
 def _prepare(

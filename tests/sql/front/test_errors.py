@@ -157,6 +157,12 @@ MISTAKES = {
     "DELETE FROM t WHERE": "condition is missing.*the end",
     "DELETE FROM t id = 3": "USING, WHERE or RETURNING",
     "UPDATE t SET n = 3 WHERE": "condition is missing",
+    "UPDATE t SET v.x = 3": "one by one: give 'v' a whole value, at line 1, column 14: 'v'",
+    "INSERT INTO t (id, t.v.x) VALUES (1, 2)": "one by one.*column 20: 't'",
+    "UPDATE t SET s.n = 3": "'s' is not the table that is written",
+    "DELETE FROM t RETURNING count(*)": "no aggregate can stand here: there is a row for each",
+    "INSERT INTO t VALUES (9, 9, [0, 0], '') RETURNING id, max(n) + 1": "no aggregate can",
+    "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = sum(s.n)": "no aggregate",
     "INSERT INTO t (id) VALUES (1) ON DUPLICATE KEY UPDATE n = 3": "ON CONFLICT DO UPDATE",
     "UPSERT INTO t VALUES (1)": "INSERT INTO replaces",
     "RESTORE TABLE t TO VERSION AS OF 1": r"table\.restore",
@@ -195,6 +201,23 @@ def test_mistakes_lead_on(ctx: datafusion.SessionContext, statement: str) -> Non
     assert caught.type in (mw.InvalidCallError, mw.UnsupportedError)
     assert not INSIDE.search(str(caught.value))
     assert "caused by" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM t WHERE n = 1",
+        "UPDATE t SET n = 1",
+        "SELECT a.n FROM t AS a JOIN t b USING (id)",
+    ],
+)
+@pytest.mark.parametrize("how", ["", "VERBOSE", "FORMAT tree", "FORMAT graphviz"])
+def test_plans_name_tables_as_the_statement_does(
+    ctx: datafusion.SessionContext, statement: str, how: str
+) -> None:
+    plans = str(mw.sql(ctx, f"EXPLAIN {how} {statement}").to_pydict()["plan"])
+    assert how == "FORMAT tree" or "TableScan: t" in plans or '"t"' in plans
+    assert not INSIDE.search(plans)
 
 
 def test_version_may_be_a_column_by_another_name(ctx: datafusion.SessionContext) -> None:

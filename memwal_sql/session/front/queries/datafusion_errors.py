@@ -19,8 +19,9 @@ _SYNTAX = re.compile(
 )
 _FOUND = re.compile(r"^Expected: (.*?),? found: .*$", re.DOTALL)
 _NO_CHANGE = re.compile(r"^([A-Z ]+) operation on table '(.*)'\ncaused by\n" + _NOT_IMPLEMENTED)
+_AGGREGATE = re.compile(r"^Column in SELECT must be in GROUP BY .*memwal row", re.DOTALL)
 # Schemas and names that tables of one statement have for a while.
-_SCHEMA = re.compile(r'(?:datafusion\.)?"?memwal\$statement\d+"?\.')
+_SCHEMA = re.compile(r'(?:datafusion\.)?("?)memwal\$statement\d+\1\.')
 _QUALIFIER = re.compile(r'"?memwal (?:given|source)"?\.')
 _SUGGESTED = re.compile(r" Did you mean '[^']*memwal [^']*'\?")
 _FIELDS = re.compile(r"(?<=Valid fields are )(.*)(?=\.$)", re.DOTALL)
@@ -77,6 +78,10 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
         return UnsupportedError(
             f"DataFusion runs no {change[1]} of the table {change[2]!r}, which is none of this "
             "package: mw.register(ctx, name, table) makes those known"
+        )
+    if _AGGREGATE.match(message):
+        return StatementError(
+            "no aggregate can stand here: there is a row for each that is changed"
         )
     if message.startswith(_NOT_IMPLEMENTED):
         return UnsupportedError(without_insides(message.removeprefix(_NOT_IMPLEMENTED)))
