@@ -27,6 +27,8 @@ _REFUSED = (
     "AUTOINCREMENT",
     "IDENTITY",
 )
+# The types whose numbers in parentheses count; DataFusion takes and forgets those of others.
+_MEASURED = ("DECIMAL", "NUMERIC", "TIMESTAMP", "TIMESTAMPTZ")
 _CONSTRAINTS = ("UNIQUE", "CHECK", "FOREIGN KEY", "EXCLUDE")
 _TYPES = {
     # Lance has no views, and a time with a zone needs one.
@@ -72,6 +74,11 @@ def columns_of(statement: Statement, parts: Sequence[tuple[int, int]]) -> Column
         refused = min(statement.find(word, first + 1, last) for word in _REFUSED)
         if refused < last:
             raise UnsupportedError(str(statement.error("a column can't have this", refused)))
+        for place in range(first + 1, last - 1):
+            word = statement.keyword(place)
+            if word and word not in _MEASURED and statement.symbol(place + 1) == "(":
+                message = "no length would be kept: write TEXT, or the type without it"
+                raise UnsupportedError(str(statement.error(message, place)))
         key = statement.find("PRIMARY KEY", first + 1, last)
         text = f"{statement.slice(first, key)} {statement.slice(key + 2, last)}"
         fields.append(_field(statement, text, first))
