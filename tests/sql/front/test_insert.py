@@ -1,5 +1,6 @@
 """INSERT and REPLACE, against the same statements in DuckDB."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -280,4 +281,18 @@ def test_a_time_that_a_zone_lacks_or_has_twice_is_refused(
     table = mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="id"))
     with pytest.raises(mw.InvalidCallError, match=r"column 'at': .* timezone 'Europe/Oslo'"):
         mw.sql(ctx, f"INSERT INTO t VALUES (1, {kind}'{time}')")
+    table.close()
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_a_text_above_the_largest_float_is_refused(
+    uri: str, ctx: datafusion.SessionContext, kind: pa.DataType
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", kind)])
+    table = mw.register(ctx, "u", mw.create_table(uri, schema, primary_key="id"))
+    for text in ("1e400", " -1E400 "):
+        with pytest.raises(mw.InvalidCallError, match=f"column 'x': .*{text}"):
+            mw.sql(ctx, f"INSERT INTO u VALUES (1, '2.5'), (2, NULL), (3, '{text}')")
+    mw.sql(ctx, "INSERT INTO u VALUES (1, 'inf'), (2, '-Infinity'), (3, NULL), (4, '1.5')")
+    assert table.to_arrow().sort_by("id")["x"].to_pylist() == [math.inf, -math.inf, None, 1.5]
     table.close()

@@ -51,11 +51,22 @@ def _read(texts: Column, kind: pa.DataType) -> Column:
         dated = pc.binary_join_element_wise("1970-01-01", pc.cast(texts, pa.string()), " ")
         return pc.cast(pc.cast(dated, pa.timestamp(kind.unit)), kind)
     try:
-        return pc.cast(texts, kind)
+        read = pc.cast(texts, kind)
+        if pa.types.is_floating(kind):
+            _check_finite(texts, read)
+        return read
     except pa.ArrowInvalid:
         if not pa.types.is_timestamp(kind) or kind.tz is None:
             raise
         return pc.cast(texts, pa.timestamp(kind.unit))
+
+
+def _check_finite(texts: Column, read: Column) -> None:
+    """Raise ArrowInvalid where a text that has too many digits was read as infinite."""
+    named = pc.match_substring_regex(pc.cast(texts, pa.string()), "inf", ignore_case=True)
+    wrong = texts.filter(pc.and_not(pc.is_inf(pc.cast(read, pa.float64())), named))
+    if len(wrong):
+        raise pa.ArrowInvalid(f"{wrong[0].as_py()!r} is above the largest {read.type}")
 
 
 def _timestamps(times: Column, kind: pa.DataType) -> Column:
