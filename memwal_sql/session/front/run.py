@@ -33,7 +33,12 @@ from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.places import StatementError, errors_of_calls
 from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
-from memwal_sql.session.front.queries.settings import check_catalog, set_variable
+from memwal_sql.session.front.queries.settings import (
+    check_catalog,
+    reset_variable,
+    set_variable,
+    show_variable,
+)
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
 
 
@@ -219,6 +224,19 @@ def _set(
     return answer(ctx, pa.table({})) if set_variable(ctx, statement) else None
 
 
+def _show(
+    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    found = show_variable(ctx, statement)
+    return None if found is None else answer(ctx, found)
+
+
+def _reset(
+    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
+) -> datafusion.DataFrame | None:
+    return answer(ctx, pa.table({})) if reset_variable(ctx, statement) else None
+
+
 class SessionContext(datafusion.SessionContext):
     """A session of DataFusion in which `sql` is `mw.sql`: statements that write run at once."""
 
@@ -283,6 +301,8 @@ _STATEMENTS: Mapping[str, Handler] = {
     "EXPLAIN": _explain,
     "CALL": called,
     "SET": _set,
+    "SHOW": _show,
+    "RESET": _reset,
     "CREATE": _create,
     "DROP": _drop,
     "ALTER": altered,

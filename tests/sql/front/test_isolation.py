@@ -142,3 +142,18 @@ def test_other_levels_are_refused(
         writer.update({"here": "true"}, isolation="x")
     mw.sql(ctx, "SET datafusion.execution.batch_size = 1024").collect()
     table.close()
+
+
+def test_the_level_is_shown_and_set_back(ctx: datafusion.SessionContext) -> None:
+    for statement, level in (
+        ("RESET memwal.isolation", "snapshot"),
+        ("SET memwal.isolation TO 'Serializable'", "serializable"),
+        ("RESET memwal.isolation;", "snapshot"),
+    ):
+        mw.sql(ctx, statement)
+        shown = mw.sql(ctx, "SHOW memwal.isolation").to_pylist()
+        assert shown == [{"name": "memwal.isolation", "value": level}]
+    of_datafusion = "datafusion.execution.batch_size"
+    (shown,) = mw.sql(ctx, f"SHOW {of_datafusion}").to_pylist()
+    assert shown.keys() == {"name", "value"}
+    mw.sql(ctx, f"RESET {of_datafusion}")

@@ -1,8 +1,9 @@
-"""SET of what this package adds to a session."""
+"""SET, SHOW and RESET of what this package adds to a session."""
 
 from weakref import WeakKeyDictionary
 
 import datafusion
+import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.tokens import Statement
@@ -27,6 +28,29 @@ def check_catalog(ctx: datafusion.SessionContext) -> None:
             f"names without a catalog and a schema are those of '{_CATALOG}.{_SCHEMA}' here, and "
             "this session has none: make it without another default catalog or schema, and say both"
         )
+
+
+def show_variable(ctx: datafusion.SessionContext, statement: Statement) -> pa.Table | None:
+    """The answer of `SHOW memwal.isolation`, as DataFusion gives it of its own; None for others."""
+    if not _is_ours(statement):
+        return None
+    return pa.table({"name": [".".join(_NAME)], "value": [isolation(ctx)]})
+
+
+def reset_variable(ctx: datafusion.SessionContext, statement: Statement) -> bool:
+    """Run `RESET memwal.isolation`; whether it is that."""
+    if not _is_ours(statement):
+        return False
+    _sessions.pop(ctx, None)
+    return True
+
+
+def _is_ours(statement: Statement) -> bool:
+    return (
+        len(statement) > 1
+        and statement.tokens[1].is_name
+        and statement.table(1) == (_NAME, len(statement))
+    )
 
 
 def set_variable(ctx: datafusion.SessionContext, statement: Statement) -> bool:
