@@ -1,5 +1,7 @@
 """PREPARE, EXECUTE and DEALLOCATE: statements that a session keeps, those of ours among them."""
 
+import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,8 @@ import pyarrow as pa
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.queries.planning import values
 from memwal_sql.session.front.queries.tokens import Statement, Token
+
+_NOT_FINITE = re.compile("inf|nan", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +119,11 @@ def _number(token: Token) -> int:
 
 
 def _is_kept(value: pa.Scalar, cast: pa.Scalar) -> bool:
-    """Whether a cast to integers or decimals kept a value: DataFusion cuts and rounds fractions,
-    and makes nanoseconds and days of times and dates."""
+    """Whether a cast to numbers kept a value: DataFusion cuts and rounds fractions, makes
+    nanoseconds and days of times and dates, and infinity of what is above the largest float."""
     kind = cast.type
+    if value.is_valid and pa.types.is_floating(kind):
+        return math.isfinite(cast.as_py()) or bool(_NOT_FINITE.search(str(value.as_py())))
     if not value.is_valid or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return True
     if pa.types.is_floating(value.type):

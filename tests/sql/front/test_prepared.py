@@ -1,7 +1,9 @@
 """PREPARE, EXECUTE, DEALLOCATE, CALL, and a session whose `sql` is `mw.sql`."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -69,6 +71,15 @@ def test_a_value_that_does_not_fit_its_type_is_refused(
         ctx.sql(f"EXECUTE change({given}, 100)")
     assert live(ctx) == {n: n for n in range(5)}
     table.close()
+
+
+def test_no_float_becomes_infinite(ctx: mw.SessionContext) -> None:
+    ctx.sql("PREPARE size(REAL) AS SELECT $1 AS size")
+    for given, size in (("0.5", 0.5), ("'-Inf'", -math.inf), ("'1e30'", np.float32(1e30))):
+        assert ctx.sql(f"EXECUTE size({given})").to_pylist() == [{"size": size}]
+    for given in ("1e300", "'1e300'", "'1e400'", "CAST(-1e300 AS DOUBLE)"):
+        with pytest.raises(mw.InvalidCallError, match=r"is no float|1e\+?300"):
+            ctx.sql(f"EXECUTE size({given})")
 
 
 def test_a_decimal_is_not_rounded(ctx: mw.SessionContext) -> None:
