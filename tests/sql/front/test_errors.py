@@ -186,6 +186,8 @@ MISTAKES = {
     "ALTER TABLE lake.public.nope DROP COLUMN a": "not found, at line 1, column 25: 'nope'",
     "DROP INDEX i ON nope": "not found, at line 1, column 17: 'nope'\nmw.register",
     "DROP INDEX i ON s": "no table of this package.*column 17: 's'",
+    "CREATE INDEX ON s (n)": "no table of this package.*column 17: 's'",
+    "ALTER TABLE s ADD COLUMN a INT": "no table of this package.*column 13: 's'",
     "CREATE VIEW v AS SELECT * FROM t VERSION AS OF 'then'": r"AS OF is for.*column 34.*as_of\(",
     "CREATE TABLE x AS SELECT * FROM t FOR SYSTEM_TIME AS OF $1": "AS OF is for.*column 35: 'FOR'",
     "INSERT INTO s SELECT id, n FROM t VERSION AS OF 1": "AS OF is for.*column 35: 'VERSION'",

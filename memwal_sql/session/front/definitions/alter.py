@@ -15,8 +15,14 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.definitions.columns import columns_of
-from memwal_sql.session.front.definitions.names import if_exists, registered, table_of, written
-from memwal_sql.session.front.queries.planning import answer, check_table
+from memwal_sql.session.front.definitions.names import (
+    if_exists,
+    not_ours,
+    registered,
+    table_of,
+    written,
+)
+from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import search_functions, whole_name
@@ -31,8 +37,8 @@ _CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "PARTITION", "FOREIGN", "INDEX")
 def altered(
     ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
-    """Run ALTER TABLE of a table of ours; None for another one. All of its changes are checked
-    before the first is made."""
+    """Run ALTER TABLE; None for ALTER of something else. All of its changes are checked before the
+    first is made."""
     if statement.keyword(1) != "TABLE":
         return None
     lenient, at = if_exists(statement, 2)
@@ -41,8 +47,7 @@ def altered(
     if found is None:
         if lenient and not ctx.table_exist(written(parts)):
             return answer(ctx, pa.table({}))
-        check_table(ctx, statement, at, place)
-        return None
+        raise not_ours(ctx, statement, at, place)
     table = table_of(found)
     table.refresh()
     changes, columns = [], table.schema

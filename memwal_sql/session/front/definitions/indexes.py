@@ -12,9 +12,8 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.front.definitions.names import if_exists, registered, table_of
-from memwal_sql.session.front.queries.planning import answer, check_table, values
+from memwal_sql.session.front.definitions.names import if_exists, not_ours, registered, table_of
+from memwal_sql.session.front.queries.planning import answer, values
 from memwal_sql.session.front.queries.tokens import Statement
 
 _DEFAULT_KIND = "BTREE"
@@ -22,20 +21,20 @@ _DEFAULT_KIND = "BTREE"
 
 def created_index(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
+) -> datafusion.DataFrame:
     """Run `CREATE [OR REPLACE] INDEX [IF NOT EXISTS] [name] ON t [USING kind] (column)
-    [WITH (parameter = value, ...)]`; None for a table of somebody else. Without a kind it is a
-    BTREE, without a name `{column}_idx`."""
+    [WITH (parameter = value, ...)]`. Without a kind it is a BTREE, without a name
+    `{column}_idx`."""
     replaces, place = if_exists(statement, 1, "OR REPLACE")
     lenient, place = if_exists(statement, place + 1, "IF NOT EXISTS")
     name, named = None, place
     if statement.keyword(place) != "ON":
         name, place = statement.tokens[place].name if place < len(statement) else "", place + 1
-    place = statement.expect(place, "ON")
-    parts, place = statement.table(place)
+    at = statement.expect(place, "ON")
+    parts, place = statement.table(at)
     found = registered(ctx, parts)
     if found is None:
-        return None
+        raise not_ours(ctx, statement, at, place)
     kind = _DEFAULT_KIND
     if statement.keyword(place) == "USING":
         kind, place = statement.keyword(place + 1), place + 2
@@ -57,7 +56,7 @@ def created_index(
 
 def dropped_index(
     ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
+) -> datafusion.DataFrame:
     """Run `DROP INDEX [IF EXISTS] name ON t`."""
     lenient, place = if_exists(statement, 2)
     if place >= len(statement) or not statement.tokens[place].is_name:
@@ -68,10 +67,7 @@ def dropped_index(
     parts, after = statement.table(place + 2)
     found = registered(ctx, parts)
     if found is None:
-        check_table(ctx, statement, place + 2, after)
-        raise UnsupportedError(
-            str(statement.error("this is no table of this package, which have indexes", place + 2))
-        )
+        raise not_ours(ctx, statement, place + 2, after)
     if after < len(statement):
         raise statement.error("nothing may follow the table", after)
     table = table_of(found)

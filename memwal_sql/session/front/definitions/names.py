@@ -9,7 +9,7 @@ import datafusion
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.places import Name
-from memwal_sql.session.front.queries.planning import check_names
+from memwal_sql.session.front.queries.planning import check_names, check_table
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 from memwal_sql.session.table_functions import NAME_PARTS, Registered, search_functions, whole_name
 from memwal_sql.table import Table
@@ -38,6 +38,16 @@ def refuse_schema(
             "name) shows another folder"
         )
         raise UnsupportedError(str(statement.error(message, place)))
+
+
+def not_ours(
+    ctx: datafusion.SessionContext, statement: Statement, start: int, stop: int
+) -> UnsupportedError:
+    """The error, with the place, for a table of somebody else, in a statement that DataFusion has
+    for none. Raises InvalidCallError where there is no table of this name."""
+    check_table(ctx, statement, start, stop)
+    message = "this is no table of this package, whose tables alone can be changed so"
+    return UnsupportedError(str(statement.error(message, start)))
 
 
 def table_of(found: Registered) -> Table:
