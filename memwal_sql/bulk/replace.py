@@ -27,13 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, write_fragments
 
+from exec_nodes.evolution.project import same_columns
 from memwal_sql.bulk.publish import TURN
 from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import ConflictError, FencedError
+from memwal_sql.errors import ConflictError, FencedError, RetryError
 from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import Lease, maintenance_lease
-from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.base_table import BaseTable, stored_columns
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import over_conflicts
@@ -98,8 +99,16 @@ class Replacement:
         return maintenance_lease(self.context.store, f"replacing {uuid4().hex}", name=TURN)
 
     def _fragments(self, parts: Sequence[StagedRegion]) -> list[FragmentMetadata]:
-        """Those of the tasks' data files, and of what is written again."""
+        """Those of the tasks' data files, and of what is written again.
+
+        Raises RetryError where the table has got other columns.
+        """
         dataset = latest_dataset(self.context)
+        if not same_columns(stored_columns(dataset), self.base.stored):
+            raise RetryError(
+                f"the columns of {self.context.uri} changed while its rows were to be replaced: "
+                "all are the old ones, replace them again"
+            )
         reader, schema = StagedReader(self.context, self.base), dataset.schema
         fragments: list[FragmentMetadata] = write_fragments(
             pa.RecordBatchReader.from_batches(schema, _live(parts, reader, schema)),

@@ -128,8 +128,13 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     indexes = BaseIndexes(
         dataset, lance_uri(context.uri), found.details, context.scope, context.storage_options
     )
-    names = CurrentSchema(entry_schema(schema, dataset.lance_schema))
+    names = CurrentSchema(stored_columns(dataset))
     return BaseTable(dataset.version, dataset, found, info, source, indexes, names)
+
+
+def stored_columns(dataset: Any) -> pa.Schema:
+    """What `BaseTable.stored` is of a version."""
+    return entry_schema(logical_schema(dataset.schema), dataset.lance_schema)
 
 
 def _source(
