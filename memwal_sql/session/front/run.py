@@ -92,7 +92,8 @@ def _answered(
 ) -> datafusion.DataFrame:
     change = _change(ctx, statement)
     if change is not None:
-        return answer(ctx, change.run(ctx, parameters))
+        with change.target.same_columns():
+            return answer(ctx, change.run(ctx, parameters))
     first = statement.keyword(0) or statement.symbol(0)
     handler = _STATEMENTS.get(first)
     done = None if handler is None else handler(ctx, statement, parameters)
@@ -169,7 +170,7 @@ def _explain(
             "shows how it finds its rows"
         )
     query = f"{statement.slice(0, place)} {change.target.ctes} {change.query}"
-    return _plan(ctx, frame(ctx, query, parameters, change.target.name))
+    return _plan(ctx, frame(ctx, query, parameters, change.target.strong))
 
 
 def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> datafusion.DataFrame:

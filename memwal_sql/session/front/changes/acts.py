@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.keys.keys import KeyBatch, key_column, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError
-from memwal_sql.session.front.queries.one_snapshot import WritableTable
+from memwal_sql.session.front.changes.target import Target
 from memwal_sql.write.conditional.resolve import RowChanges, key_names
 
 INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
@@ -38,15 +38,15 @@ class Act:
     replaces: bool = False
 
 
-def row_changes(table: WritableTable, acts: Sequence[Act]) -> RowChanges:
+def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
     """What the writer has to do.
 
     Raises InvalidCallError for a row that is changed twice and a key that two rows get, and
     KeysExistError for one that another row has.
     """
-    keys = partial(keys_of, table)
+    keys = partial(keys_of, target)
     written = [act for act in acts if act.kind != DELETE]
-    moved = [_moved(table, act.before, act.rows) for act in acts if act.before is not None]
+    moved = [_moved(target, act.before, act.rows) for act in acts if act.before is not None]
     gone = keys([*(a.rows for a in acts if a.kind == DELETE), *(old for old, _ in moved)])
     updated = (a.rows if a.before is None else a.before for a in acts if a.kind == UPDATE)
     _check_once(keys([*(a.rows for a in acts if a.kind == DELETE), *updated]))
@@ -55,7 +55,7 @@ def row_changes(table: WritableTable, acts: Sequence[Act]) -> RowChanges:
     new = keys([*inserted, *(new for _, new in moved)])
     if new.num_rows:
         left = frozenset(KeyBatch(gone).values)
-        there = KeyBatch(keys([table.get(new)]))
+        there = KeyBatch(keys([target.table.get(new)]))
         if there := there.filter(_among(there, left, False)):
             names = key_names(there.table.combine_chunks().to_batches()[0])
             raise KeysExistError(
@@ -77,13 +77,13 @@ def _among(keys: KeyBatch, some: frozenset[Hashable], wanted: bool) -> np.ndarra
     return np.fromiter(((key in some) is wanted for key in keys.values), np.bool_, len(keys))
 
 
-def keys_of(table: WritableTable, rows: Iterable[pa.Table]) -> pa.Table:
+def keys_of(target: Target, rows: Iterable[pa.Table]) -> pa.Table:
     """The keys of rows, in the types that the table has them in.
 
     Raises InvalidCallError for a null.
     """
     schema = pa.schema(
-        [table.schema.field(name).with_nullable(False) for name in table.primary_key]
+        [target.columns.field(name).with_nullable(False) for name in target.table.primary_key]
     )
     found = [schema.empty_table()]
     for one in rows:
@@ -94,16 +94,16 @@ def keys_of(table: WritableTable, rows: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def _moved(table: WritableTable, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
+def _moved(target: Target, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The keys of rows that get another one, before and after."""
-    old, new = keys_of(table, [before]), keys_of(table, [after])
+    old, new = keys_of(target, [before]), keys_of(target, [after])
     differs = pc.not_equal(*(one_array(key_column(one.columns)) for one in (old, new)))
     return old.filter(differs), new.filter(differs)
 
 
-def count_keys(table: WritableTable, rows: pa.Table) -> int:
+def count_keys(target: Target, rows: pa.Table) -> int:
     """How many keys rows have. Raises InvalidCallError for a null."""
-    return _distinct(keys_of(table, [rows]))
+    return _distinct(keys_of(target, [rows]))
 
 
 def _distinct(keys: pa.Table) -> int:

@@ -51,7 +51,6 @@ class Change(ABC):
 
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
         """Do it, durably, and answer with what RETURNING asks for, or with counts."""
-        table = self.target.table
         done: list[_Done] = []
 
         def read(keys: pa.Table | None) -> RowChanges:
@@ -62,12 +61,13 @@ class Change(ABC):
             else:
                 acts = [replace(act, rows=with_keys(act.rows, keys)) for act in acts]
                 done[:] = [one.without(keys) for one in done]
-            changes = row_changes(table, acts)
+            changes = row_changes(self.target, acts)
             done.append(_Done.of(reading, acts, self))
             return changes
 
         level = isolation(ctx)
-        table.change(read, table.schema, whole=self.whole, isolation=level)
+        target = self.target
+        target.table.change(read, target.columns, whole=self.whole, isolation=level)
         if self.returning is not None:
             return pa.concat_tables([one.returned for one in done])
         kinds = [kind for one in done for kind in one.kinds]
@@ -86,7 +86,7 @@ class _Done:
     @classmethod
     def of(cls, reading: Reading, acts: Sequence[Act], change: Change) -> _Done:
         kinds = [kind for act in acts for kind in [act.kind] * act.rows.num_rows]
-        keys = keys_of(change.target.table, [act.rows for act in acts])
+        keys = keys_of(change.target, [act.rows for act in acts])
         rows = None if change.returning is None else change.returning.rows(reading, acts)
         return cls(keys, kinds, pa.table({}) if rows is None else rows)
 

@@ -53,7 +53,7 @@ class CopyFrom(InsertOver):
         """Write them; rows that are there are read only where columns are to stay."""
         rows = self.given.rows(Reading(ctx, parameters, self.target))
         given = ReadRows(self.target, "", rows.column_names, rows)
-        names = self.target.table.schema.names
+        names = self.target.columns.names
         if set(rows.column_names) == set(names):
             return Upsert(self.target, None, given).run(ctx, parameters)
         return InsertOver(self.target, None, given, keep="last", matched=None).run(ctx, parameters)

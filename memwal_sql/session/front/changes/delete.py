@@ -33,16 +33,16 @@ class Delete(Change):
     @property
     def query(self) -> str:
         """Finds the keys, or with RETURNING the rows."""
-        table = self.target.table
-        names = table.primary_key if self.returning is None else table.schema.names
-        columns = ", ".join(map(self.target.column, names))
+        target = self.target
+        names = target.table.primary_key if self.returning is None else target.columns.names
+        columns = ", ".join(map(target.column, names))
         return f"SELECT {columns} {self._where}"
 
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
         """Deletes, of each row once however many others match it."""
         rows = reading.rows(self.query, keys)
         if self._matches:
-            positions = KeyBatch(keys_of(self.target.table, [rows])).positions
+            positions = KeyBatch(keys_of(self.target, [rows])).positions
             rows = rows.take(pa.array(np.fromiter(positions.values(), np.int64)))
         return [Act(DELETE, rows)]
 

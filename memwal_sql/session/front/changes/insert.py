@@ -53,7 +53,7 @@ class GivenRows:
         Raises InvalidCallError for other columns than the table's, without its key, and for a value
         that does not fit.
         """
-        table = self.target.table
+        columns = self.target.columns
         found = self.found(reading)
         names = found.column_names if self.columns is None else list(self.columns)
         if len(names) != found.num_columns:
@@ -61,17 +61,17 @@ class GivenRows:
                 f"the rows to insert have {found.num_columns} columns, and {len(names)} are to be "
                 f"written: {names}"
             )
-        known = table.schema.names
+        known = columns.names
         if wrong := [n for n, times in Counter(names).items() if times > 1 or n not in known]:
             raise InvalidCallError(f"the table has no columns {wrong}, or not twice: {known}")
-        if lacking := sorted(set(table.primary_key) - set(names)):
+        if lacking := sorted(set(self.target.table.primary_key) - set(names)):
             raise InvalidCallError(f"the rows to insert lack the primary key columns {lacking}")
         pairs = zip(names, found.columns, strict=True)
-        return pa.table({n: fitted(column, table.schema.field(n)) for n, column in pairs})
+        return pa.table({n: fitted(column, columns.field(n)) for n, column in pairs})
 
     def whole_rows(self, reading: Reading) -> pa.Table:
         """The same with null in columns that it does not give."""
-        schema = self.target.table.schema
+        schema = self.target.columns
         rows = self.rows(reading)
         given = set(rows.column_names)
         columns = [
@@ -101,19 +101,18 @@ class Upsert(Change):
     def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
         """Write them, whatever is there; what the query made of the table's own rows is made again
         of those that somebody wrote meanwhile."""
-        table = self.target.table
         reading = Reading(ctx, parameters, self.target)
         if self.given.may_read_target(reading):
             return super().run(ctx, parameters)
         rows = self.given.whole_rows(reading)
         answer = self._answer(reading, rows)
         if rows.num_rows:
-            table.insert(rows, table.schema)
+            self.target.table.insert(rows, self.target.columns)
         return answer
 
     def _answer(self, reading: Reading, rows: pa.Table) -> pa.Table:
         if self.returning is None:
-            return pa.table({"count": pa.array([count_keys(self.target.table, rows)], pa.uint64())})
+            return pa.table({"count": pa.array([count_keys(self.target, rows)], pa.uint64())})
         return self.returning.rows(reading, [Act(INSERT, one_a_key(self.target, rows, "last"))])
 
 
@@ -188,7 +187,7 @@ class InsertOver(Merge):
 
 def one_a_key(target: Target, rows: pa.Table, keep: str) -> pa.Table:
     """The first or the last row of each key, in their order."""
-    keys = KeyBatch(keys_of(target.table, [rows])).values
+    keys = KeyBatch(keys_of(target, [rows])).values
     numbered = list(enumerate(keys))
     kept = {key: place for place, key in (numbered if keep == "last" else numbered[::-1])}
     if len(kept) == len(keys):

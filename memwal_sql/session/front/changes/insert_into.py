@@ -54,7 +54,7 @@ def insert(
         message = "say ON CONFLICT DO UPDATE SET column = excluded.column"
         raise UnsupportedError(str(statement.error(message, duplicate)))
     conflict = _conflict(statement, start, end)
-    columns: list[str] | None = target.table.schema.names
+    columns: list[str] | None = target.columns.names
     is_nested = statement.keyword(start + 1) in _QUERIES or statement.symbol(start + 1) == "("
     if statement.symbol(start) == "(" and not is_nested:
         columns, start = columns_at(statement, start, target)
@@ -71,7 +71,7 @@ def insert(
         return _over(statement, conflict, end, target, returning, given)
     if overwrites:
         return Overwrite(target, returning, given)
-    is_whole = columns is not None and len(columns) == len(target.table.schema)
+    is_whole = columns is not None and len(columns) == len(target.columns)
     if is_whole or statement.keyword(0) == "REPLACE":
         return Upsert(target, returning, given)
     return InsertOver(target, returning, given, keep="last", matched=None)

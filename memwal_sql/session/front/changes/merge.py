@@ -117,7 +117,7 @@ class Merge(Change):
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
         """What the clauses do, one after the other."""
         source, whens = self.read(reading)
-        lacking = [n for n in self.target.table.schema.names if n not in source.column_names]
+        lacking = [n for n in self.target.columns.names if n not in source.column_names]
         for when in whens:
             if when.lacking is not None and lacking:
                 raise when.lacking(lacking)
@@ -139,7 +139,7 @@ class Merge(Change):
         self, reading: Reading, source: pa.Table, alone: Sequence[When]
     ) -> dict[str, _Rows]:
         """The rows that the clauses of each kind are of; `alone` are those of the table alone."""
-        names = self.target.table.schema.names
+        names = self.target.columns.names
         keys = None if alone or not self._on.key else self._keys(reading, source)
         found = None if keys is None else self._found(reading, keys)
         if keys is not None and found is not None and self._on.covered:
@@ -159,7 +159,7 @@ class Merge(Change):
                 f"{of['source']} AS {self._alias} ON {self._on.text} {where}"
             )
         at = one_array(pairs[_SOURCE_ROW])
-        rows = pairs.select(names).cast(self.target.table.schema)
+        rows = pairs.select(names).cast(self.target.columns)
         new = np.ones(source.num_rows, np.bool_)
         new[at.drop_null().to_numpy()] = False
         return {
@@ -173,12 +173,12 @@ class Merge(Change):
         others = [self._on.text, *(() if self.returning is None else self.returning.items)]
         for when in self.whens:
             others += [when.condition or "true", *when.values.values()]
-        return reading.get(keys_of(self.target.table, [keys.drop_null()]), others)
+        return reading.get(keys_of(self.target, [keys.drop_null()]), others)
 
     def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
         """The keys that the condition gives to the rows of the source; None where it compares them
         otherwise than by their values."""
-        table = self.target.table
+        key, known = list(self.target.table.primary_key), self.target.columns
         found = self._own_columns(source, self._on.key)
         if found is None:
             shown = [f"{text} AS {quoted(name)}" for name, text in self._on.key.items()]
@@ -186,16 +186,14 @@ class Merge(Change):
                 query = f"SELECT {', '.join([*shown, ROW])} FROM {of['source']} AS {self._alias}"
                 found = reading.rows(query).sort_by(_ROW)
         columns = []
-        for name in table.primary_key:
+        for name in key:
             if pa.types.is_floating(found[name].type):  # equal to keys that it is not exactly
                 return None
             try:
-                columns.append(
-                    exact_cast(found[name], table.schema.field(name).with_nullable(True))
-                )
+                columns.append(exact_cast(found[name], known.field(name).with_nullable(True)))
             except InvalidCallError:
                 return None
-        return pa.table(columns, list(table.primary_key))
+        return pa.table(columns, key)
 
     def _own_columns(self, source: pa.Table | None, values: Mapping[str, str]) -> pa.Table | None:
         """The values of expressions, by name, if each is a column of the source."""
@@ -208,7 +206,7 @@ class Merge(Change):
 
     def _paired(self, source: pa.Table, keys: pa.Table, found: pa.Table) -> dict[str, _Rows]:
         """The same by the keys alone: of the source, and of the rows that have one of them."""
-        place = KeyBatch(keys_of(self.target.table, [found])).positions
+        place = KeyBatch(keys_of(self.target, [found])).positions
         wanted = key_values(keys.columns)
         at = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
         is_there = at >= 0
@@ -221,7 +219,7 @@ class Merge(Change):
         self, reading: Reading, when: When, rows: _Rows
     ) -> tuple[pa.Array, dict[str, Column]]:
         """The places of the rows that a clause takes, ascending, and its values for each."""
-        schema = self.target.table.schema
+        schema = self.target.columns
         own = None if when.condition else self._own_columns(rows.source, when.values)
         if own is not None:
             fitting = {name: fitted(own[name], schema.field(name)) for name in when.values}
@@ -242,18 +240,18 @@ class Merge(Change):
         return one_array(found[_ROW]), values
 
     def _act(self, when: When, rows: _Rows, places: pa.Array, values: Mapping[str, Column]) -> Act:
-        table = self.target.table
+        schema, key = self.target.columns, list(self.target.table.primary_key)
         if when.act == INSERT:
-            columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in table.schema]
+            columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in schema]
             absent = self._on.covered and self._keeps_key(when)
-            return Act(INSERT, pa.table(columns, schema=table.schema), replaces=absent)
+            return Act(INSERT, pa.table(columns, schema=schema), replaces=absent)
         old = rows.tables["target"].take(places)
         if when.act == DELETE:
             return Act(DELETE, old)
-        columns = [values.get(name, old[name]) for name in table.schema.names]
-        moves = not set(values).isdisjoint(table.primary_key)
-        before = old.select(list(table.primary_key)) if moves else None
-        return Act(UPDATE, pa.table(columns, schema=table.schema), before)
+        columns = [values.get(name, old[name]) for name in schema.names]
+        moves = not set(values).isdisjoint(key)
+        before = old.select(key) if moves else None
+        return Act(UPDATE, pa.table(columns, schema=schema), before)
 
     def _keeps_key(self, when: When) -> bool:
         """Whether what it inserts has the key that the table was looked through for."""

@@ -220,7 +220,7 @@ def _inserted(
     place += 1
     if statement.symbol(place) == "*" and place + 1 == stop:
         return _same_names(target, alias)
-    names = target.table.schema.names
+    names = target.columns.names
     if statement.symbol(place) == "(":
         names, place = columns_at(statement, place, target)
     place = statement.expect(place, "VALUES")
@@ -243,4 +243,4 @@ def _lacking(statement: Statement, place: int, names: Sequence[str]) -> InvalidC
 
 
 def _same_names(target: Target, alias: str) -> dict[str, str]:
-    return {name: f"{alias}.{quoted(name)}" for name in target.table.schema.names}
+    return {name: f"{alias}.{quoted(name)}" for name in target.columns.names}

@@ -16,6 +16,7 @@ from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.one_snapshot import (
     OneSnapshot,
     Pins,
+    columns_changed,
     frame,
     in_memory,
     may_read,
@@ -46,7 +47,7 @@ class Reading:
         """The result of a query; of one that has the key columns, the rows with some keys."""
         target = self._target
         query = f"{target.ctes} {query}"
-        found = frame(self.ctx, query, self._parameters, target.name, self._pins)
+        found = frame(self.ctx, query, self._parameters, target.strong, self._pins)
         with planning_errors():
             rows = _stored((found if keys is None else _near(found, keys)).to_arrow_table())
         return rows if keys is None else with_keys(rows, keys)
@@ -62,8 +63,11 @@ class Reading:
         later."""
         tables, key = self._pins.tables, (self._target.name, None)
         if key not in tables and self.may_read_target(f"SELECT {', '.join(others)}"):
-            tables[key] = OneSnapshot(self._target.table)
-        return tables.get(key, self._target.table).get(keys)
+            tables[key] = OneSnapshot(self._target.table, self._target.columns, immediate=True)
+        found = tables.get(key, self._target.table).get(keys)
+        if not found.schema.equals(self._target.columns):
+            raise columns_changed()
+        return found
 
     def value(self, expression: str) -> Any:
         """What an expression without columns comes to."""

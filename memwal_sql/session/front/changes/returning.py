@@ -32,7 +32,7 @@ class Returning:
             raise UnsupportedError(
                 str(statement.error("RETURNING has a row for each that was changed", start))
             )
-        names = target.table.schema.names
+        names = target.columns.names
         if merges and _ACTION in names:
             _refuse_action(statement, start)
         self._target = target
@@ -54,7 +54,7 @@ class Returning:
         Raises InvalidCallError for a null that the writer would refuse, which has no values, and
         for expressions that have more rows or fewer.
         """
-        schema = self._target.table.schema
+        schema = self._target.columns
         rows = pa.concat_tables([schema.empty_table(), *(act.rows for act in acts)])
         for field in schema:
             if not field.nullable and rows[field.name].null_count:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
 import datafusion
+import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import (
+    FencedError,
+    InvalidCallError,
+    ReopenError,
+    UnsupportedError,
+    WriterFailedError,
+)
 from memwal_sql.session.front.queries.as_of import refuse_past
-from memwal_sql.session.front.queries.one_snapshot import WritableTable
+from memwal_sql.session.front.queries.one_snapshot import WritableTable, columns_changed
 from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.planning import check_names, check_table
 from memwal_sql.session.front.queries.tokens import Statement, quoted
@@ -25,6 +33,7 @@ class Target:
     """A table.
 
     Attributes:
+        columns: those that it has for the whole statement.
         text: its name as it is written.
         alias: the other name that the statement gives it, if it does.
         ctes: the text of the WITH clause before the statement; empty for none.
@@ -32,6 +41,7 @@ class Target:
 
     name: TableName
     table: WritableTable
+    columns: pa.Schema
     text: str
     parts: Name
     alias: str | None
@@ -52,6 +62,11 @@ class Target:
         """It as a part of FROM."""
         return self.text if self.alias is None else f"{self.text} AS {self.qualifier}"
 
+    @property
+    def strong(self) -> Mapping[TableName, pa.Schema]:
+        """It as a table that `frame` reads as it is now."""
+        return {self.name: self.columns}
+
     def column(self, name: str) -> str:
         """One of its columns, as an expression under the column's own name."""
         return f"{self.qualifier}.{quoted(name)} AS {quoted(name)}"
@@ -61,14 +76,27 @@ class Target:
         it. Raises InvalidCallError, with the place, for another table's, or one that it lacks."""
         parts, after = statement.table(place)
         if len(parts) > 1 and parts[-2] not in (self.alias, self.parts[-1]):
-            if parts[-2] in self.table.schema.names:
+            if parts[-2] in self.columns.names:
                 message = f"fields can't be set one by one: give {parts[-2]!r} a whole value"
                 raise UnsupportedError(str(statement.error(message, place)))
             raise statement.error(f"{parts[-2]!r} is not the table that is written", place)
-        if parts[-1] not in self.table.schema.names:
-            names = self.table.schema.names
+        names = self.columns.names
+        if parts[-1] not in names:
             raise statement.error(f"the table has {names}, and not this column", place)
         return parts[-1], after
+
+    @contextmanager
+    def same_columns(self) -> Iterator[None]:
+        """Within it, what fails as the table has got other columns raises RetryError: nothing was
+        written then."""
+        try:
+            yield
+        except (FencedError, WriterFailedError):  # rows of some regions may be written
+            raise
+        except (InvalidCallError, ReopenError) as error:
+            if self.table.schema.equals(self.columns):
+                raise
+            raise columns_changed() from error
 
 
 def target_at(
@@ -100,7 +128,7 @@ def target_at(
     alias, after = (None, after) if clauses is None else alias_at(statement, after, clauses)
     table = cast(WritableTable, found[0])
     before = "" if ctes is None else ctes.slice(0, len(ctes))
-    return Target(whole_name(parts), table, text, parts, alias, before), after
+    return Target(whole_name(parts), table, table.schema, text, parts, alias, before), after
 
 
 def alias_at(statement: Statement, place: int, clauses: Collection[str]) -> tuple[str | None, int]:

@@ -45,7 +45,7 @@ class Update(Change):
         target, values = self.target, self._values
         columns = [
             f"{values[name]} AS {quoted(name)}" if name in values else target.column(name)
-            for name in target.table.schema.names
+            for name in target.columns.names
         ]
         if self.whole:
             key = target.table.primary_key
@@ -54,13 +54,13 @@ class Update(Change):
 
     def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
         """Updates."""
-        table = self.target.table
+        columns, key = self.target.columns, list(self.target.table.primary_key)
         found = reading.rows(self.query, keys)
-        rows = fitted_rows(found.select(range(len(table.schema))), table.schema)
+        rows = fitted_rows(found.select(columns.names), columns)
         if not self.whole:
             return [Act(UPDATE, rows)]
-        before = found.select(map(_before, table.primary_key))
-        return [Act(UPDATE, rows, before.rename_columns(list(table.primary_key)))]
+        before = found.select(map(_before, key))
+        return [Act(UPDATE, rows, before.rename_columns(key))]
 
 
 def update(

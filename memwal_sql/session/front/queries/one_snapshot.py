@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import datafusion
@@ -17,7 +18,7 @@ from datafusion.catalog import Schema, Table
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
 from memwal_native import MountedTable, table_references
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import RetryError, UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.session.front.queries.as_of import (
@@ -79,15 +80,14 @@ class WritableTable(SqlTable, PastOf, Protocol):
 class OneSnapshot:
     """A table in the snapshot that the first to read it takes."""
 
-    def __init__(self, table: WritableTable) -> None:
+    def __init__(self, table: WritableTable, columns: pa.Schema, *, immediate: bool) -> None:
+        """`columns` are those that queries are made for; `immediate` is whether these belong to a
+        statement that runs now, and can be made anew."""
+        self.schema = columns
         self._table = table
+        self._immediate = immediate
         self._lock = Lock()
         self._snapshot: Snapshot | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._table.schema
 
     def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
         """The plan of one of the scans."""
@@ -102,11 +102,20 @@ class OneSnapshot:
         with self._lock:
             if self._snapshot is None:
                 self._snapshot = self._table.snapshot(consistency)
+            if self._immediate and not self._snapshot.info.schema.equals(self.schema):
+                raise columns_changed()
             return self._snapshot
 
     def insert(self, _: pa.Table, columns: pa.Schema) -> int:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"a snapshot of the columns {columns.names} can't be written")
+
+
+def columns_changed() -> RetryError:
+    """The error of a statement that began with other columns."""
+    return RetryError(
+        "the columns of the table have just changed: nothing was written, run the statement again"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +147,15 @@ def frame(
     ctx: datafusion.SessionContext,
     query: str,
     parameters: Mapping[str, Any],
-    strong: TableName | None = None,
+    strong: Mapping[TableName, pa.Schema] = MappingProxyType({}),
     pins: Pins | None = None,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session, each in one snapshot, taken when it is
     first asked for, or as it was where AS OF says so.
 
     Args:
-        strong: a table that is read as it is now, whatever its consistency in the session.
+        strong: a table that is read as it is now, whatever its consistency in the session, with the
+            columns that the query is made for.
         pins: of the statement that this query is one of.
 
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
@@ -161,7 +171,7 @@ def frame(
     schemas: dict[tuple[TableName, Moment | None], str] = {}
     tables: dict[str, tuple[str, OneSnapshot, str, bool]] = {}
     for name, moment in times:
-        is_strong = name == strong and moment is None
+        is_strong = name in strong and moment is None
         if times[name, moment] == 1 and moment is None and not is_strong and pins is None:
             continue
         found = functions.registered(name, ctx)
@@ -172,7 +182,9 @@ def frame(
         table = cast(WritableTable, found.table)
         known = {} if pins is None else pins.tables
         if (name, moment) not in known:
-            known[name, moment] = OneSnapshot(table if moment is None else moment.of(table))
+            read = table if moment is None else moment.of(table)
+            columns = strong[name] if is_strong else read.schema
+            known[name, moment] = OneSnapshot(read, columns, immediate=pins is not None)
         level = "strong" if is_strong else found.consistency
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
         tables[schema] = name[-1], known[name, moment], level, found.approximate

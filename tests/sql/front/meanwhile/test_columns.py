@@ -1,0 +1,108 @@
+"""Statements whose table gets other columns while they run."""
+
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.session.front import run
+from memwal_sql.session.front.changes.change import Change
+from tests.sql.front.beside_duckdb import SCHEMA
+from tests.sql.front.conftest import Meanwhile
+
+# What column n has by id afterwards; it was 10 and 20 of 1 and 2.
+STATEMENTS: dict[str, dict[int, int | None]] = {
+    "UPDATE t SET n = n + 1 WHERE id = 1": {1: 11, 2: 20},
+    "UPDATE t SET id = id + 5, n = 7 WHERE id = 1 RETURNING *": {2: 20, 6: 7},
+    "DELETE FROM t WHERE id = 1": {2: 20},
+    "DELETE FROM t USING t AS u WHERE u.id = t.id AND t.n = 10 RETURNING *": {2: 20},
+    "MERGE INTO t USING (VALUES ('a', 1, 1), ('a', 3, 3)) AS s (k, i, m) "
+    "ON t.tenant = s.k AND t.id = s.i WHEN MATCHED THEN UPDATE SET n = t.n + s.m "
+    "WHEN NOT MATCHED THEN INSERT (tenant, id, n) VALUES (k, i, m)": {1: 11, 2: 20, 3: 3},
+    "MERGE INTO t USING (VALUES (10)) AS s (m) ON t.n = s.m WHEN MATCHED THEN UPDATE SET n = 0 "
+    "WHEN NOT MATCHED BY SOURCE THEN DELETE": {1: 0},
+    "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 5), ('a', 3, 3)": {1: 5, 2: 20, 3: 3},
+    "INSERT INTO t (tenant, id, n) SELECT tenant, id, n + 1 FROM t RETURNING *": {1: 11, 2: 21},
+    "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 5), ('a', 3, 3) ON CONFLICT DO NOTHING": {
+        1: 10,
+        2: 20,
+        3: 3,
+    },
+    "INSERT INTO t (tenant, id, n) VALUES ('a', 1, 5), ('a', 3, 3) "
+    "ON CONFLICT DO UPDATE SET n = t.n + excluded.n": {1: 15, 2: 20, 3: 3},
+    "REPLACE INTO t (tenant, id, n) SELECT tenant, id + 1, n FROM t": {1: 10, 2: 10, 3: 20},
+    "INSERT OVERWRITE t (tenant, id, n) VALUES ('a', 3, 3)": {3: 3},
+    "INSERT OVERWRITE t (tenant, id, n) SELECT tenant, id, n + 1 FROM t": {1: 11, 2: 21},
+}
+# Each of a column of its own, that no statement names; and whether by a handle of its own.
+CHANGES = [
+    ("ADD COLUMN new{} INT", False),
+    ("DROP COLUMN old{}", True),
+    ("RENAME COLUMN old{} TO new{}", False),
+]
+OLD = [f"old{place}" for place in range(len(STATEMENTS))]
+
+
+@pytest.mark.parametrize("moment", [-1, 0, 1])
+@pytest.mark.parametrize(("change", "has_own"), CHANGES)
+def test_a_statement_is_done_once_or_says_that_it_is_to_run_again(
+    uri: str,
+    ctx: datafusion.SessionContext,
+    meanwhile: Meanwhile,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    moment: int,
+    has_own: bool,
+) -> None:
+    """Another session changes the columns when the statement has been read, or when one of its
+    queries has been answered."""
+    schema = pa.schema([*SCHEMA, *(pa.field(name, pa.string()) for name in OLD)])
+    table = mw.create_table(uri, schema, primary_key=["tenant", "id"])
+    mw.register(ctx, "t", table, "eventual")
+    other = datafusion.SessionContext()
+    mw.register(other, "t", mw.open_table(uri) if has_own else table)
+    change_of = run._change
+    for place, (statement, expected) in enumerate(STATEMENTS.items()):
+        mw.sql(ctx, "TRUNCATE t")
+        names = [name for name in OLD if name in table.schema.names]
+        given = ", ".join(["tenant", "id", "n", *names])
+        values = ", ".join(f"'{name}'" for name in names)
+        mw.sql(
+            ctx, f"INSERT INTO t ({given}) VALUES ('a', 1, 10, {values}), ('a', 2, 20, {values})"
+        )
+
+        def alter(text: str = change.format(place, place)) -> None:
+            mw.sql(other, f"ALTER TABLE t {text}")
+
+        def change_before(*given: Any) -> Change | None:
+            monkeypatch.setattr(run, "_change", change_of)
+            found = change_of(*given)
+            alter()
+            return found
+
+        if moment < 0:
+            monkeypatch.setattr(run, "_change", change_before)
+        else:
+            meanwhile(alter, moment)
+        try:
+            mw.sql(ctx, statement)
+        except mw.RetryError:
+            assert _column_n(table) == {1: 10, 2: 20}
+            mw.sql(ctx, statement)
+        assert _column_n(table) == expected, statement
+        meanwhile(lambda: None)  # where the statement has fewer queries
+        _check_others(table)
+    table.close()
+
+
+def _column_n(table: mw.Table) -> dict[int, int | None]:
+    return {row["id"]: row["n"] for row in table.scan(["id", "n"]).read_all().to_pylist()}
+
+
+def _check_others(table: mw.Table) -> None:
+    """Every other column has its own values or null."""
+    rows = table.to_arrow()
+    for name in set(rows.column_names) - {"tenant", "id", "n"}:
+        assert set(rows[name].to_pylist()) <= {name.replace("new", "old"), None}
