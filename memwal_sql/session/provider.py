@@ -12,7 +12,7 @@ import pyarrow as pa
 from exec_nodes.node import Node
 from exec_nodes.vectors.column import Metric
 from exec_nodes.vectors.nearest import Order
-from memwal_sql.errors import InvalidCallError, ReopenError, RetryError
+from memwal_sql.errors import InvalidCallError, ReopenError
 from memwal_sql.read.planning import Planner, opened, scan
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.session.scalar_functions import analyzed, calls_match
@@ -171,17 +171,19 @@ def answers(filters: Sequence[memwal_native.Predicate], schema: pa.Schema) -> li
 
 
 def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -> Snapshot:
-    """The snapshot, if it has the columns of `schema`.
-
-    Raises ReopenError where a table was registered with these as `name`, else RetryError.
-    """
-    if snapshot.info.schema.equals(schema):
+    """The snapshot, if it has the columns of `schema`, and no others where a table was registered
+    with these as `name`. Raises ReopenError."""
+    found = snapshot.info.schema
+    if found.equals(schema) or (name is None and set(schema) <= set(found)):
         return snapshot
     if name is None:
-        raise RetryError("the columns of the table have just changed: run the query again")
+        raise ReopenError(
+            "the columns of a table have changed since this query, or a view in it, was made: make "
+            f"that again for {found.names}"
+        )
     raise ReopenError(
-        f"the columns of {name!r} have changed since it was registered: "
-        f"register it again to see {snapshot.info.schema.names}"
+        f"the columns of {name!r} have changed since it was registered: register it again, and "
+        f"make views and frames of it again, to see {found.names}"
     )
 
 

@@ -260,5 +260,5 @@ def made_again(uri: str) -> ReopenError:
     """The error for a handle of a table that was at this place before."""
     return ReopenError(
         f"{uri} is another table than this handle was opened for: it was deleted and made again;"
-        " open it again"
+        " open it again, and make views and frames of it again"
     )

@@ -1,5 +1,6 @@
-"""Statements whose table gets other columns while they run."""
+"""Statements whose table gets other columns while they run, and queries that were made before."""
 
+from pathlib import Path
 from typing import Any
 
 import datafusion
@@ -106,3 +107,47 @@ def _check_others(table: mw.Table) -> None:
     rows = table.to_arrow()
     for name in set(rows.column_names) - {"tenant", "id", "n"}:
         assert set(rows[name].to_pylist()) <= {name.replace("new", "old"), None}
+
+
+JOIN = "SELECT a.id, b.n FROM {0} AS a JOIN {0} AS b ON a.id = b.id"
+SOURCES = ["SELECT id, n FROM {}", "SELECT * FROM {}", JOIN]
+
+
+@pytest.mark.parametrize("query", SOURCES)
+@pytest.mark.parametrize(
+    ("change", "is_good"),
+    [("ADD COLUMN more INT", True), ('DROP COLUMN "Name"', False), ("RENAME n TO m", False)],
+)
+@pytest.mark.parametrize("name", ["lake.public.t", "t"])
+def test_views_and_frames_of_other_columns_say_that_they_are_to_be_made_again(
+    tmp_path: Path,
+    ctx: datafusion.SessionContext,
+    query: str,
+    change: str,
+    is_good: bool,
+    name: str,
+) -> None:
+    """And those of a catalog's table have the columns that they were made with beside new ones."""
+    folder = tmp_path / "lake"
+    table = mw.create_table(folder / "t.lance", SCHEMA, primary_key=["tenant", "id"])
+    mw.catalog(ctx, folder, "lake")
+    mw.register(ctx, "t", table)
+    mw.sql(ctx, f"INSERT INTO {name} VALUES ('a', 1, 10, 'x')")
+    text = query.format(name)
+    mw.sql(ctx, f"CREATE VIEW v AS {text}")
+    frame = mw.sql(ctx, text)
+    before = mw.sql(ctx, text).to_pylist()
+    mw.sql(ctx, f"ALTER TABLE {name} {change}")
+    of_catalog = name != "t"
+    view = (lambda: mw.sql(ctx, "SELECT * FROM v").to_pylist(), of_catalog)
+    # The tables of a self-join belong to the frame, and are not those that were registered.
+    for old, keeps in (view, (frame.to_pylist, of_catalog or query == JOIN)):
+        if is_good and keeps:
+            assert old() == before
+        else:
+            with pytest.raises(mw.ReopenError, match=r"make .*again.* \['tenant', 'id'"):
+                old()
+    if "RENAME" not in change:
+        mw.sql(ctx, f"CREATE OR REPLACE VIEW v AS {text}")
+        assert mw.sql(ctx, "SELECT id, n FROM v").to_pylist() == [{"id": 1, "n": 10}]
+    table.close()
