@@ -109,7 +109,8 @@ class WrittenTable(TableHandle):
         writer = self._writer_for_insert(columns)
         try:
             result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
-            writer.sync()  # a statement is durable, whatever the program's own writer is for
+            if not writer.of_insert:  # whose rows are durable by now, even if it was closed since
+                writer.sync()  # a statement is, whatever the program's own writer is for
             return result
         except WriterFailedError:
             raise

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import datafusion
 import lance
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.write.result import WriteResult
+from memwal_sql.write.table_writer import TableWriter
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 # Rows of every region, and one of a region that is new.
@@ -114,6 +117,24 @@ def test_a_statement_whose_rows_are_replaced_meanwhile_is_to_be_run_again(
         mw.sql(ctx, statement)
     assert live(table) == {1: 5}
     assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 1
+    table.close()
+
+
+def test_a_statement_is_done_whose_writer_is_closed_when_it_has_written(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To run it again would add twice."""
+    mw.sql(ctx, "INSERT OVERWRITE t VALUES (1, 5)")
+    change = TableWriter.change
+
+    def change_and_close(writer: TableWriter, *given: Any, **named: Any) -> WriteResult:
+        result = change(writer, *given, **named)
+        writer.close()
+        return result
+
+    monkeypatch.setattr(TableWriter, "change", change_and_close)
+    assert mw.sql(ctx, "UPDATE t SET n = n + 1").to_pylist() == [{"count": 1}]
+    assert live(table) == {1: 6}
     table.close()
 
 
