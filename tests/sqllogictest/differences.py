@@ -13,12 +13,6 @@ _DIFFERENT: Mapping[str, tuple[str, ...]] = {
         "update.slt:85",
         "update.slt:113",
     ),
-    "a value that a decimal column would round is refused": (
-        "aggregate.slt:4859",
-        "aggregate.slt:4862",
-        "aggregate.slt:4928",
-        "aggregate.slt:4931",
-    ),
     "statements that define tables are refused where names are read otherwise": (
         "array_any_match.slt:135",
         "array_filter.slt:227",

@@ -22,6 +22,7 @@ from planner.model import Snapshot
 from tests.sqllogictest.data import make_missing
 from tests.sqllogictest.records import Record
 
+_BLANKS = r"(?:\s|--[^\n]*\n)*"
 _NAME = r'((?:"[^"]+"|[\w$]+)(?:\.(?:"[^"]+"|[\w$]+))*)'
 _CREATE = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?(?:UNBOUNDED\s+)?(?:EXTERNAL\s+)?TABLE\s+"
@@ -29,10 +30,11 @@ _CREATE = re.compile(
     re.IGNORECASE,
 )
 _CHANGE = re.compile(
-    rf"\s*(?:INSERT\s+INTO|DELETE\s+FROM|UPDATE|MERGE\s+INTO|TRUNCATE(?:\s+TABLE)?)\s+{_NAME}",
+    rf"{_BLANKS}(?:INSERT\s+INTO(?:\s+TABLE)?|DELETE\s+FROM|UPDATE|MERGE\s+INTO"
+    rf"|TRUNCATE(?:\s+TABLE)?)\s+{_NAME}",
     re.IGNORECASE,
 )
-_INSERT = re.compile(r"\s*INSERT\b", re.IGNORECASE)
+_INSERT = re.compile(rf"{_BLANKS}INSERT\b", re.IGNORECASE)
 _KEY = "_key"
 _ODD = re.compile("day_time_interval|month_interval")
 
