@@ -6,26 +6,26 @@ than another task's, are written here, some at a time.
 Rows live in the base table and in the regions, and no commit covers both. So the regions are
 emptied first, without a change that anybody sees: they are claimed, their WALs flushed, and
 everything is merged into the base. Then one commit of the base drops all fragments and adds the new
-ones. It is no overwrite of Lance's: that would drop the MemWAL index (rule 22).
+ones. Lance refuses it where anybody has changed a row or a column of the base since it was looked
+at, and all is done again.
 
-What another writer adds after the claims is newer than the new rows, and stays. Where the new rows
+What another writer adds after that look is newer than the new rows, and stays. Where the new rows
 are made of the old ones these are read after the merge, and the commit is made only if since then
-nobody has claimed a region and the base has no newer version. Who claims one between that look and
-the commit is newer too.
+nobody has claimed a region. Who claims one between that look and the commit is newer too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from uuid import UUID, uuid4
 
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
 
 from exec_nodes.evolution.project import same_columns
 from memwal_sql.bulk.publish import TURN
@@ -85,8 +85,6 @@ class Replacement:
             fragments = self._fragments(staged_regions(self.context, self.base, stage()))
             if {one.region_id: one.writer_epoch for one in self.manifests()} != claims:
                 raise ConflictError("regions were claimed since their rows were read")
-            if latest_dataset(self.context).version != dataset.version:
-                raise ConflictError("the base table was written since its rows were read")
             return self._commit(dataset, fragments)
 
         with self._turn():
@@ -125,17 +123,21 @@ class Replacement:
         ]
 
     def _commit(self, dataset: lance.LanceDataset, fragments: list[FragmentMetadata]) -> int:
-        """Replace what this version has. Raises ConflictError for others' commits."""
+        """Replace what this version has. Raises ConflictError for others' commits.
+
+        Lance takes an update over a merge or an append that came in between and only added rows, of
+        the same keys maybe; its overwrite drops the MemWAL index (rule 22). Its merge of columns is
+        refused for whatever changes rows. That must name all fragments, and leaves out those of
+        which every row is deleted: so nobody reads the deletion files, and there are none.
+        """
         merged = details_of(self.context, dataset).merged_generations
         if any(
             one.current_generation - 1 > merged.get(one.region_id, 0) for one in self.manifests()
         ):
             # It would hide new rows, or show among them.
             raise ConflictError("generations were flushed since")
-        operation = lance.LanceOperation.Update(
-            removed_fragment_ids=[one.fragment_id for one in dataset.get_fragments()],
-            new_fragments=fragments,
-        )
+        old = [_emptied(one.metadata) for one in dataset.get_fragments()]
+        operation = lance.LanceOperation.Merge([*old, *fragments], dataset.lance_schema)
         try:
             committed = lance.LanceDataset.commit(
                 dataset, operation, read_version=dataset.version, max_retries=0
@@ -143,6 +145,17 @@ class Replacement:
         except (OSError, RuntimeError) as error:
             raise ConflictError(str(error)) from error
         return int(committed.version)
+
+
+def _emptied(fragment: FragmentMetadata) -> FragmentMetadata:
+    deleted = DeletionFile(
+        read_version=0,
+        id=0,
+        file_type="array",
+        num_deleted_rows=fragment.physical_rows,
+        base_id=None,
+    )
+    return replace(fragment, deletion_file=deleted)
 
 
 def _live(
