@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,12 +39,13 @@ class TakeExec(UnaryNode):
         schema, ranking = self.schema, self._ranking
         for batch in self.child.execute(partition):
             kept = [batch.column(f.name) for f in ranking]
-            taken = self._columns(batch) if len(self.output) and batch.num_rows else ()
-            if len(self.output) and not batch.num_rows:
-                continue
-            yield pa.RecordBatch.from_arrays([*taken, *kept], schema=schema)
+            if not len(self.output):
+                yield pa.RecordBatch.from_arrays(kept, schema=schema)
+            elif batch.num_rows:
+                rows = pa.Table.from_arrays([*self._taken(batch).columns, *kept], schema=schema)
+                yield from rows.to_batches()
 
-    def _columns(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
+    def _taken(self, batch: pa.RecordBatch) -> pa.Table:
         ordinals = batch.column(SOURCE).to_numpy()
         addresses = batch.column(ROW_ADDRESS).to_numpy()
         pieces, places = [], []
@@ -56,7 +57,7 @@ class TakeExec(UnaryNode):
         whole = pa.concat_tables(pieces)
         if len(pieces) > 1:
             whole = whole.take(pa.array(np.argsort(np.concatenate(places))))
-        return [column.chunk(0) for column in whole.combine_chunks().columns]
+        return whole
 
     @lazy_property
     def _ranking(self) -> list[pa.Field]:

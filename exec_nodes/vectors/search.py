@@ -149,8 +149,9 @@ class SourceSearch:
                 break
             names = list(condition.columns)
             found = self.source.rows_at(rows, names or [self.query.column])
-            batch = found.combine_chunks().to_batches()[0].select(names)
-            rows = pa.array(rows).filter(condition.evaluate(batch)).to_numpy()
+            batches = (batch.select(names) for batch in found.to_batches())
+            met = pa.chunked_array([condition.evaluate(batch) for batch in batches])
+            rows = pa.array(rows).filter(met).to_numpy()
         return rows
 
     def _split(self, source: LanceSource) -> tuple[list[Filter], list[Filter]]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.keys.keys import one_array
 from planner.regions.field import RegionField
 from planner.regions.transform import evaluate_field, key_function_of
 from planner.regions.values import RegionValue, region_values
@@ -136,9 +137,7 @@ def distinct_rows(table: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], int]:
     """Row codes below the returned size, equal exactly where the values are equal."""
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
+    array = one_array(column)
     if pa.types.is_integer(array.type) and array.type.bit_width <= 32 and len(array):
         bounds = pc.min_max(array).as_py()
         low, high = bounds["min"], bounds["max"]

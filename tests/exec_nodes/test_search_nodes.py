@@ -14,6 +14,7 @@ from exec_nodes.base.columns import (
     DISTANCE_ROWS,
     SCORE,
     SCORE_ROWS,
+    RowAddresses,
 )
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.global_limit_exec import GlobalLimitExec
@@ -26,11 +27,14 @@ from exec_nodes.union_exec import UnionExec
 from tests.exec_nodes.tables import (
     DELETED,
     SCHEMA,
+    MemoryBase,
     Rows,
     collect,
     lance_generation,
     memory_base,
     memtable,
+    memtable_of,
+    stored,
 )
 
 # Address, source, distance, and the query of a batch.
@@ -130,3 +134,25 @@ def test_columns_of_rows_are_taken_from_their_sources_in_the_order_of_the_rows(
     nothing = TakeExec(child(((1, 1, 0.5),)), sources, pa.schema([]))
     assert collect(nothing).to_pydict() == {"_distance": [0.5]}
     assert collect(TakeExec(child(()), sources, output)).num_rows == 0
+
+
+class InPieces(MemoryBase):
+    """Its rows fit into no single array, as those of a column above 2 GiB."""
+
+    def rows_at(self, addresses: RowAddresses, columns: Sequence[str]) -> pa.Table:
+        rows = super().rows_at(addresses, columns)
+        places = pa.array(range(100), pa.int8())
+        pieces = [
+            pa.DictionaryArray.from_arrays(places, rows["id"].slice(start, 100).combine_chunks())
+            for start in range(0, len(rows), 100)
+        ]
+        return pa.table({"id": pa.chunked_array(pieces)})
+
+
+def test_rows_that_fit_into_no_single_array_are_taken_in_several_batches() -> None:
+    source = memtable_of(stored([(i, i) for i in range(300)]), -1, "", 300, InPieces)
+    rows = [(299 - i, 0, float(i)) for i in range(300)]
+    output = pa.schema([pa.field("id", pa.dictionary(pa.int8(), pa.int64()))])
+    batches = list(TakeExec(child(rows), (source,), output).execute())
+    assert [one for batch in batches for one in batch["id"].to_pylist()] == list(range(299, -1, -1))
+    assert [one for batch in batches for one in batch["_distance"].to_pylist()] == list(range(300))

@@ -57,7 +57,7 @@ def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
         left = frozenset(KeyBatch(gone).values)
         there = KeyBatch(keys([target.table.get(new)]))
         if there := there.filter(_among(there, left, False)):
-            names = key_names(there.table.combine_chunks().to_batches()[0])
+            names = [name for keys in there.table.to_batches() for name in key_names(keys)]
             raise KeysExistError(
                 f"other rows have {len(names)} of the keys that the statement gives to rows, as "
                 f"{names[:_SHOWN_KEYS]}",

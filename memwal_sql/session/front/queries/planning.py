@@ -91,5 +91,4 @@ def values(
 
 def answer(ctx: datafusion.SessionContext, rows: pa.Table) -> datafusion.DataFrame:
     """A frame of rows in memory, which the session has under no name."""
-    batches = rows.combine_chunks().to_batches()
-    return ctx.read_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema))
+    return ctx.read_batches(rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)])
