@@ -150,3 +150,36 @@ def test_what_is_made_of_the_old_rows_and_flushed_does_not_show_among_the_new_on
     assert live(table) == {2: 5}
     table.merge()
     assert live(table) == {2: 5}
+
+
+@pytest.mark.parametrize("failing", ["build_indexes", "discard_staged"])
+@pytest.mark.parametrize("lazily", [False, True])
+def test_what_fails_when_the_rows_are_replaced_is_left_to_the_jobs(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch, failing: str, lazily: bool
+) -> None:
+    def fails(*_: Any) -> None:
+        raise mw.StoreUnavailableError("no space: nothing was written")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mw.Table, failing, fails)
+        version = table.replace_rows((lambda: rows({4: 4})) if lazily else rows({4: 4}))
+    assert live(table) == {4: 4}
+    assert version <= mw.open_table(table.uri).version
+    table.build_indexes()
+    assert table.check().ok
+
+
+def test_why_rows_are_not_replaced_is_told_whatever_else_fails(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> pa.Table:
+        raise mw.StoreUnavailableError("no space")
+
+    def no_rows() -> pa.Table:
+        raise mw.InvalidCallError("the query fails")
+
+    monkeypatch.setattr(mw.Table, "discard_staged", fails)
+    before = live(table)
+    with pytest.raises(mw.InvalidCallError, match="the query fails"):
+        table.replace_rows(no_rows)
+    assert live(table) == before
