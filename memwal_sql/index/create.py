@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.index.text import TEXT_KINDS, TextParameters, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, VectorParameters, vector_arguments
-from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
+from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
@@ -96,18 +96,25 @@ def drop_index(context: TableContext, name: str) -> None:
     found = {index.name: index for index in dataset.describe_indices()}
     found.pop(INDEX_NAME, None)
     if name not in found:
+        if name in details_of(context, dataset).maintained_indexes:  # Lance has dropped it
+            forget_indexes(context, [name])
+            return
         raise InvalidCallError(f"name={name!r} is not an index; there are {sorted(found)}")
     columns = list(found[name].field_names)
     btrees = (one for one in found.values() if one.index_type.upper() == "BTREE")
     finding = [one.name for one in btrees if list(one.field_names) == columns]
     if finding == [name] and columns[0] in primary_key_of(dataset.schema):
         raise InvalidCallError(f"only {name!r} finds the primary key column {columns[0]!r}")
-    _maintain(
-        context, f"drop_index {name}", lambda maintained: (n for n in maintained if n != name)
-    )
+    forget_indexes(context, [name])
     dataset = latest_dataset(context)
     _built(context.uri, partial(dataset.drop_index, name))
     _log.info("dropped index %r of %s", name, context.uri)
+
+
+def forget_indexes(context: TableContext, names: Collection[str]) -> None:
+    """Have no indexes of these names maintained any more."""
+    job = f"drop_index {sorted(names)}"
+    _maintain(context, job, lambda maintained: (n for n in maintained if n not in names))
 
 
 def _name(name: str | None, column: str) -> str:

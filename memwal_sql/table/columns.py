@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from memwal_sql.arguments import names_given
-from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.index.create import forget_indexes
 from memwal_sql.maintain.columns import (
     add_columns,
     add_computed,
@@ -22,6 +24,8 @@ from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.table.staging import SharedTable
 from memwal_sql.write.conditional.new_columns import NewColumns
 from memwal_sql.write.router import active_spec
+
+_log = logging.getLogger(__name__)
 
 Added: TypeAlias = pa.Field | pa.Schema | Iterable[pa.Field] | Mapping[str, str]
 
@@ -72,7 +76,7 @@ class AlteredTable(SharedTable):
         return self.refresh()
 
     def drop_columns(self, names: str | Iterable[str]) -> None:
-        """Drop columns, and before them their indexes. Raises InvalidCallError for names that the
+        """Drop columns, and with them their indexes. Raises InvalidCallError for names that the
         table has not, and for columns of the primary key."""
         self._check_writable("change columns")
         wanted = [names] if isinstance(names, str) else names_given("names", names)
@@ -80,10 +84,11 @@ class AlteredTable(SharedTable):
         check_alterable(dataset, wanted)
         if not wanted:
             raise InvalidCallError("names=[]: name the columns to drop")
-        for index in dataset.describe_indices():
-            if set(index.field_names) & set(wanted):
-                self.drop_index(index.name)
+        indexes = dataset.describe_indices()
+        theirs = {one.name for one in indexes if set(one.field_names) & set(wanted)}
         drop_columns(self._context, wanted)
+        if theirs:
+            self._forget(sorted(theirs))
         self.refresh()
 
     def rename_column(self, name: str, new: str) -> None:
@@ -107,6 +112,16 @@ class AlteredTable(SharedTable):
             )
         make_nullable(self._context, name)
         self.refresh()
+
+    def _forget(self, indexes: Sequence[str]) -> None:
+        """Their columns are dropped, whatever becomes of this."""
+        try:
+            forget_indexes(self._context, indexes)
+        except MemWalError as error:
+            kind = type(error).__name__
+            _log.warning(
+                "%s: the indexes %s are gone, and still noted: %s", self.uri, indexes, kind
+            )
 
     def _flush_own(self) -> None:
         """What this process's writer has is no loss when it is fenced."""

@@ -15,6 +15,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.storage.base.memwal_index import read_details
 from memwal_sql.storage.objects.open import open_store
+from memwal_sql.table import columns
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("a", pa.int64(), False), ("b", pa.string())]
@@ -215,6 +216,46 @@ def test_an_index_goes_with_its_column(table: mw.Table) -> None:
     table.merge()
     table.build_indexes()
     assert table.check().ok
+
+
+def test_a_column_that_could_not_be_dropped_keeps_its_indexes(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    table.create_index("b", "FTS")
+    table.create_index("b", "BTREE", name="by_b")
+    before = table.indexes().to_pylist()
+    with monkeypatch.context() as patched:
+        patched.setattr(lance.LanceDataset, "drop_columns", fails)
+        with pytest.raises(mw.StoreUnavailableError, match="the columns are as they were"):
+            table.drop_columns(["a", "b"])
+    table.refresh()
+    assert table.indexes().to_pylist() == before
+    assert {"a", "b"} <= {*table.schema.names}
+
+
+def test_a_column_is_dropped_whatever_becomes_of_the_note_of_its_indexes(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise mw.StoreUnavailableError("no space: nothing was written")
+
+    table.create_index("b", "FTS")
+    with monkeypatch.context() as patched:
+        patched.setattr(columns, "forget_indexes", fails)
+        table.drop_columns("b")
+    assert "b" not in table.schema.names
+    assert "b_idx" not in table.indexes()["name"].to_pylist()
+    with table.writer() as writer:
+        writer.upsert({"id": [9], "a": [9]})
+        writer.flush()
+    table.merge()
+    (finding,) = (one for one in table.check() if one.severity == "warning")
+    assert "'b_idx' is to be maintained" in finding.what
+    table.drop_index("b_idx")
+    assert not [one for one in table.check() if one.severity == "warning"]
 
 
 def test_deleted_rows_of_the_base_are_not_computed(uri: str) -> None:
