@@ -1,0 +1,1 @@
+"""Conditions of queries: which the sources apply, and that they mean what DataFusion says."""
