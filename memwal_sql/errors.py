@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from uuid import UUID
 
 from exec_nodes.base.errors import (
     CorruptFileError,
@@ -30,6 +31,7 @@ __all__ = [
     "MemWalError",
     "NotFoundError",
     "OutcomeUnknownError",
+    "PartlyWrittenError",
     "PlainTextWarning",
     "RegionSealedError",
     "ReopenError",
@@ -111,6 +113,19 @@ class ChangesCollectedError(ReopenError):
 class WriterFailedError(ReopenError):
     """The writer stopped after a failed WAL append; what the message calls unknown may or may
     not have been written, and the next claim of the region settles it."""
+
+
+class PartlyWrittenError(ReopenError):
+    """A call that depends on the rows that are there has written those of some regions, and then
+    lost another one. Made again it would change the written rows twice: read them back first.
+
+    Attributes:
+        regions: the ids of the regions that have its rows, or the first of them.
+    """
+
+    def __init__(self, text: str = "", regions: tuple[UUID, ...] = ()) -> None:
+        super().__init__(text)
+        self.regions = regions
 
 
 class UnrecordedVersionWarning(UserWarning):

@@ -21,6 +21,7 @@ NAMES = {
     "MemWalError",
     "NotFoundError",
     "OutcomeUnknownError",
+    "PartlyWrittenError",
     "PlainTextWarning",
     "RegionSealedError",
     "ReopenError",

@@ -15,6 +15,7 @@ from memwal_sql.errors import (
     FencedError,
     InvalidCallError,
     MemWalError,
+    PartlyWrittenError,
     ReopenError,
     RetryError,
     WriterFailedError,
@@ -28,7 +29,7 @@ from memwal_sql.storage.retries import ATTEMPTS, with_retries
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges
 from memwal_sql.write.options import WriterArguments, WriterOptions
-from memwal_sql.write.result import WriteResult
+from memwal_sql.write.result import DURABLE, WriteResult
 from memwal_sql.write.statement import SNAPSHOT
 from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
@@ -103,25 +104,24 @@ class WrittenTable(TableHandle):
         `insert` uses; see `TableWriter.change`.
 
         Raises what that raises, ReopenError as `insert` does, and RetryError where somebody else
-        took a region over. It is not made again then: the rows of others may be written.
+        took the regions over and nothing was written.
         """
         self._check_present("write")
         writer = self._writer_for_insert(columns)
         try:
             result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
-            if not writer.of_insert:  # whose rows are durable by now, even if it was closed since
-                writer.sync()  # a statement is, whatever the program's own writer is for
-            return result
-        except WriterFailedError:
+        except (PartlyWrittenError, WriterFailedError):
             raise
         except ReopenError as error:
             if not (writer.closed or (writer.of_insert and isinstance(error, FencedError))):
                 raise
             raise RetryError(
                 f"another writer took regions of {self.uri} over, or replaced its rows, while this "
-                "statement ran: run it again. Of several regions some may have its rows, so it is "
-                "not run again by itself"
+                "statement ran: nothing of it was written, run it again"
             ) from error
+        if result.reached != DURABLE:
+            writer.sync()  # a statement is, whatever the program's own writer is for
+        return result
 
     def flush(self) -> None:
         """Turn what this process's open writer of the table, a program's or that of statements, has

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import UnsupportedError, WriterFailedError
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.deadlines import with_deadline
 from memwal_sql.write.region_opener import OpenRegion, RegionOpener
@@ -94,7 +94,8 @@ class RegionWriters:
 
     def together(self, calls: Mapping[RegionWriter, Callable[[], int]]) -> dict[UUID, int]:
         """By region, the position that a call of its writer returns; raises what the first one
-        raised, with a note of those that went well."""
+        raised, of which it is unknown what it has written if there is such a one, with a note of
+        those that went well."""
         if len(calls) == 1 or not self._opener.options.durable:
             # One region, or nothing to wait for.
             return {writer.region_id: call() for writer, call in calls.items()}
@@ -115,12 +116,14 @@ class RegionWriters:
             else:
                 errors.append(error)
         if errors:
+            unknown = (error for error in errors if isinstance(error, WriterFailedError))
+            raised = next(unknown, errors[0])
             if positions:
-                errors[0].add_note(
+                raised.add_note(
                     f"the rows of this call for the regions {[str(r) for r in positions]} "
                     "are written"
                 )
-            raise errors[0]
+            raise raised
         return positions
 
     def each(self, call: Callable[[RegionWriter], None], errors: list[Exception]) -> None:

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from memwal_sql.write.options import WriterOptions
 
+DURABLE = "durable"
+
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
@@ -32,5 +34,5 @@ class WriteResult:
 def reached(options: WriterOptions) -> str:
     """What a write has reached when it returns, as `WriteResult.reached` says it."""
     if options.durable:
-        return "durable"
+        return DURABLE
     return "visible" if options.indexed else "buffered"

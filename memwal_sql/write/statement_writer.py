@@ -8,7 +8,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import (
+    MemWalError,
+    PartlyWrittenError,
+    ReopenError,
+    RetryError,
+    UnsupportedError,
+)
 from memwal_sql.write.conditional.resolve import Compute, Resolved
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_writers import RegionWriters
@@ -70,7 +76,12 @@ class StatementWriter:
 
     def _landed(self, outcome: Outcome) -> WriteResult:
         landing = {writer: partial(writer.land, writes) for writer, writes in outcome.enqueued}
-        positions = self.writers.together(landing)
+        try:
+            positions = self.writers.together(landing)
+        except (ReopenError, RetryError) as error:
+            if partly := _partly_written(outcome, error):
+                raise partly from error
+            raise
         return WriteResult(
             outcome.rows,
             reached(self.options),
@@ -78,3 +89,19 @@ class StatementWriter:
             outcome.skipped,
             outcome.not_found,
         )
+
+
+def _partly_written(outcome: Outcome, error: MemWalError) -> PartlyWrittenError | None:
+    """What to raise in place of an error that came while rows landed; None if none have."""
+    regions = tuple(
+        writer.region_id
+        for writer, writes in outcome.enqueued
+        if any(write.position for write in writes)
+    )
+    if not regions:
+        return None
+    return PartlyWrittenError(
+        f"{error}; but rows of this call for the regions {[str(one) for one in regions]} are "
+        "written: read them back before you make the call again, which would change them twice",
+        regions,
+    )

@@ -199,9 +199,9 @@ class TableWriter:
         Raises InvalidCallError before anything is written when the rows don't fit,
         BackPressureError when nothing was written for lack of room, ConflictError when others wrote
         the same keys each time, FencedError or WriterFailedError when the writer is finished: open
-        a new one; and TableReplacedError when a flush has found that the base table was overwritten
-        or is gone, UnknownFormatError when a newer version of this package has the table to itself
-        now.
+        a new one; PartlyWrittenError where a call that reads rows first was fenced after it had
+        written some regions; TableReplacedError when a flush has found that the base table was
+        overwritten or is gone, and UnknownFormatError when a newer version of this package has it.
         """
         self._check_open()
         check_missing(missing, KEEP)

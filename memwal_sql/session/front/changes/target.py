@@ -13,6 +13,7 @@ import pyarrow as pa
 from memwal_sql.errors import (
     FencedError,
     InvalidCallError,
+    PartlyWrittenError,
     ReopenError,
     UnsupportedError,
     WriterFailedError,
@@ -91,7 +92,7 @@ class Target:
         written then."""
         try:
             yield
-        except (FencedError, WriterFailedError):  # rows of some regions may be written
+        except (FencedError, PartlyWrittenError, WriterFailedError):  # rows may be written
             raise
         except (InvalidCallError, ReopenError) as error:
             if self.table.schema.equals(self.columns):

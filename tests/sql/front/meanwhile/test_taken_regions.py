@@ -1,0 +1,118 @@
+"""Statements that lose regions to another process while they run: told by what is written."""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.write.statement import Statements
+from memwal_sql.write.table_writer import TableWriter
+from memwal_sql.write.wal_writer import WalWriter
+from tests.sql.front.other_process import connect, run
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
+BOTH = "(SELECT * FROM (VALUES (1, 1), (2, 1)) AS v(id, n))"
+# Each adds 1 to both rows, or deletes them.
+STATEMENTS = [
+    "UPDATE t SET n = n + 1",
+    "UPDATE t SET n = t.n + s.n FROM (SELECT 1 AS n) AS s",
+    "DELETE FROM t WHERE n < 50",
+    "TRUNCATE t",
+    "INSERT INTO t VALUES (1, 1), (2, 1) ON CONFLICT DO UPDATE SET n = t.n + excluded.n",
+    "INSERT INTO t SELECT id, n + 1 FROM t",
+    f"MERGE INTO t USING {BOTH} AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = t.n + s.n",
+]
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key="id", regions="identity(id)")
+    mw.register(ctx, "t", table)
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20)")
+    return table
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Executor]:
+    """Another process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        yield process
+
+
+def live(table: mw.Table) -> dict[int, int]:
+    return {row["id"]: row["n"] for row in table.to_arrow().to_pylist()}
+
+
+@pytest.mark.parametrize("taken", [[1], [2], [1, 2]], ids=str)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_it_is_to_be_run_again_only_where_nothing_of_it_is_written(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    other: Executor,
+    uri: str,
+    statement: str,
+    taken: list[int],
+) -> None:
+    other.submit(connect, {"t": uri}).result()
+    enqueue, values = Statements._enqueue, ", ".join(f"({key}, {10 * key})" for key in taken)
+
+    def when_taken(*given: Any) -> Any:
+        other.submit(run, f"INSERT INTO t VALUES {values}").result()
+        return enqueue(*given)
+
+    regions = {one.name: str(one.region_id) for one in table.snapshot().regions}
+    before = live(table)
+    with pytest.raises(mw.MemWalError) as raised, monkeypatch.context() as patched:
+        patched.setattr(Statements, "_enqueue", when_taken)
+        mw.sql(ctx, statement)
+    table.close()
+    found = live(table)
+    written = [key for key in (1, 2) if found.get(key) != before[key]]
+    assert written == [key for key in (1, 2) if key not in taken]
+    assert isinstance(raised.value, mw.RetryError) == (not written)
+    assert isinstance(raised.value, mw.PartlyWrittenError) == bool(written)
+    assert all(regions[f"id={key}"] in str(raised.value) for key in written)
+    if not written:
+        assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 2
+        assert live(table) in ({}, {1: 11, 2: 21})
+    table.close()
+
+
+def test_a_statement_by_a_writer_of_the_program_that_is_closed_then_is_done(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its rows are durable."""
+    table.close()
+    change = TableWriter.change
+
+    def change_and_close(writer: TableWriter, *given: object, **named: object) -> object:
+        result = change(writer, *given, **named)  # type: ignore[arg-type]
+        writer.close()
+        return result
+
+    monkeypatch.setattr(TableWriter, "change", change_and_close)
+    with table.writer():
+        assert mw.sql(ctx, "UPDATE t SET n = n + 1").to_pylist() == [{"count": 2}]
+    assert live(table) == {1: 11, 2: 21}
+    table.close()
+
+
+def test_what_may_be_written_is_not_to_be_run_again(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = min(one.region_id for one in table.snapshot().regions)
+
+    def fails(wal: WalWriter, *_: object) -> int:
+        if wal._region_id == taken:
+            raise mw.FencedError("another writer has the region")
+        raise mw.WriterFailedError("it is unknown whether its rows are in the WAL")
+
+    monkeypatch.setattr(WalWriter, "append", fails)
+    with pytest.raises(mw.WriterFailedError, match="it is unknown"):
+        mw.sql(ctx, "UPDATE t SET n = n + 1")

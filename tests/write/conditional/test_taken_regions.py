@@ -1,0 +1,127 @@
+"""Calls that read first, and another process that takes regions over before their rows land."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.errors import WriterFailedError
+from memwal_sql.write.statement import Statements
+from memwal_sql.write.wal_writer import WalWriter
+
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), False), pa.field("n", pa.int64()), pa.field("m", pa.int64())]
+)
+Call = Callable[[mw.TableWriter], object]
+KEYS = [1, 2]
+GIVEN = {"id": KEYS, "n": [1, 1], "m": [5, 5]}
+CALLS: dict[str, Call] = {
+    "update": lambda writer: writer.update({"n": "n + 1"}),
+    "update, serializable": lambda writer: writer.update({"n": "n + 1"}, isolation="serializable"),
+    "delete_where": lambda writer: writer.delete_where("n >= 10"),
+    "delete, when": lambda writer: writer.delete(KEYS, when="t.n >= 10"),
+    "upsert, when": lambda writer: writer.upsert(GIVEN, when="t.n >= 10"),
+    "upsert, set": lambda writer: writer.upsert(GIVEN, set={"n": "t.n + s.n"}),
+    "upsert, some columns": lambda writer: writer.upsert({"id": KEYS, "n": [1, 1]}),
+}
+
+
+@pytest.fixture
+def table(uri: str) -> mw.Table:
+    """A region for each key."""
+    return mw.create_table(uri, SCHEMA, "id", "identity(id)")
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Executor]:
+    """Another process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        yield process
+
+
+def take(uri: str, keys: list[int]) -> None:
+    """Take over the regions of these keys, and leave their rows as they are."""
+    with mw.open_table(uri) as table, table.writer() as writer:
+        writer.upsert(table.get(keys))
+
+
+def live(table: mw.Table) -> dict[int, tuple[int, int]]:
+    return {row["id"]: (row["n"], row["m"]) for row in table.to_arrow().to_pylist()}
+
+
+@pytest.mark.parametrize("taken", [[1], [2], [1, 2]], ids=str)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_an_error_says_which_regions_have_rows_of_a_call_that_changes_them_twice(
+    table: mw.Table,
+    other: Executor,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Call,
+    taken: list[int],
+) -> None:
+    enqueue = Statements._enqueue
+
+    def after_others(*given: Any) -> Any:
+        other.submit(take, table.uri, taken).result()
+        return enqueue(*given)
+
+    with table.writer() as writer:
+        writer.upsert({"id": KEYS, "n": [10, 20], "m": [0, 0]})
+        regions = {one.name: one.region_id for one in table.snapshot().regions}
+        monkeypatch.setattr(Statements, "_enqueue", after_others)
+        before = live(table)
+        with pytest.raises(mw.ReopenError) as raised:
+            call(writer)
+    written = [key for key in KEYS if key not in taken]
+    found = live(mw.open_table(table.uri))
+    assert [key for key in KEYS if found.get(key) != before[key]] == written
+    if not written:
+        assert isinstance(raised.value, mw.FencedError)
+        return
+    assert isinstance(raised.value, mw.PartlyWrittenError)
+    assert raised.value.regions == tuple(regions[f"id={key}"] for key in written)
+    assert all(str(one) in str(raised.value) for one in raised.value.regions)
+    assert "before you make the call again" in str(raised.value)
+
+
+def test_the_first_rows_of_one_region_are_a_part_too(
+    uri: str, other: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = mw.create_table(uri, SCHEMA, "id")
+    append = WalWriter.append
+    with table.writer(memtable_rows=2) as writer:
+        writer.upsert({"id": [1, 2, 3, 4], "n": [0] * 4, "m": [0] * 4})
+
+        def then_taken(*given: Any) -> int:
+            position = append(*given)
+            other.submit(take, uri, [1]).result()
+            return position
+
+        monkeypatch.setattr(WalWriter, "append", then_taken)
+        with pytest.raises(mw.PartlyWrittenError):
+            writer.update({"n": "n + 1"})
+    assert sorted(n for n, _ in live(mw.open_table(uri)).values()) == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("call", [CALLS["update"], lambda writer: writer.upsert(GIVEN)])
+def test_of_several_errors_the_one_is_told_that_does_not_know_what_is_written(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    """As the other one says that nothing is."""
+    with table.writer() as writer:
+        writer.upsert({"id": KEYS, "n": [10, 20], "m": [0, 0]})
+        taken = min(one.region_id for one in table.snapshot().regions)
+
+        def fails(wal: WalWriter, *_: Any) -> int:
+            if wal._region_id == taken:
+                raise mw.FencedError("another writer has the region")
+            raise WriterFailedError("it is unknown whether its rows are in the WAL")
+
+        monkeypatch.setattr(WalWriter, "append", fails)
+        with pytest.raises(WriterFailedError, match="it is unknown"):
+            call(writer)
