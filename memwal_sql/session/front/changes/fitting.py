@@ -10,6 +10,8 @@ from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.keys.keys import one_array
 from memwal_sql.errors import InvalidCallError
 
+# The end of a text with a time zone.
+_ZONE = r"[ T]\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 _UNITS = ["s", "ms", "us", "ns"]
 # What has one text, which says all of it.
 _WRITTEN_AS_TEXT = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
@@ -50,15 +52,15 @@ def _read(texts: Column, kind: pa.DataType) -> Column:
     if pa.types.is_time(kind):  # which Arrow reads behind a date alone
         dated = pc.binary_join_element_wise("1970-01-01", pc.cast(texts, pa.string()), " ")
         return pc.cast(pc.cast(dated, pa.timestamp(kind.unit)), kind)
-    try:
-        read = pc.cast(texts, kind)
-        if pa.types.is_floating(kind):
-            _check_finite(texts, read)
-        return read
-    except pa.ArrowInvalid:
-        if not pa.types.is_timestamp(kind) or kind.tz is None:
-            raise
-        return pc.cast(texts, pa.timestamp(kind.unit))
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        zoned, none = pc.match_substring_regex(texts, _ZONE), pa.scalar(None, texts.type)
+        others = pc.cast(pc.if_else(zoned, none, texts), pa.timestamp(kind.unit))
+        times = pc.cast(pc.if_else(zoned, texts, none), kind)
+        return pc.coalesce(times, pc.assume_timezone(others, kind.tz))
+    read = pc.cast(texts, kind)
+    if pa.types.is_floating(kind):
+        _check_finite(texts, read)
+    return read
 
 
 def _check_finite(texts: Column, read: Column) -> None:

@@ -18,6 +18,7 @@ from memwal_sql.session.front.changes.merge import MATCHED, When
 from memwal_sql.session.front.changes.returning import Returning, returning_at
 from memwal_sql.session.front.changes.target import Target, columns_at, target_at
 from memwal_sql.session.front.changes.update import assignments
+from memwal_sql.session.front.changes.values import given_rows
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM")
@@ -63,8 +64,7 @@ def insert(
     is_query = statement.keyword(start) in _QUERIES or statement.symbol(start) == "("
     if start == conflict or not is_query:
         raise statement.error("VALUES or a query must stand here", start)
-    query = statement.slice(start, conflict)
-    given = GivenRows(target, f"({query})" if ctes is not None else query, columns)
+    given = given_rows(target, statement, start, conflict, columns)
     if conflict < end:
         if overwrites or statement.keyword(0) == "REPLACE":
             raise statement.error("no row is left that these could meet", conflict)

@@ -29,6 +29,8 @@ from memwal_sql.state.schema import stored_type
 
 # The number of a row, as a column of tables in memory.
 ROW = '"memwal row"'
+# At once: DataFusion takes 3 seconds to plan 10,000 columns, and 0.3 for these in parts.
+_TYPES = 200
 
 
 class Reading:
@@ -51,6 +53,17 @@ class Reading:
         with planning_errors():
             rows = _stored((found if keys is None else _near(found, keys)).to_arrow_table())
         return rows if keys is None else with_keys(rows, keys)
+
+    def types(self, expressions: Sequence[str]) -> dict[str, pa.DataType]:
+        """Those that expressions without columns have alone."""
+        target, found = self._target, dict[str, pa.DataType]()
+        for start in range(0, len(expressions), _TYPES):
+            some = expressions[start : start + _TYPES]
+            shown = ", ".join(f"({one}) AS c{place}" for place, one in enumerate(some))
+            query = f"{target.ctes} SELECT {shown}"
+            planned = frame(self.ctx, query, self._parameters, target.strong, self._pins)
+            found.update(zip(some, planned.schema().types, strict=True))
+        return found
 
     def may_read_target(self, query: str) -> bool:
         """Whether a query may be about the statement's own table."""

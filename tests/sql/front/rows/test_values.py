@@ -1,0 +1,165 @@
+"""VALUES of several rows, against the same rows one by one."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+KINDS = {
+    "bigint": pa.int64(),
+    "unsigned": pa.uint64(),
+    "decimal": pa.decimal128(38, 2),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "text": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "instant": pa.timestamp("us", "UTC"),
+    "oslo": pa.timestamp("ms", "Europe/Oslo"),
+    "list": pa.list_(pa.float64()),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+}
+LITERALS = [
+    *("9007199254740993", "18446744073709551615", "-9223372036854775808", "-1", "- 1", "7"),
+    *("2.0", "0.5", "1e3", "-.25", "0.1234567890123456789", "CAST(1 AS SMALLINT)", "1 + 0.5"),
+    *("CAST(0.1 AS DECIMAL(5, 2))", "abs(-3)", "$whole", "$text"),
+    *("'7'", "'x'", "'it''s'", "'true'", "E'a\\n'", "X'41'", "true", "NULL", "CAST(NULL AS INT)"),
+    *("'2024-01-02'", "'2024-01-02T03:04:05'", "'2024-01-02T03:04:05Z'", "'10:00:00'"),
+    *("'2024-01-02 03:04:05+02:00'", "'2024-01-02 03:04:05.5-0130'", "DATE '2024-01-02'"),
+    *("TIMESTAMP '2024-01-02T03:04:05'", "TIME '10:00:00'", "DATE '2024-01-02' + INTERVAL '1 day'"),
+    "arrow_cast('2024-01-02T03:04:05', 'Timestamp(ns, \"Europe/Oslo\")')",
+    "arrow_cast('2024-01-02T03:04:05', 'Timestamp(s)')",
+    *("[1, 2]", "[0.5, -1]", "['7']", "[]", "[NULL]", "[1, 2][1]", "make_array(1, 2)"),
+]
+PARAMETERS = {"whole": 9007199254740995, "text": "11"}
+
+
+class Rows:
+    """`t`, with a key and one column, and what a statement makes of it."""
+
+    def __init__(self, uri: str, ctx: datafusion.SessionContext, kind: pa.DataType) -> None:
+        schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", kind)])
+        self.table = mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="id"))
+        self.ctx = ctx
+
+    def written(self, literals: Sequence[str]) -> list[Any] | None:
+        """The values of rows that have been given these; None for an error."""
+        rows = ", ".join(f"({place}, {one})" for place, one in enumerate(literals))
+        used = {name: one for name, one in PARAMETERS.items() if f"${name}" in rows}
+        try:
+            done = mw.sql(self.ctx, f"REPLACE INTO t VALUES {rows} RETURNING n", **used)
+        except mw.InvalidCallError:
+            return None
+        stored = self.table.get(list(range(len(literals))))["n"].to_pylist()
+        assert done.to_arrow_table()["n"].to_pylist() == stored
+        return stored
+
+
+@pytest.mark.parametrize("as_decimals", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_value_is_written_as_it_is_alone(
+    uri: str, ctx: datafusion.SessionContext, kind: str, as_decimals: bool
+) -> None:
+    mw.sql(ctx, f"SET datafusion.sql_parser.parse_float_as_decimal = {as_decimals}")
+    rows, random = Rows(uri, ctx, KINDS[kind]), Random(kind)
+    alone = {one: rows.written([one]) for one in LITERALS}
+    fitting = [one for one in LITERALS if alone[one] is not None]
+    some = [random.sample(fitting, random.randint(2, 4)) for _ in range(40)]
+    some += [random.sample(fitting, len(fitting)) for _ in range(3)]
+    for literals in some:
+        expected = [value for one in literals for value in alone[one] or ()]
+        assert rows.written(literals) == expected, literals
+    for wrong in random.sample(sorted(set(LITERALS) - set(fitting)), 5):
+        literals = [*random.sample(fitting, 2), wrong]
+        assert rows.written(random.sample(literals, 3)) is None, literals
+    rows.table.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO t VALUES {}",
+        "INSERT INTO t (VALUES {})",
+        "INSERT INTO t (id, n) VALUES {}",
+        "INSERT OVERWRITE t VALUES {}",
+        "REPLACE INTO t VALUES {}",
+        "INSERT INTO t VALUES {} ON CONFLICT DO NOTHING",
+        "INSERT INTO t VALUES {} ON CONFLICT DO UPDATE SET n = excluded.n",
+        "WITH w AS (SELECT 2.0 AS x) INSERT INTO t VALUES {}",
+    ],
+)
+def test_values_of_every_statement_are_read_as_the_type_of_their_column(
+    uri: str, ctx: datafusion.SessionContext, statement: str
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("s", pa.string())])
+    table = mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="id"))
+    if "(id, n)" not in statement:
+        mw.sql(ctx, "ALTER TABLE t DROP COLUMN s")
+    given = "(1, 9007199254740993), ('2', 2.0), (3, '9007199254740995'), (4, NULL)"
+    mw.sql(ctx, statement.format(given))
+    found = {row["id"]: row["n"] for row in table.to_arrow().to_pylist()}
+    assert found == {1: 9007199254740993, 2: 2, 3: 9007199254740995, 4: None}
+    table.close()
+
+
+def test_values_are_computed_once(uri: str, ctx: datafusion.SessionContext) -> None:
+    calls: list[int] = []
+
+    def counted(given: pa.Array) -> pa.Array:
+        calls.extend(given.to_pylist())
+        return given
+
+    ctx.register_udf(datafusion.udf(counted, [pa.int64()], pa.int64(), "volatile", "counted"))
+    rows = Rows(uri, ctx, pa.float64())
+    assert rows.written(["counted(3)", "'0.5'", "counted(4)", "2.0"]) == [3.0, 0.5, 4.0, 2.0]
+    assert sorted(calls) == [3, 4]
+    rows.table.close()
+
+
+def test_a_value_that_does_not_fit_is_named(uri: str, ctx: datafusion.SessionContext) -> None:
+    rows = Rows(uri, ctx, pa.int64())
+    with pytest.raises(mw.InvalidCallError, match=r"column 'n' .* 2\.5"):
+        mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, 2.5), (3, 'x')")
+    with pytest.raises(mw.InvalidCallError, match="line 1, column 35: 'y'"):
+        mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, (y)), (3, 'x')")
+    for text in (
+        "(1, 1), (2)",
+        "(1, 1), ()",
+        "(1, 1),",
+        "(1, 1) (2, 'x')",
+        "(1, 'x', 2), (1, 2, 3)",
+    ):
+        with pytest.raises(mw.InvalidCallError):
+            mw.sql(ctx, f"INSERT INTO t VALUES {text}")
+    assert rows.table.count_rows() == 0
+    rows.table.close()
+
+
+def test_texts_with_and_without_a_zone_are_copied(
+    uri: str, ctx: datafusion.SessionContext, tmp_path: Path
+) -> None:
+    rows = Rows(uri, ctx, pa.timestamp("us", "Europe/Oslo"))
+    texts = ["2024-01-02", "2024-01-02T03:04:05Z", "2024-01-02 03:04:05", "2024-01-02 03:04-05:30"]
+    lines = "".join(f"{place},{text}\n" for place, text in enumerate([*texts, ""]))
+    (tmp_path / "times.csv").write_text(f"id,n\n{lines}")
+    mw.sql(ctx, f"COPY t FROM '{tmp_path}/times.csv'")
+    midnight, hour = datetime(2024, 1, 1, 23, tzinfo=UTC), timedelta(hours=1)
+    of_day = timedelta(hours=3, minutes=4)
+    assert rows.table.get([0, 1, 2, 3, 4])["n"].to_pylist() == [
+        midnight,
+        midnight + hour + of_day + timedelta(seconds=5),
+        midnight + of_day + timedelta(seconds=5),
+        midnight + hour + of_day + timedelta(hours=5, minutes=30),
+        None,
+    ]
+    rows.table.close()
