@@ -40,6 +40,8 @@ def prepare(ctx: datafusion.SessionContext, statement: Statement) -> None:
     place = statement.expect(place, "AS")
     if place == len(statement):
         raise statement.error("a statement is missing", place)
+    if statement.keyword(place) in ("PREPARE", "EXECUTE"):
+        raise statement.error("no statement that is prepared can stand here: write it out", place)
     kept = _sessions.setdefault(ctx, {})
     if name in kept:
         raise statement.error(

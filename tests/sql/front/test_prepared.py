@@ -98,6 +98,8 @@ def test_a_decimal_is_not_rounded(ctx: mw.SessionContext) -> None:
         ("PREPARE x DELETE FROM t", "AS is missing.*'DELETE'"),
         ("PREPARE x AS", "a statement is missing"),
         ("PREPARE known AS SELECT 1", "is prepared: DEALLOCATE known"),
+        ("PREPARE a AS EXECUTE a", "can stand here: write it out, at line 1, column 14"),
+        ("PREPARE a AS PREPARE b AS SELECT 1", "can stand here: write it out"),
         ("EXECUTE known", "takes 1 values, and 0 are given"),
         ("EXECUTE known('x')", "x"),
         ("EXECUTE untyped(1, 2)", "untyped takes 1 values, and 2 are given"),
