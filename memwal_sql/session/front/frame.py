@@ -25,6 +25,10 @@ class _Stream(RecordBatchStream):
         with _errors():
             return super().__next__()
 
+    async def __anext__(self) -> RecordBatch:
+        with _errors():
+            return await super().__anext__()
+
 
 @contextmanager
 def _errors() -> Iterator[None]:
@@ -36,12 +40,17 @@ def _with_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(*arguments: Any, **named: Any) -> Any:
         with _errors():
-            found = method(*arguments, **named)
-        if isinstance(found, datafusion.DataFrame):
-            return Frame(found.df)
-        return _Stream(found.rbs) if isinstance(found, RecordBatchStream) else found
+            return _ours(method(*arguments, **named))
 
     return call
+
+
+def _ours(found: Any) -> Any:
+    if isinstance(found, datafusion.DataFrame):
+        return Frame(found.df)
+    if isinstance(found, list):
+        return [_ours(one) if isinstance(one, RecordBatchStream) else one for one in found]
+    return _Stream(found.rbs) if isinstance(found, RecordBatchStream) else found
 
 
 # All, as DataFusion makes the frames that they return of its own class.

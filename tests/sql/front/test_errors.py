@@ -1,5 +1,6 @@
 """Errors of statements: ours, at their places in the text that was given, without inner names."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,10 @@ def offset(text: str, line: str, column: str) -> int:
     return sum(len(one) + 1 for one in lines[: int(line) - 1]) + int(column) - 1
 
 
+async def first_of(frame: datafusion.DataFrame) -> object:
+    return await anext(aiter(frame))
+
+
 def test_errors_of_a_query_are_ours_however_it_is_collected(ctx: datafusion.SessionContext) -> None:
     frame = mw.sql(ctx, "SELECT id, n / (n - n) AS x FROM t")
     other = mw.sql(ctx, "SELECT id AS key FROM s")
@@ -119,6 +124,9 @@ def test_errors_of_a_query_are_ours_however_it_is_collected(ctx: datafusion.Sess
         frame.join(other, left_on="id", right_on="key").collect,
         lambda: list(frame),
         lambda: list(frame.execute_stream()),
+        lambda: [list(stream) for stream in frame.execute_stream_partitioned()],
+        frame.collect_partitioned,
+        lambda: asyncio.run(first_of(frame)),
         frame["x"].to_pydict,
     ):
         with pytest.raises(mw.InvalidCallError, match=r"^Divide by zero error$"):
