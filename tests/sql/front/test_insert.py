@@ -211,6 +211,8 @@ def test_rows_made_of_those_of_the_table_lose_no_update(
         ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO UPDATE SET x = 1", "not this"),
         ("INSERT INTO t VALUES ('a', 1, 1, 'x'), ('a', 1, 2, 'y') ON CONFLICT DO UPDATE SET n = 1",
          "more than once"),
+        ("INSERT INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO UPDATE SET n = unnest([1])",
+         "one value"),
         ("REPLACE INTO t VALUES ('a', 1, 1, 'x') ON CONFLICT DO NOTHING", "no row is left"),
         ("INSERT OR IGNORE INTO t VALUES ('a', 1, 1, 'x')", "ON CONFLICT DO NOTHING"),
         ("INSERT IGNORE INTO t VALUES ('a', 1, 2, 'x')", "ON CONFLICT DO NOTHING.*'IGNORE'"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import datafusion
 import pyarrow as pa
 
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.acts import UPDATE, Act
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.delete import condition_at, other_tables
@@ -18,6 +19,7 @@ from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 
 _CLAUSES = ("SET", "FROM", "WHERE", "RETURNING", "ORDER", "LIMIT")
+_QUERIES = ("SELECT", "WITH", "FROM", "VALUES")
 
 
 class Update(Change):
@@ -111,11 +113,27 @@ def assignments(
 
 def source_column(statement: Statement, start: int, stop: int, source: str) -> str:
     """The expression that stands there, in parentheses; a column of the source always as
-    `"s"."column"`."""
+    `"s"."column"`. Raises UnsupportedError, with the place, for one of several rows."""
     column = lone_column(statement, start, stop)
     if len(column) == len(("s", "column")) and quoted(column[0]) == source:
         return f"{source}.{quoted(column[1])}"
+    _refuse_several(statement, start, stop)
     return f"({statement.slice(start, stop)})"
+
+
+def _refuse_several(statement: Statement, start: int, stop: int) -> None:
+    """Raise UnsupportedError, with the place, for UNNEST outside of a query: of a row it makes
+    several, or none."""
+    place = start
+    while place < stop:
+        if statement.symbol(place) == "(" and statement.keyword(place + 1) in _QUERIES:
+            place = statement.closing(place)
+            continue
+        token = statement.tokens[place]
+        if token.is_name and token.name == "unnest" and statement.symbol(place + 1) == "(":
+            message = "a column is set to one value: put what makes rows into a query"
+            raise UnsupportedError(str(statement.error(message, place)))
+        place += 1
 
 
 def lone_column(statement: Statement, start: int, stop: int) -> Name:

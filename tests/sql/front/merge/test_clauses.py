@@ -85,6 +85,9 @@ def test_counts_say_what_was_done(table: mw.Table, ctx: datafusion.SessionContex
         ("USING s ON t.id = s.column2 AND t.tenant = s.column1 AND false WHEN NOT MATCHED THEN "
          "INSERT (tenant, id) VALUES (s.column1, s.column2)", "other rows have 1"),
         ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET n = 1.5", "1.5"),
+        ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET n = unnest([1])", "one value"),
+        ("USING s ON t.id = s.column2 WHEN NOT MATCHED THEN "
+         "INSERT (tenant, id) VALUES ('a', unnest([1]))", "one value"),
         ("USING s ON t.id = s.column2 WHEN MATCHED THEN UPDATE SET *",
          r"lacks the columns \['tenant', 'id', 'n', 'Name'\].* name those .*column 71"),
         ("USING (SELECT column1 AS tenant, column2 AS id, 1 AS n FROM s) AS s ON t.id = s.id WHEN "
