@@ -101,6 +101,16 @@ def test_a_table_of_a_query_has_its_rows_or_is_not_there(
     assert rows(ctx, "CREATE TABLE IF NOT EXISTS t USING memwal AS SELECT 1 AS n") == []
 
 
+def test_columns_of_a_query_may_be_null_but_for_the_key(
+    ctx: datafusion.SessionContext, place: str
+) -> None:
+    query = "SELECT 1 AS id, 'x' AS s, count(*) AS c, [1] AS l FROM (VALUES (1), (2))"
+    mw.sql(ctx, f"CREATE TABLE t (PRIMARY KEY (id)) LOCATION '{place}' AS {query}")
+    assert {field.name for field in mw.open_table(place).schema if not field.nullable} == {"id"}
+    assert rows(ctx, "INSERT INTO t (id) VALUES (2)") == [{"count": 1}]
+    assert rows(ctx, "SELECT s, c, l FROM t WHERE id = 2") == [{"s": None, "c": None, "l": None}]
+
+
 def test_given_columns_name_and_cast_those_of_the_query(
     ctx: datafusion.SessionContext, place: str
 ) -> None:

@@ -155,10 +155,11 @@ def _rows(
 
 
 def _schema(computed: pa.Schema, given: pa.Schema) -> pa.Schema:
-    """The columns that are given, or those of the query."""
+    """The columns that are given, or those of the query, which may all become NULL: that a literal
+    or a count is none says nothing of later rows."""
     if given.names:
         return given
-    return pa.schema([field.with_type(stored_type(field.type)) for field in computed])
+    return pa.schema([pa.field(f.name, stored_type(f.type), metadata=f.metadata) for f in computed])
 
 
 def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> int:
