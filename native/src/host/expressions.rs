@@ -1,7 +1,9 @@
 //! What the host's physical expressions are, by what can be seen of them: children, properties, and
 //! what they are shown as.
 
-use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_expr::sort_properties::SortProperties;
 use datafusion_physical_plan::PhysicalExpr;
 
@@ -33,10 +35,18 @@ pub fn column_of(expression: &dyn PhysicalExpr, input: &SchemaRef) -> Option<usi
     (input.fields().get(place)?.name() == name).then_some(place)
 }
 
-/// The place of a column that may be cast.
-pub fn column_in(expression: &dyn PhysicalExpr, input: &SchemaRef) -> Option<usize> {
-    match expression.children()[..] {
-        [of] if is_cast(expression, of.as_ref()) => column_in(of.as_ref(), input),
-        _ => column_of(expression, input),
-    }
+/// The place of a column of vectors that is as it is, or cast to lists of float64, which hold the
+/// numbers of all smaller floats. Other casts round, and `TRY_CAST` makes NULLs of what does not fit.
+pub fn vectors_in(expression: &Arc<dyn PhysicalExpr>, input: &SchemaRef) -> Option<usize> {
+    let [of] = expression.children()[..] else {
+        return column_of(expression.as_ref(), input);
+    };
+    let cast = expression.to_string().starts_with(&format!("CAST({of} AS "));
+    let wide = match expression.data_type(input).ok()? {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            *item.data_type() == DataType::Float64
+        }
+        _ => false,
+    };
+    if cast && wide { column_of(of.as_ref(), input) } else { None }
 }

@@ -11,7 +11,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_plan::PhysicalExpr;
 
-use crate::host::expressions::{column_in, column_of, is_constant};
+use crate::host::expressions::{column_of, is_constant, vectors_in};
 
 /// Distance functions by what they are shown as.
 const METRICS: [(&str, Metric); 4] = [
@@ -73,12 +73,11 @@ impl Key {
         let [one, other] = call.children()[..] else {
             return None;
         };
-        let (column, vector) =
-            match (column_in(one.as_ref(), input), column_in(other.as_ref(), input)) {
-                (Some(column), None) => (column, other),
-                (None, Some(column)) => (column, one),
-                _ => return None,
-            };
+        let (column, vector) = match (vectors_in(one, input), vectors_in(other, input)) {
+            (Some(column), None) => (column, other),
+            (None, Some(column)) => (column, one),
+            _ => return None,
+        };
         let (query, negated) = (vector_of(vector.as_ref())?, from.is_some());
         let distance = Distance { metric: *metric, column, query, negated };
         distance.is_what(call, input).then_some(Self::Distance(distance))

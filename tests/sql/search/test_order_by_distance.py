@@ -48,6 +48,23 @@ CONDITIONS = (
     "array_distance(v, {q}) > 1",
     "length(name) > 1 AND n < 8",
 )
+# What the vectors are cast to before they are measured.
+CASTS = (
+    "arrow_cast(v, 'FixedSizeList({d}, Float16)')",
+    "arrow_cast(v, 'FixedSizeList({d}, Float32)')",
+    "arrow_cast(v, 'FixedSizeList({d}, Float64)')",
+    "arrow_cast(v, 'LargeList(Float64)')",
+    "arrow_cast(arrow_cast(v, 'List(Float16)'), 'List(Float64)')",
+    "arrow_cast(arrow_cast(v, 'List(Float64)'), 'List(Float32)')",
+    "arrow_cast(v, 'List(Int64)')",
+    "v::real[]",
+    "CAST(v AS DOUBLE[])",
+    "CAST(CAST(v AS DOUBLE[]) AS REAL[])",
+    "CAST(v AS DECIMAL(6, 1)[])",
+    "TRY_CAST(v AS DECIMAL(4, 2)[])",
+    "TRY_CAST(v AS REAL[])",
+    "TRY_CAST(v AS DOUBLE[])",
+)
 Row = dict[str, Any]
 
 
@@ -151,6 +168,9 @@ class Tables:
             given = self.vector()
         literal = "[" + ", ".join(f"CAST('{x!r}' AS DOUBLE)" for x in given) + "]"
         function, direction = rng.choice(list(FUNCTIONS.items()))
+        if rng.random() < 0.3:
+            cast = rng.choice(CASTS).format(d=self.dimension)
+            function = function.replace("(v,", f"({cast},").replace(", v)", f", {cast})")
         distance = function.format(q=literal)
         direction = rng.choice([direction, direction, direction, "ASC", "DESC"])
         nulls = rng.choice(["", "", "NULLS FIRST", "NULLS LAST"])
