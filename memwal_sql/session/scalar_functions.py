@@ -29,6 +29,9 @@ from planner.search.full_text import analyzer_of, index_of
 
 MATCH = "match"
 _VECTOR = pa.list_(pa.float64())
+# By what they call their results the native library knows these functions from a user's.
+_MATCHED = pa.field("match of memwal_sql", pa.bool_())
+_L2 = pa.field("l2_distance of memwal_sql", pa.float64())
 
 
 class _Analyzing(threading.local):
@@ -46,8 +49,8 @@ def register_scalar_functions(ctx: SessionContext) -> None:
     """Give a session the functions, but for those whose names it has already."""
     texts, vectors = [pa.string(), pa.string()], [_VECTOR, _VECTOR]
     for name, function, arguments, result in (
-        (MATCH, match, texts, pa.bool_()),
-        ("l2_distance", l2_distance, vectors, pa.float64()),
+        (MATCH, match, texts, _MATCHED),
+        ("l2_distance", l2_distance, vectors, _L2),
     ):
         try:
             ctx.udf(name)

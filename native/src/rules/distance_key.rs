@@ -13,12 +13,13 @@ use datafusion_physical_plan::PhysicalExpr;
 
 use crate::host::expressions::{column_of, is_constant, vectors_in};
 
-/// Distance functions by what they are shown as.
-const METRICS: [(&str, Metric); 4] = [
-    ("array_distance", Metric::L2),
-    ("l2_distance", Metric::L2),
-    ("cosine_distance", Metric::Cosine),
-    ("inner_product", Metric::Dot),
+/// Distance functions by what they are shown as, and what they call their result: a function of the
+/// user's in Python under one of these names calls it otherwise, and is not called to find out.
+const METRICS: [(&str, &str, Metric); 4] = [
+    ("array_distance", "array_distance", Metric::L2),
+    ("l2_distance", "l2_distance of memwal_sql", Metric::L2),
+    ("cosine_distance", "cosine_distance", Metric::Cosine),
+    ("inner_product", "inner_product", Metric::Dot),
 ];
 /// Vectors by which a function is tried.
 const TRIALS: usize = 3;
@@ -60,7 +61,10 @@ impl Key {
         };
         let text = call.to_string();
         let (name, _) = text.split_once('(')?;
-        let (_, metric) = METRICS.iter().find(|(known, _)| *known == name)?;
+        let (_, result, metric) = METRICS.iter().find(|(known, ..)| *known == name)?;
+        if call.return_field(input).ok()?.name() != result {
+            return None;
+        }
         // Taken from 1, small distances of other kinds than that of angles are lost in rounding.
         let exact = match from.as_deref() {
             None | Some("0") => true,
@@ -96,8 +100,8 @@ impl Key {
 }
 
 impl Distance {
-    /// Whether a function of the session computes this distance, by some vectors: it may have the
-    /// name of one of DataFusion's and be another.
+    /// Whether the function computes this distance, by some vectors: another library's may have the
+    /// name of one of DataFusion's.
     fn is_what(&self, call: &Arc<dyn PhysicalExpr>, input: &SchemaRef) -> bool {
         let DataType::FixedSizeList(item, size) = input.field(self.column).data_type() else {
             return false;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,19 +97,27 @@ def test_a_vector_of_another_length_is_datafusion_s_error(table: mw.Table) -> No
         session(table).sql(query).collect()
 
 
-def test_a_function_of_the_user_s_under_the_name_is_not_taken_for_the_distance(
-    table: mw.Table,
+@pytest.mark.parametrize(
+    "name", ["l2_distance", "array_distance", "list_distance", "cosine_distance", "inner_product"]
+)
+def test_a_function_of_the_user_s_is_neither_taken_for_the_distance_nor_called_to_find_out(
+    table: mw.Table, name: str
 ) -> None:
-    context = session(table)
+    """Not even one that differs for far rows only."""
+    context, calls = session(table), []
     kinds = [pa.list_(pa.float64()), pa.list_(pa.float64())]
 
-    def constant(one: pa.Array, _: pa.Array) -> pa.Array:
-        return pa.array([-float(row[0]) for row in one.to_pylist()])
+    def capped(ones: pa.Array, others: pa.Array) -> pa.Array:
+        calls.append(len(ones))
+        pairs = zip(ones.to_pylist(), others.to_pylist(), strict=True)
+        return pa.array([min(math.dist(one, other), 2.0) for one, other in pairs])
 
-    context.register_udf(udf(constant, kinds, pa.float64(), "immutable", "l2_distance"))
-    query = "SELECT id FROM t ORDER BY l2_distance(v, [1.0, 2.0]) LIMIT 1"
+    context.register_udf(udf(capped, kinds, pa.float64(), "immutable", name))
+    query = f"SELECT id FROM t ORDER BY {name}(v, [4.0, 1.0]), id LIMIT 1"
     assert "NearestExec" not in plan_of(context, query)
-    assert context.sql(query).to_pydict()["id"] == [2]
+    assert not calls
+    assert context.sql(query).to_pydict()["id"] == [1]
+    assert calls
 
 
 def test_each_side_of_a_union_and_each_subquery_may_have_its_own(table: mw.Table) -> None:
