@@ -111,6 +111,37 @@ def test_columns_of_a_query_may_be_null_but_for_the_key(
     assert rows(ctx, "SELECT s, c, l FROM t WHERE id = 2") == [{"s": None, "c": None, "l": None}]
 
 
+@pytest.mark.parametrize("columns", ["PRIMARY KEY (n)", "n BIGINT PRIMARY KEY, s TEXT"])
+def test_a_query_is_not_made_where_its_table_is_there(
+    ctx: datafusion.SessionContext, place: str, columns: str
+) -> None:
+    """As if another session or process had made it: the folder's table is opened."""
+    calls: list[int] = []
+
+    def seen(values: pa.Array) -> pa.Array:
+        calls.extend(values.to_pylist())
+        return values
+
+    ctx.register_udf(datafusion.udf(seen, [pa.int64()], pa.int64(), "volatile", "seen"))
+    create = f"CREATE TABLE {{}} ({columns}) PARTITIONED BY (bucket(n, 2)) LOCATION '{place}' AS"
+    query = "SELECT seen(value) AS n, 'x' AS s FROM generate_series(1, 3)"
+    assert rows(ctx, f"{create.format('IF NOT EXISTS t')} {query}") == [{"count": 3}]
+    rows(ctx, "DELETE FROM t WHERE n = 2")
+    mw.sql(ctx, "ALTER TABLE t ALTER COLUMN s DROP NOT NULL")
+    calls.clear()
+    assert rows(ctx, f"{create.format('IF NOT EXISTS u')} {query}") == []
+    assert rows(ctx, "SELECT n FROM u ORDER BY n") == [{"n": 1}, {"n": 3}]
+    with pytest.raises(mw.InvalidCallError, match="is a table already: IF NOT EXISTS opens it"):
+        mw.sql(ctx, f"{create.format('w')} {query}")
+    for change in (("(n)", "(s)"), ("n BIGINT PRIMARY KEY", "n INT PRIMARY KEY"), ("n, 2", "n, 3")):
+        other = create.format("IF NOT EXISTS w").replace(*change)
+        if other != create.format("IF NOT EXISTS w"):
+            with pytest.raises(mw.InvalidCallError, match="is there, and another one"):
+                mw.sql(ctx, f"{other} {query}")
+    assert calls == []
+    assert names(ctx) == {"t", "u"}
+
+
 def test_given_columns_name_and_cast_those_of_the_query(
     ctx: datafusion.SessionContext, place: str
 ) -> None:
@@ -118,7 +149,7 @@ def test_given_columns_name_and_cast_those_of_the_query(
     assert rows(ctx, f"{create} 1, 'a' UNION ALL SELECT 2, NULL") == [{"count": 2}]
     assert mw.open_table(place).schema.field("id").type == pa.int32()
     with pytest.raises(mw.InvalidCallError, match="3 columns for 2"):
-        mw.sql(ctx, f"{create.replace('TABLE t', 'TABLE u')} 1, 2, 3")
+        mw.sql(ctx, f"{create.replace('TABLE t', 'TABLE u').replace(place, place + '2')} 1, 2, 3")
 
 
 def test_a_table_is_opened_or_made_by_an_external_one(
@@ -138,7 +169,7 @@ def test_a_table_is_opened_or_made_by_an_external_one(
     for change in (("n INT", "n BIGINT"), ("(id)", "(id, n)"), ("id, 2", "id, 3")):
         with pytest.raises(mw.InvalidCallError, match="is there, and another one"):
             mw.sql(other, statement.format("w").replace(*change))
-    with pytest.raises(mw.InvalidCallError, match="table already"):
+    with pytest.raises(mw.InvalidCallError, match="table already: IF NOT"):
         mw.sql(other, f"CREATE TABLE w (id BIGINT PRIMARY KEY) LOCATION '{place}'")
 
 

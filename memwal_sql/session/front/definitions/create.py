@@ -99,15 +99,20 @@ def created(
         if not columns.primary_key:
             message = "PRIMARY KEY (columns) must say what rows are found by"
             raise statement.error(message, columns_at)
-        rows: pa.Table | None = None
-        if clauses.query is not None:
-            rows = _rows(ctx, statement, clauses.query, parameters, columns.schema)
-            columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
         known = checked_options(options) or None
-        may_open = rows is None and (external or lenient)
-        if may_open and find_lance(canonical_uri(location), known) is not None:
+        there = find_lance(canonical_uri(location), known) is not None
+        if there and not (lenient or (external and clauses.query is None)):
+            raise InvalidCallError(
+                f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "
+                "deletes it then"
+            )
+        if there:
             table = _as_wanted(open_table(location, storage_options=options), columns, regions)
         else:
+            rows: pa.Table | None = None
+            if clauses.query is not None:
+                rows = _rows(ctx, statement, clauses.query, parameters, columns.schema)
+                columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
             table = create_table(location, columns.schema, columns.primary_key, regions, options)
             if rows is not None:
                 count = _filled(table, rows, options)
@@ -174,11 +179,13 @@ def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> 
 
 
 def _as_wanted(table: Table, columns: Columns, regions: str | None) -> Table:
-    """The table that is there. Raises InvalidCallError unless it is the one that is described."""
+    """The table that is there. Raises InvalidCallError unless it is the one that is described; its
+    columns may be left to a query, and are any then."""
     info = table.info
     keys = set(columns.primary_key)
     wanted = pa.schema([f.with_nullable(False) if f.name in keys else f for f in columns.schema])
-    same = table.schema.equals(wanted) and table.primary_key == columns.primary_key
+    same = not wanted.names or table.schema.equals(wanted)
+    same = same and table.primary_key == columns.primary_key
     if same and regions is not None:
         spec = active_spec(info)
         asked = region_spec(regions, table.schema, table.primary_key)
