@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from exec_nodes.keys.keys import key_values
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.write.commit_queue import PendingWrite
 from memwal_sql.write.conditional.recent import Cut
 from memwal_sql.write.conditional.resolve import Compute, Resolved, among, key_names
@@ -35,6 +35,7 @@ Enqueued = list[tuple[RegionWriter, list[PendingWrite]]]
 _ATTEMPTS = 100
 SNAPSHOT, SERIALIZABLE = "snapshot", "serializable"
 _SHOWN_KEYS = 10
+MOST_REGIONS = 4_000  # whose locks are held at once: a call more for each eight, of a thousand
 T = TypeVar("T")
 
 
@@ -93,6 +94,7 @@ class Statements:
         make_room: waits until so many bytes may be enqueued.
         retrying: held by the one statement that is computed again; so those that lost a key do not
             take it from each other.
+        most_regions: that may be written at once, or read to be serializable.
     """
 
     primary_key: tuple[str, ...]
@@ -100,6 +102,7 @@ class Statements:
     claimed: Callable[[], Sequence[RegionWriter]]
     make_room: Callable[[int], None]
     retrying: Lock
+    most_regions: int = MOST_REGIONS
 
     def over_keys(self, keys: pa.RecordBatch, compute: Compute) -> Outcome:
         """Enqueue what `compute` makes of distinct `keys`, rows in the MemTables' schema of which
@@ -194,10 +197,15 @@ class Statements:
     ) -> tuple[Enqueued | None, set[Hashable]]:
         """Enqueue all rows; or none, as somebody wrote after its cut one of the keys, which it
         returns, or a region of `unmoved`, or as there are others `now`."""
+        regions = {part.writer for part in parts} | set(unmoved)
+        if len(regions) > self.most_regions:
+            raise UnsupportedError(
+                f"this statement writes, or is serializable and reads, {len(regions)} regions, and "
+                f"one can at most {self.most_regions} at once: make several, each of a part of it"
+            )
+        writers = sorted(regions, key=lambda one: one.region_id.bytes)
         self.make_room(sum(part.rows.nbytes for part in parts))
         keys = [frozenset(part.keys) for part in parts]
-        regions = {part.writer for part in parts} | set(unmoved)
-        writers = sorted(regions, key=lambda one: one.region_id.bytes)
 
         def enqueue() -> tuple[Enqueued | None, set[Hashable]]:
             lost: set[Hashable] = set()
