@@ -101,7 +101,7 @@ def test_they_keep_the_rows_that_they_keep_of_tables_in_memory(
     random = Random(f"{SEED} {join}")
     for _ in range(QUERIES):
         query = (
-            f"SELECT x.a, x.n, y.a AS b FROM {{t}} AS y {join} {{t}} AS x "  # noqa: S608
+            f"SELECT x.a, x.n, y.a AS b FROM {{t}} AS y {join} {{t}} AS x "
             f"ON {random.choice(_ON)} WHERE {_conditions(random)}"
         )
         expected = _answer(context, query, "memory")
