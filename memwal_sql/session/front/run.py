@@ -11,7 +11,7 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.copy_from import copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
-from memwal_sql.session.front.changes.insert_into import insert
+from memwal_sql.session.front.changes.insert_into import insert, with_excluded
 from memwal_sql.session.front.changes.merge_into import merge
 from memwal_sql.session.front.changes.target import after_ctes, refuse_more_rows
 from memwal_sql.session.front.changes.update import update
@@ -82,7 +82,7 @@ def run(
     """The same for a statement that has been read."""
     check_catalog(ctx)
     with errors_of_calls(), statement.places():
-        statement = with_distances(ctx, statement, parameters)
+        statement = with_excluded(with_distances(ctx, statement, parameters))
     with errors_of_calls(), statement.places():
         return Frame(_answered(ctx, statement, parameters).df)
 

@@ -33,6 +33,7 @@ UPDATE t SET n = v <-> [1, 2], v = ? WHERE n = ?
 INSERT INTO t (id, n) SELECT id, ? FROM s WHERE n = ? RETURNING ?
 INSERT INTO t (id, n) VALUES (1, ?), (?, 3)
 INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = ? WHERE t.n = ?
+INSERT INTO t (id, n) VALUES (1, 2) ON CONFLICT DO UPDATE SET n = excluded.n, v = ? WHERE t.n = ?
 INSERT INTO t BY NAME SELECT 7 AS id, ? AS n
 INSERT OVERWRITE t (id, n) SELECT id, ? FROM t
 REPLACE INTO t (id, n) SELECT id, ? FROM s

@@ -11,7 +11,7 @@ import datafusion
 import numpy as np
 import pyarrow as pa
 
-from exec_nodes.keys.keys import KeyBatch, one_array
+from exec_nodes.keys.keys import KeyBatch
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.changes.acts import INSERT, UPDATE, Act, count_keys, keys_of
 from memwal_sql.session.front.changes.change import Change
@@ -20,10 +20,12 @@ from memwal_sql.session.front.changes.merge import MATCHED, NEW, Merge, On, When
 from memwal_sql.session.front.changes.reading import Reading
 from memwal_sql.session.front.changes.returning import Returning
 from memwal_sql.session.front.changes.target import Target
+from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.tokens import quoted
 
-# The rows given, in expressions, and what the session has them as.
-_EXCLUDED, _GIVEN = "excluded", '"memwal given"'
+# What `excluded` stands for: the rows given, whose columns have names that the table has none of.
+_GIVEN = "memwal given"
+GIVEN = quoted(_GIVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class InsertOver(Merge):
         equal = (f"{target.qualifier}.{quoted(name)} = {text}" for name, text in key.items())
         on = On(" AND ".join(equal), key)
         whens = [] if matched is None else [matched]
-        super().__init__(target, returning, given.query, _GIVEN, on, whens)
+        super().__init__(target, returning, given.query, GIVEN, on, whens)
         self.given = given
         self._keep = keep
 
@@ -173,7 +175,7 @@ class InsertOver(Merge):
         return {"count": len(kinds)}
 
     def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
-        """The rows as values of one column, so that names alone are the table's."""
+        """The rows, and the clauses."""
         rows = self.given.rows(reading)
         if self._keep is not None:
             rows = one_a_key(self.target, rows, self._keep)
@@ -181,8 +183,8 @@ class InsertOver(Merge):
         key = self.target.table.primary_key
         others = {name: text for name, text in values.items() if name not in key}
         matched = self.whens or [When(MATCHED, "", UPDATE, others)]
-        structs = pa.StructArray.from_arrays(list(map(_stored, rows.columns)), rows.column_names)
-        return pa.table({_EXCLUDED: structs}), [When(NEW, "", INSERT, values), *matched]
+        source = rows.rename_columns([excluded_name(name)[1] for name in rows.column_names])
+        return source, [When(NEW, "", INSERT, values), *matched]
 
 
 def one_a_key(target: Target, rows: pa.Table, keep: str) -> pa.Table:
@@ -195,12 +197,11 @@ def one_a_key(target: Target, rows: pa.Table, keep: str) -> pa.Table:
     return rows.take(pa.array(np.sort(np.fromiter(kept.values(), np.int64, len(kept)))))
 
 
-def _stored(column: pa.ChunkedArray) -> pa.Array:
-    """A column as it is stored: Arrow takes no rows of structs with columns of other kinds."""
-    array = one_array(column)
-    return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+def excluded_name(column: str) -> Name:
+    """What `excluded.column` stands for: a column of the row given."""
+    return _GIVEN, f"{_GIVEN} {column}"
 
 
 def excluded(column: str) -> str:
-    """A column of the row given, as an expression."""
-    return f"{quoted(_EXCLUDED)}.{quoted(column)}"
+    """The same as an expression."""
+    return ".".join(map(quoted, excluded_name(column)))

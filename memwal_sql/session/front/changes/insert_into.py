@@ -8,22 +8,25 @@ from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.acts import UPDATE
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.insert import (
+    GIVEN,
     GivenRows,
     InsertOver,
     Overwrite,
     Upsert,
     excluded,
+    excluded_name,
 )
 from memwal_sql.session.front.changes.merge import MATCHED, When
 from memwal_sql.session.front.changes.returning import Returning, returning_at
 from memwal_sql.session.front.changes.target import Target, columns_at, target_at
 from memwal_sql.session.front.changes.update import assignments
 from memwal_sql.session.front.changes.values import given_rows
+from memwal_sql.session.front.queries.places import Edit
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM")
 _CLAUSES = (*_QUERIES, "BY", "ON", "RETURNING", "DEFAULT", "PARTITION")
-_EXCLUDED = quoted("excluded")
+_EXCLUDED = "excluded"
 
 
 def insert(
@@ -77,6 +80,28 @@ def insert(
     return InsertOver(target, returning, given, keep="last", matched=None)
 
 
+def with_excluded(statement: Statement) -> Statement:
+    """The statement with the columns of the rows given for `excluded.column`."""
+    start = statement.find("DO UPDATE SET", _conflict(statement, 0, len(statement)))
+    edits = []
+    for place in range(start, statement.find("RETURNING", start)):
+        token, after = statement.tokens[place], place + 2
+        if _is_excluded(statement, place) and after < len(statement):
+            column = statement.tokens[after]
+            if statement.symbol(place + 1) == "." and column.is_name:
+                table, name = map(quoted, excluded_name(column.name))
+                edits += [
+                    Edit(token.start, token.end, table),
+                    Edit(column.start, column.end, name),
+                ]
+    return statement.edited(edits) if edits else statement
+
+
+def _is_excluded(statement: Statement, place: int) -> bool:
+    token = statement.tokens[place]
+    return token.is_name and token.name == _EXCLUDED and statement.symbol(place - 1) != "."
+
+
 def _conflict(statement: Statement, start: int, end: int) -> int:
     """The place of the last ON CONFLICT, or the end."""
     places = [p for p in statement.top(start, end) if statement.has(p, "ON CONFLICT")]
@@ -110,9 +135,27 @@ def _over(
         nothing = When(MATCHED, "", "")
         return InsertOver(target, returning, given, keep="first", matched=nothing)
     place = statement.expect(place, "DO UPDATE SET")
+    _check_excluded(statement, place, end, given)
     where = statement.find("WHERE", place, end)
-    values = assignments(statement, place, where, target, _EXCLUDED)
+    values = assignments(statement, place, where, target, GIVEN)
     values = {n: text for n, text in values.items() if n not in key or text != excluded(n)}
     condition = f"({statement.slice(where + 1, end)})" if where < end else ""
     update = When(MATCHED, condition, UPDATE, values)
     return InsertOver(target, returning, given, keep=None, matched=update)
+
+
+def _check_excluded(statement: Statement, start: int, stop: int, given: GivenRows) -> None:
+    """Raise InvalidCallError, with the place, for a column that the rows given have not, and for
+    `excluded` as anything else."""
+    columns = given.target.columns.names
+    known = columns if given.columns is None else list(given.columns)
+    for place in range(start, stop):
+        token = statement.tokens[place]
+        if _is_excluded(statement, place) and _EXCLUDED not in columns:
+            raise statement.error("excluded.column is what the row given has in a column", place)
+        if token.is_name and quoted(token.name) == GIVEN:
+            column = statement.tokens[place + 2]
+            if column.name not in {excluded_name(name)[1] for name in known}:
+                raise statement.error(
+                    f"the rows given have {known}, and not this column", place + 2
+                )

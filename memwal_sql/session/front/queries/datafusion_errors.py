@@ -22,6 +22,9 @@ _NO_CHANGE = re.compile(r"^([A-Z ]+) operation on table '(.*)'\ncaused by\n" + _
 _AGGREGATE = re.compile(r"^Column in SELECT must be in GROUP BY .*memwal row", re.DOTALL)
 # Schemas and names that tables of one statement have for a while.
 _SCHEMA = re.compile(r'(?:datafusion\.)?("?)memwal\$statement\d+\1\.')
+_EXCLUDED = re.compile(
+    r'"memwal given"\."memwal given (?P<quoted>(?:[^"]|"")+)"|memwal given\.memwal given '
+)
 _QUALIFIER = re.compile(r'"?memwal (?:given|source)"?\.')
 _SUGGESTED = re.compile(r" Did you mean '[^']*memwal [^']*'\?")
 _FIELDS = re.compile(r"(?<=Valid fields are )(.*)(?=\.$)", re.DOTALL)
@@ -97,6 +100,7 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
 
 def without_insides(message: str) -> str:
     """A message without the names that tables and columns have within a statement alone."""
+    message = _EXCLUDED.sub(lambda found: f"excluded.{found['quoted'] or ''}", message)
     message = _SUGGESTED.sub("", _QUALIFIER.sub("", _SCHEMA.sub("", message)))
     return _FIELDS.sub(_shown, message)
 
