@@ -60,6 +60,8 @@ class MountedTable:
 
     def __init__(self, provider: object) -> None: ...
     def __datafusion_table_provider__(self, session: object) -> object: ...
+    def is_mounted(self) -> bool:
+        """Whether a session, a view, a frame or a plan has it."""
 
 class Predicate:
     """One conjunct of a WHERE clause."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from threading import Lock
-from weakref import ref
 
 from memwal_native import MountedTable
 from memwal_sql.catalog.plain_lance import LanceProvider
@@ -91,7 +90,7 @@ class Folder:
         table = self._table(name)
         if table is None:
             return None
-        return Registered(name, table, self._consistency, ref(self), self._missing)
+        return Registered(name, table, self._consistency, None, self._missing)
 
     def forget(self, name: str) -> None:
         """Open it anew where it is asked for next."""

@@ -87,14 +87,14 @@ def mounted(
     if not name:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
-    provider = TableProvider(name, table, consistency, missing, approximate)
+    made = MountedTable(TableProvider(name, table, consistency, missing, approximate))
     functions = search_functions(ctx)
     for old in functions.left_behind(ctx):  # by whoever took the table itself away
         _remove_about(ctx, old)
-    functions.add(name, table, consistency, provider, missing, approximate)
+    functions.add(name, table, consistency, made, missing, approximate)
     for suffix, about in metadata_tables(name, table):
         _put(ctx, metadata_name(name, suffix), about)
-    return MountedTable(provider)
+    return made
 
 
 def metadata_tables(name: str, table: RegisteredTable) -> Iterator[tuple[str, MountedTable]]:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
-from memwal_native import MountedTable, SessionRule, recall, remember
+from memwal_native import MountedTable, SessionRule, remember
 from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.request import (
@@ -96,25 +96,19 @@ FUNCTIONS = (
 
 
 class Registered(NamedTuple):
-    """A table under a name; the session holds its provider as long as it has it there."""
+    """A table under a name, as what the session has it there; None for a table of a folder."""
 
     name: str
     table: ReadTable
     consistency: str
-    provider: ref[object]
+    mounted: MountedTable | None
     missing: str
     approximate: bool = False
 
     def is_in(self, session: SessionContext) -> bool:
         """Whether the session has it, and no other one, under its name."""
-        _let_dropped_go()
-        return self.provider() is not None and session.table_exist(self.name)
-
-
-def _let_dropped_go() -> None:
-    """Python objects that DataFusion dropped without the interpreter go when the library is called
-    next; which call does not matter."""
-    recall("")
+        is_there = self.mounted is None or self.mounted.is_mounted()
+        return is_there and session.table_exist(self.name)
 
 
 class TableFolder(Protocol):
@@ -161,14 +155,14 @@ class SearchFunctions:
         name: str,
         table: ReadTable,
         consistency: str,
-        provider: object,
+        mounted: MountedTable,
         missing: str = ERROR,
         approximate: bool = False,
     ) -> None:
-        """Let the functions find `table` under `name`, for as long as the session has `provider`
-        there."""
+        """Let the functions find `table` under `name`, for as long as the session has it there as
+        `mounted`."""
         self._tables[table_name(name)] = Registered(
-            name, table, consistency, ref(provider), missing, approximate
+            name, table, consistency, mounted, missing, approximate
         )
 
     def remove(self, name: str, session: SessionContext) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import threading
+from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 import datafusion
 import pyarrow as pa
@@ -16,7 +18,7 @@ from exec_nodes.node import Metrics, Statistics
 from memwal_native import MountedTable
 from memwal_sql.session.errors import memwal_errors, original_error
 from tests.model.racing import race
-from tests.model.waiting import reached
+from tests.model.waiting import eventually, reached
 from tests.sql.fakes import FakeProvider, NodeProvider, Rows
 
 PEOPLE = pa.table(
@@ -334,3 +336,33 @@ def test_a_stream_that_is_given_up_closes_its_generator() -> None:
     assert stream.next().to_pyarrow().num_rows > 0
     del stream
     reached(closed)
+
+
+ENDS = {
+    "read": lambda frame: frame.collect(),
+    "not run": lambda frame: frame.execution_plan(),
+    "read halfway": lambda frame: frame.execute_stream().next(),
+    "explained": lambda frame: frame.explain(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_a_query_held_goes_without_another_one(end: str) -> None:
+    """It stayed until the library was called again: a snapshot, rows in memory, locks of files."""
+    held: list[ref[Any]] = []
+
+    class Noted(FakeProvider):
+        def scan(self, *asked: Any) -> Any:
+            leaf, node = Rows(TEAMS.schema, ()), super().scan(*asked)
+            root = replace(node, inputs=(leaf,))
+            held.extend([ref(leaf), ref(root)])
+            return root
+
+    context = datafusion.SessionContext()
+    provider = Noted(PEOPLE, rows_a_batch=10)
+    context.register_table("t", MountedTable(provider))
+    ENDS[end](context.sql("SELECT * FROM t WHERE id > 3"))
+    held.append(ref(provider))
+    context.deregister_table("t")
+    del provider, context
+    eventually(lambda: not any(one() for one in held))

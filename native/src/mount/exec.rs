@@ -23,6 +23,7 @@ use pyo3::types::PyIterator;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::host::runtime::runtime;
+use crate::mount::held::Held;
 use crate::mount::metrics::metrics_of;
 use crate::python::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
 use crate::python::errors::with_python;
@@ -44,10 +45,10 @@ pub struct Nearest {
 /// One node of a mounted tree. The tree's shape is fixed: what EXPLAIN shows is what the Python
 /// nodes run among themselves, and only the root streams through DataFusion.
 pub struct MountedExec {
-    provider: Option<Arc<Py<PyAny>>>,
+    provider: Option<Arc<Held>>,
     /// What the provider's `scan` answered, if that has `nearest`.
-    scan: Option<Py<PyAny>>,
-    node: Py<PyAny>,
+    scan: Option<Held>,
+    node: Arc<Held>,
     label: String,
     properties: Arc<PlanProperties>,
     children: Vec<Arc<dyn ExecutionPlan>>,
@@ -57,7 +58,7 @@ pub struct MountedExec {
 impl MountedExec {
     /// Mount a Python node with `schema`, `partitions`, `children`, `label()`, `statistics`,
     /// `metrics` and `execute(partition)`, or what has one as `node`: a scan of `provider`.
-    pub fn mount(scan: &Bound<'_, PyAny>, provider: &Arc<Py<PyAny>>) -> PyResult<Arc<Self>> {
+    pub fn mount(scan: &Bound<'_, PyAny>, provider: &Arc<Held>) -> PyResult<Arc<Self>> {
         let orders = scan.hasattr("nearest")?;
         let node = &if orders { scan.getattr("node")? } else { scan.clone() };
         let schema = schema_from_python(&node.getattr("schema")?)?;
@@ -66,7 +67,7 @@ impl MountedExec {
         // properties that cost nothing to hand over.
         let unused = properties(Arc::new(Schema::empty()), 1);
         let root = Self::with_properties(node, &properties(schema, partitions), &unused)?;
-        let scan = orders.then(|| scan.clone().unbind());
+        let scan = orders.then(|| Held::new(scan.clone()));
         Ok(Arc::new(Self { provider: Some(Arc::clone(provider)), scan, ..root }))
     }
 
@@ -85,7 +86,7 @@ impl MountedExec {
         Ok(Self {
             provider: None,
             scan: None,
-            node: node.clone().unbind(),
+            node: Arc::new(Held::new(node.clone())),
             label: node.call_method0("label")?.extract()?,
             properties: Arc::clone(own),
             children,
@@ -198,8 +199,7 @@ impl ExecutionPlan for MountedExec {
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.eq_properties.schema());
-        let node = with_python(|py| Ok(self.node.clone_ref(py)))?;
-        let declared = Arc::clone(&schema);
+        let (node, declared) = (Arc::clone(&self.node), Arc::clone(&schema));
         // Nothing runs before the first poll: a LIMIT may never ask this partition.
         let batches = futures::stream::once(async move { start(node, partition, declared) });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.flatten())))
@@ -230,7 +230,7 @@ impl ExecutionPlan for MountedExec {
 
 /// Execute a partition in a thread that may block, as Python nodes do.
 fn start(
-    node: Py<PyAny>,
+    node: Arc<Held>,
     partition: usize,
     schema: SchemaRef,
 ) -> impl futures::Stream<Item = Result<RecordBatch>> + Send {
@@ -249,7 +249,7 @@ fn start(
 }
 
 /// Send every batch of a partition; ends early when nobody receives any more.
-fn pump(node: Py<PyAny>, partition: usize, schema: &SchemaRef, to: &Sender<Result<RecordBatch>>) {
+fn pump(node: Arc<Held>, partition: usize, schema: &SchemaRef, to: &Sender<Result<RecordBatch>>) {
     let batches = with_python(|py| {
         let batches = node.bind(py).call_method1("execute", (partition,))?;
         Ok(batches.try_iter()?.unbind())

@@ -24,6 +24,7 @@ use futures::future::try_join_all;
 use pyo3::prelude::*;
 
 use crate::host::runtime::runtime;
+use crate::mount::held::Held;
 use crate::python::arrow_bridge::ArrowStream;
 use crate::python::errors::with_python;
 
@@ -36,7 +37,7 @@ const NAME: &str = "UpsertExec";
 /// out to several partitions. So the input is optimized as a plan of its own, without the dealing
 /// out, and stays as it is.
 pub struct UpsertExec {
-    provider: Arc<Py<PyAny>>,
+    provider: Arc<Held>,
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -46,7 +47,7 @@ impl UpsertExec {
     /// `provider.insert(stream)` takes an object with `__arrow_c_stream__` and returns a count;
     /// `input` is not optimized yet.
     pub fn new(
-        provider: Arc<Py<PyAny>>,
+        provider: Arc<Held>,
         input: Arc<dyn ExecutionPlan>,
         session: &dyn Session,
     ) -> Result<Self> {
@@ -147,7 +148,7 @@ impl Written {
 /// Every partition is drained concurrently, in the caller's task: the input belongs to the host,
 /// whose runtime this library can't enter.
 async fn upsert(
-    provider: Arc<Py<PyAny>>,
+    provider: Arc<Held>,
     input: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     metrics: Written,
@@ -168,7 +169,7 @@ async fn upsert(
     Ok(rows)
 }
 
-fn insert(provider: &Py<PyAny>, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<u64> {
+fn insert(provider: &Held, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<u64> {
     with_python(|py| {
         let rows = ArrowStream { schema, batches };
         provider.bind(py).call_method1("insert", (rows,))?.extract()

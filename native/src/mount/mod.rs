@@ -3,6 +3,7 @@
 pub mod exec;
 pub mod ffi_plan;
 mod ffi_table;
+mod held;
 mod insert;
 mod metrics;
 pub mod mounted_table;

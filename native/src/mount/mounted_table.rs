@@ -9,6 +9,7 @@ use pyo3::types::PyCapsule;
 
 use crate::host::runtime::runtime;
 use crate::mount::ffi_table::lean_table;
+use crate::mount::held::Held;
 use crate::mount::provider::PythonTable;
 use crate::python::arrow_bridge::schema_from_python;
 use crate::python::errors::python_error;
@@ -30,14 +31,19 @@ use crate::python::errors::python_error;
 ///   `__arrow_c_stream__`. Only sessions that have a `SessionRule` ask.
 #[pyclass(frozen, module = "memwal_native")]
 pub struct MountedTable {
-    provider: Arc<Py<PyAny>>,
+    provider: Arc<Held>,
 }
 
 #[pymethods]
 impl MountedTable {
     #[new]
-    fn new(provider: Py<PyAny>) -> Self {
-        Self { provider: Arc::new(provider) }
+    fn new(provider: Bound<'_, PyAny>) -> Self {
+        Self { provider: Arc::new(Held::new(provider)) }
+    }
+
+    /// Whether a session, a view, a frame or a plan has it.
+    fn is_mounted(&self) -> bool {
+        Arc::strong_count(&self.provider) > 1
     }
 
     fn __datafusion_table_provider__<'py>(

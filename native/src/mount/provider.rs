@@ -16,13 +16,14 @@ use pyo3::prelude::*;
 use crate::filters::predicate::Predicate;
 use crate::mount::exec::MountedExec;
 use crate::mount::ffi_plan::lean_plan;
+use crate::mount::held::Held;
 use crate::mount::insert::UpsertExec;
 use crate::mount::null_columns::null_columns;
 use crate::python::errors::{guarded, with_python};
 
 /// The table behind a `MountedTable`.
 pub struct PythonTable {
-    pub provider: Arc<Py<PyAny>>,
+    pub provider: Arc<Held>,
     pub schema: SchemaRef,
 }
 

@@ -280,14 +280,12 @@ def _in_schemas(
     """Within it, the session has these schemas, of a table each, and its searches find them; what
     is planned keeps these."""
     catalog, functions = ctx.catalog(), search_functions(ctx)
-    providers = []
     for schema, (name, table, level, approximate) in tables.items():
-        provider = TableProvider(None, table, level, approximate=approximate)
-        providers.append(provider)  # which the functions alone would let go
+        mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))
         own = Schema.memory_schema(ctx)
-        own.register_table(name, Table(MountedTable(provider), ctx))
+        own.register_table(name, Table(mounted, ctx))
         catalog.register_schema(schema, own)
-        functions.add(f"{quoted(schema)}.{quoted(name)}", table, level, provider)
+        functions.add(f"{quoted(schema)}.{quoted(name)}", table, level, mounted)
     try:
         yield
     finally:
