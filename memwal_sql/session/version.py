@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 
 # The minor version that the native library was tried with. Within a major one DataFusion means to
-# keep the layout of its foreign functions, but `native/src/ffi_table.rs` repeats private parts.
+# keep the layout of its foreign functions, but `native/src/mount/ffi_table.rs` repeats private
+# parts.
 TRIED = "55.0"
 
 
