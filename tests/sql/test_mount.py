@@ -366,3 +366,27 @@ def test_what_a_query_held_goes_without_another_one(end: str) -> None:
     context.deregister_table("t")
     del provider, context
     eventually(lambda: not any(one() for one in held))
+
+
+def test_streams_read_halfway_keep_no_thread_from_others() -> None:
+    """There are at most 512 threads for all queries of a process."""
+    halfway = datafusion.SessionContext()
+    endless = Rows(PEOPLE.schema, (tuple(PEOPLE.to_batches()) * 8,))
+    halfway.register_table("t", MountedTable(NodeProvider(endless)))
+    others = FakeProvider(TEAMS)
+    other = datafusion.SessionContext()
+    other.register_table("t", MountedTable(others))
+    through = threading.Event()
+
+    def work() -> None:
+        streams = [halfway.sql("SELECT * FROM t").execute_stream() for _ in range(520)]
+        for stream in streams:
+            assert stream.next().to_pyarrow().num_rows == 1000
+        assert rows(other, "SELECT count(name) FROM t") == [(7,)]
+        other.sql("INSERT INTO t VALUES ('t7', 'H')").collect()
+        assert [table.num_rows for table in others.inserted] == [1]
+        through.set()
+        assert len(list(streams[0])) == 7
+
+    threading.Thread(target=work, daemon=True).start()
+    reached(through)

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::tree_node::TreeNodeRecursion;
@@ -17,19 +16,13 @@ use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
     StatisticsArgs,
 };
-use futures::StreamExt;
 use pyo3::prelude::*;
-use pyo3::types::PyIterator;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::host::runtime::runtime;
 use crate::mount::held::Held;
 use crate::mount::metrics::metrics_of;
-use crate::python::arrow_bridge::{ArrowStream, batch_from_python, schema_from_python};
+use crate::mount::partition::batches;
+use crate::python::arrow_bridge::{ArrowStream, schema_from_python};
 use crate::python::errors::with_python;
-
-/// Batches that a node may be ahead of its consumer.
-const AHEAD: usize = 2;
 
 /// What a table is asked for: the rows that may be among the first `k` by a distance of one of its
 /// columns to a vector. The greatest product is the nearest, else the least distance.
@@ -199,10 +192,8 @@ impl ExecutionPlan for MountedExec {
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.eq_properties.schema());
-        let (node, declared) = (Arc::clone(&self.node), Arc::clone(&schema));
-        // Nothing runs before the first poll: a LIMIT may never ask this partition.
-        let batches = futures::stream::once(async move { start(node, partition, declared) });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.flatten())))
+        let batches = batches(Arc::clone(&self.node), partition, Arc::clone(&schema));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -226,60 +217,4 @@ impl ExecutionPlan for MountedExec {
         let read = Arc::new(self.read_statistics()?);
         Ok(Arc::clone(self.statistics.get_or_init(|| read)))
     }
-}
-
-/// Execute a partition in a thread that may block, as Python nodes do.
-fn start(
-    node: Arc<Held>,
-    partition: usize,
-    schema: SchemaRef,
-) -> impl futures::Stream<Item = Result<RecordBatch>> + Send {
-    let (sender, receiver) = channel(AHEAD);
-    let first = match runtime() {
-        Ok(runtime) => {
-            runtime.spawn_blocking(move || pump(node, partition, &schema, &sender));
-            None
-        }
-        Err(error) => Some(Err(error)),
-    };
-    let received = futures::stream::unfold(receiver, |mut receiver: Receiver<_>| async move {
-        receiver.recv().await.map(|batch| (batch, receiver))
-    });
-    futures::stream::iter(first).chain(received)
-}
-
-/// Send every batch of a partition; ends early when nobody receives any more.
-fn pump(node: Arc<Held>, partition: usize, schema: &SchemaRef, to: &Sender<Result<RecordBatch>>) {
-    let batches = with_python(|py| {
-        let batches = node.bind(py).call_method1("execute", (partition,))?;
-        Ok(batches.try_iter()?.unbind())
-    });
-    drop(node);
-    let batches = match batches {
-        Ok(batches) => batches,
-        Err(error) => {
-            let _ = to.blocking_send(Err(error));
-            return;
-        }
-    };
-    while let Some(batch) = next_batch(&batches, schema).transpose() {
-        let failed = batch.is_err();
-        if to.blocking_send(batch).is_err() || failed {
-            break;
-        }
-    }
-    // The generator's `finally` clauses run here, attached and in the thread that ran it.
-    let _ = with_python(|py| {
-        drop(batches.into_bound(py));
-        Ok(())
-    });
-}
-
-fn next_batch(batches: &Py<PyIterator>, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
-    with_python(|py| {
-        let Some(batch) = batches.bind(py).clone().next() else {
-            return Ok(None);
-        };
-        batch_from_python(&batch?, schema).map(Some)
-    })
 }

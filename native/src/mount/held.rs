@@ -29,6 +29,12 @@ impl<T> Held<T> {
     pub fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, T> {
         self.0.bind(py)
     }
+
+    pub fn into_bound(self, py: Python<'_>) -> Bound<'_, T> {
+        let mut whole = ManuallyDrop::new(self);
+        // SAFETY: taken once, as `whole` is never dropped.
+        unsafe { ManuallyDrop::take(&mut whole.0) }.into_bound(py)
+    }
 }
 
 impl<T> Drop for Held<T> {

@@ -8,4 +8,5 @@ mod insert;
 mod metrics;
 pub mod mounted_table;
 mod null_columns;
+mod partition;
 mod provider;

@@ -1,0 +1,107 @@
+//! The rows of one partition of a Python node.
+//!
+//! Python nodes block, so they run in threads that may. A node runs ahead of its consumer while there
+//! is room, then it gives its thread back: a consumer that reads on late, or never, holds none of
+//! those that all queries of the process share.
+
+use std::mem::take;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::Result;
+use futures::Stream;
+use futures::stream::try_unfold;
+use pyo3::types::{PyAnyMethods, PyIterator};
+use tokio::sync::mpsc::{Sender, channel};
+
+use crate::host::runtime::runtime;
+use crate::mount::held::Held;
+use crate::python::arrow_bridge::batch_from_python;
+use crate::python::errors::with_python;
+
+/// Batches that a node may be ahead of its consumer.
+const AHEAD: usize = 2;
+
+/// Makes the batches from some place on.
+struct Producer {
+    node: Arc<Held>,
+    partition: usize,
+    schema: SchemaRef,
+    /// None before the first one was asked for.
+    batches: Option<Held<PyIterator>>,
+    to: Sender<Result<RecordBatch>>,
+}
+
+/// Where a producer is that has no room.
+type Parked = Arc<Mutex<Option<Producer>>>;
+
+/// Nothing runs before the first poll: a LIMIT may never ask this partition.
+pub fn batches(
+    node: Arc<Held>,
+    partition: usize,
+    schema: SchemaRef,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let (to, made) = channel(AHEAD);
+    let producer = Producer { node, partition, schema, batches: None, to };
+    let parked = Arc::new(Mutex::new(Some(producer)));
+    try_unfold((made, parked), |(mut made, parked)| async move {
+        go_on(&parked)?;
+        let Some(batch) = made.recv().await else {
+            return Ok(None);
+        };
+        // While the consumer works on this one.
+        go_on(&parked)?;
+        Ok(Some((batch?, (made, parked))))
+    })
+}
+
+/// Let a parked producer run, as there is room.
+fn go_on(parked: &Parked) -> Result<()> {
+    if let Some(producer) = take(&mut *parked.lock().unwrap_or_else(PoisonError::into_inner)) {
+        let parked = Arc::clone(parked);
+        runtime()?.spawn_blocking(move || producer.run(&parked));
+    }
+    Ok(())
+}
+
+impl Producer {
+    /// Send batches until there are no more, nobody receives them, or there is no room.
+    fn run(mut self, parked: &Parked) {
+        while !self.to.is_closed() {
+            {
+                // Who makes room looks at who is parked afterwards.
+                let mut parked = parked.lock().unwrap_or_else(PoisonError::into_inner);
+                if self.to.capacity() == 0 {
+                    *parked = Some(self);
+                    return;
+                }
+            }
+            let Some(batch) = self.next().transpose() else {
+                return;
+            };
+            let failed = batch.is_err();
+            if self.to.try_send(batch).is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        with_python(|py| {
+            // Those that end or fail are let go here, in this thread.
+            let mut batches = match self.batches.take() {
+                Some(batches) => batches.into_bound(py),
+                None => {
+                    self.node.bind(py).call_method1("execute", (self.partition,))?.try_iter()?
+                }
+            };
+            let Some(batch) = batches.next() else {
+                return Ok(None);
+            };
+            let batch = batch_from_python(&batch?, &self.schema)?;
+            self.batches = Some(Held::new(batches));
+            Ok(Some(batch))
+        })
+    }
+}
