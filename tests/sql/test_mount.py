@@ -390,3 +390,13 @@ def test_streams_read_halfway_keep_no_thread_from_others() -> None:
 
     threading.Thread(target=work, daemon=True).start()
     reached(through)
+
+
+@pytest.mark.parametrize("times", [24, 45])
+def test_a_filter_that_nests_too_deep_to_be_offered_is_applied(
+    ctx: datafusion.SessionContext, people: FakeProvider, times: int
+) -> None:
+    deep = "id" + " + id - 2 * id" * times + " < 0"
+    query = f"SELECT id FROM people WHERE team <> 't1' AND {deep} ORDER BY id"
+    assert rows(ctx, query) == rows(ctx, query.replace("people", "people_plain")) != []
+    assert people.scans[-1][1] == []

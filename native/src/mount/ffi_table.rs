@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use async_ffi::{FfiFuture, FutureExt};
 use datafusion_catalog::TableProvider;
 use datafusion_common::{DataFusionError, Result};
-use datafusion_expr::Expr;
+use datafusion_expr::{Expr, TableProviderFilterPushDown};
 use datafusion_ffi::execution_plan::FFI_ExecutionPlan;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
@@ -134,6 +134,13 @@ unsafe extern "C" fn offer(
     let inner = <Arc<dyn TableProvider>>::from(table);
     let plain = match plain(&filters) {
         Ok(Some(plain)) => plain,
+        Ok(None) if LogicalExprList::decode(&*filters).is_err() => {
+            // They nest deeper than can be handed over: the host applies them.
+            return match Undecoded::decode(&*filters) {
+                Ok(list) => FFI_Result::Ok(list.filters.iter().map(|_| unsupported()).collect()),
+                Err(error) => FFI_Result::Err(error.to_string().as_str().into()),
+            };
+        }
         // SAFETY: as above.
         Ok(None) => return unsafe { (replaced().offer)(table, filters) },
         Err(error) => return failed(&error),
@@ -172,6 +179,17 @@ unsafe extern "C" fn scan(
         }
     }
     .into_ffi()
+}
+
+/// A `LogicalExprList` whose elements stay as they are.
+#[derive(Message)]
+struct Undecoded {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    filters: Vec<Vec<u8>>,
+}
+
+fn unsupported() -> FFI_TableProviderFilterPushDown {
+    (&TableProviderFilterPushDown::Unsupported).into()
 }
 
 fn failed<T>(error: &DataFusionError) -> FFI_Result<T> {
