@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
+import memwal_sql as mw
 from exec_nodes.filter_stale_exec import FilterStaleExec
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.liveness.masks import Matched
@@ -63,3 +65,18 @@ def test_a_source_is_asked_on_only_while_rows_are_missing(tmp_path: Path) -> Non
     (filtered,) = (node for node in nodes(plan) if isinstance(node, FilterStaleExec))
     assert filtered.metrics["refills"] == 1
     table.close()
+
+
+def test_the_longest_vectors_are_ranked_exactly() -> None:
+    """Whose products with codes, summed up, exceed 32 bits."""
+    dimension, rows = 270_000, 12
+    vector = pa.list_(pa.float32(), dimension)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", vector)])
+    lengths = np.array([(-1 + 2 * (row % 2)) * (1 + row / 1000) for row in range(rows)])
+    flat = pa.array(np.repeat(lengths.astype(np.float32), dimension))
+    vectors = pa.FixedSizeListArray.from_arrays(flat, type=vector)
+    table = mw.create_table("memory://long", schema, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(pa.table([pa.array(range(rows)), vectors], schema=schema))
+        found = table.vector_search("v", np.ones(dimension), k=3, columns=["id"])
+    assert found["id"].to_pylist() == [1, 3, 5]

@@ -1,7 +1,7 @@
 //! What the distance of a coded vector to a query is at least and at most.
 
 use crate::vectors::codes::{Codes, Metric, is_tame, square_of};
-use crate::vectors::dot_products::{FINER, GROUP, LANES, LARGEST, Parts};
+use crate::vectors::dot_products::{FINER, GROUP, LANES, LARGEST, MOST_ELEMENTS, Parts};
 
 /// More than what some operations on numbers of 32 bits, the distance as it is reported among them,
 /// are wrong by, as a share of what they add up.
@@ -22,7 +22,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// None if nothing can be said: the query is too short or too long.
+    /// None if nothing can be said: the query's length is too small or too large, or it has too many
+    /// elements.
     ///
     /// With a vector `x` that is `c`, its codes, and `e`; a query `q` that is `p`, its parts, and
     /// `r`: `xq = cp + cr + eq`, so `|xq - cp| <= (|x| + |e|) |r| + |e| |q|`. And `|x| |q|` is at
@@ -31,7 +32,7 @@ impl Bounds {
         let centre = |place: usize| codes.centre.get(place).copied().unwrap_or(0.0);
         let mut query = query.to_vec();
         let given = square_of(&query);
-        if !is_tame(given) {
+        if !is_tame(given) || query.len() > MOST_ELEMENTS {
             return None;
         }
         match codes.metric {

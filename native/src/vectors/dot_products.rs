@@ -11,6 +11,8 @@ pub const GROUP: usize = 4;
 pub const FINER: f32 = 128.0;
 /// The largest of either part.
 pub const LARGEST: f64 = 64.0;
+/// Elements of a vector whose sums fit into 32 bits: a code is at most 255.
+pub const MOST_ELEMENTS: usize = i32::MAX as usize / (255 * LARGEST as usize);
 
 /// Some elements of `LANES` vectors, one after the other: each is its code and 128.
 #[derive(Clone, Copy)]
