@@ -86,6 +86,9 @@ class Predicate:
         the units of their type, decimals are unscaled, floats the shortest texts of the doubles.
         """
 
+    def calls(self, name: str, result: str) -> bool:
+        """Whether it calls a function by its name and what it calls its result."""
+
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """One boolean a row, null for unknown; columns are found by name."""
 

@@ -15,7 +15,7 @@ from exec_nodes.vectors.nearest import Order
 from memwal_sql.errors import InvalidCallError, ReopenError
 from memwal_sql.read.planning import Planner, opened, scan
 from memwal_sql.read.snapshots import check_consistency
-from memwal_sql.session.scalar_functions import analyzed, calls_match
+from memwal_sql.session.scalar_functions import TextMatches, analyzed, calls_match, text_matches
 from memwal_sql.write.ingest.missing import ERROR, check_missing
 from planner.model import Query, Snapshot
 from planner.predicates.condition import Condition, condition_of
@@ -68,10 +68,18 @@ class Scan:
     Attributes:
         nearest: `(column, metric, vector, k, nulls_first)` to a plan of the same columns whose rows
             hold the first `k` by that distance, as DataFusion sorts them; None if there is none.
+        matches: what its conditions make of texts; None if they call no `match`.
     """
 
     node: Node
     nearest: Callable[[str, Metric, Sequence[float], int, bool], Node | None]
+    matches: TextMatches | None
+
+    def check_beside(self, other: Scan) -> None:
+        """Raise UnsupportedError where a condition may have been copied from one of the two to the
+        other, and would mean something else there."""
+        if self.matches is not None and other.matches is not None:
+            self.matches.check_beside(other.matches)
 
 
 class TableProvider:
@@ -133,7 +141,9 @@ class TableProvider:
 
         predicates = [condition.predicate for condition in conditions]
         node = self._table.planned(planner, self._consistency, predicates)
-        return Scan(node, partial(self._nearest, *planned[-1], node))
+        query, snapshot = planned[-1]
+        nearest = partial(self._nearest, query, snapshot, node)
+        return Scan(node, nearest, text_matches(exact, snapshot))
 
     def _nearest(
         self,
@@ -193,4 +203,4 @@ def _answer(condition: Condition) -> str:
 
 def _is_exact(condition: Condition) -> bool:
     """Whether sources apply it as DataFusion would, or as only they can."""
-    return condition.lance is not None or calls_match(condition.text)
+    return condition.lance is not None or calls_match(condition)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import lru_cache, partial
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from planner.predicates.expr import Call, Literal, Operand
 from planner.search.full_text import analyzer_of, index_of
 
 MATCH = "match"
+_SUBQUERY = "put match into a subquery, JOIN (SELECT * FROM t WHERE match(...)) AS t"
 _VECTOR = pa.list_(pa.float64())
 # By what they call their results the native library knows these functions from a user's.
 _MATCHED = pa.field("match of memwal_sql", pa.bool_())
@@ -35,11 +35,9 @@ _L2 = pa.field("l2_distance of memwal_sql", pa.float64())
 
 
 class _Analyzing(threading.local):
-    """By whose analyzers this thread evaluates a condition, if it does, and whether that has called
-    `match`."""
+    """By whose analyzers this thread evaluates a condition, if it does."""
 
     analyzers: Sequence[Analyzer] | None = None
-    called = False
 
 
 _analyzing = _Analyzing()
@@ -58,15 +56,54 @@ def register_scalar_functions(ctx: SessionContext) -> None:
             ctx.register_udf(udf(function, arguments, result, "stable", name))
 
 
-@lru_cache(maxsize=256)
-def calls_match(condition: str) -> bool:
-    """Whether a condition, as DataFusion writes it, calls `match`."""
+def calls_match(condition: Condition) -> bool:
+    """Whether a condition calls `match`, and not a user's function of that name."""
+    return condition.given is not None and condition.given.calls(MATCH, _MATCHED.name)
+
+
+@dataclass(frozen=True)
+class TextMatches:
+    """What the conditions of one scan make of texts.
+
+    Attributes:
+        found: of each condition that calls `match` the literal texts in it, and the analyzers.
+    """
+
+    found: frozenset[tuple[frozenset[str], frozenset[Analyzer]]]
+
+    def check_beside(self, other: TextMatches) -> None:
+        """Raise UnsupportedError where a condition of a joined scan may be a copy of one of these.
+
+        DataFusion copies conditions over the equal columns of a join, and a copy looks as if it was
+        given. It changes nothing where texts become tokens in the same way.
+        """
+        for texts, analyzers in self.found:
+            for others, by in other.found:
+                if analyzers != by and (texts & others or not texts or not others):
+                    raise UnsupportedError(
+                        f"match(column, {min(texts & others, default='...')!r}) would reach "
+                        "columns of two joined tables whose texts become tokens in different "
+                        "ways, as DataFusion applies it to what equals the column: "
+                        f"{_SUBQUERY}. Where both are to match, write the words of one with a "
+                        "space behind them"
+                    )
+
+
+def text_matches(conditions: Iterable[Condition], snapshot: Snapshot) -> TextMatches | None:
+    """What these conditions of a scan make of texts; None if they call no `match`."""
+    found = [one for one in conditions if one.lance is None and calls_match(one)]
+    if not found:
+        return None
+    return TextMatches(
+        frozenset((_literals(one.text), frozenset(_analyzers(one, snapshot))) for one in found)
+    )
+
+
+def _literals(condition: str) -> frozenset[str]:
     try:
-        tokens = [(kind, value) for kind, value, *_ in sql_tokens(condition)]
+        return frozenset(value for kind, value, *_ in sql_tokens(condition) if kind == "string")
     except ValueError:
-        return False
-    names = (("word", MATCH), ("quoted", MATCH))
-    return any(one in names and after == ("symbol", "(") for one, after in pairwise(tokens))
+        return frozenset()
 
 
 def analyzed(conditions: Iterable[Condition], snapshot: Snapshot) -> tuple[Condition, ...]:
@@ -75,13 +112,17 @@ def analyzed(conditions: Iterable[Condition], snapshot: Snapshot) -> tuple[Condi
 
 
 def _analyzed(condition: Condition, snapshot: Snapshot) -> Condition:
-    if not calls_match(condition.text):
+    if condition.lance is not None or not calls_match(condition):
         return condition
-    schema = snapshot.info.schema
-    columns = [name for name in condition.columns if is_text(schema.field(name).type)]
-    analyzers = tuple(dict.fromkeys(analyzer_of(name, snapshot) for name in columns))
+    analyzers = _analyzers(condition, snapshot)
     rows = _indexed(condition, analyzers, snapshot)
     return replace(condition, evaluate=partial(_evaluate, condition, analyzers), rows=rows)
+
+
+def _analyzers(condition: Condition, snapshot: Snapshot) -> tuple[Analyzer, ...]:
+    schema = snapshot.info.schema
+    columns = [name for name in condition.columns if is_text(schema.field(name).type)]
+    return tuple(dict.fromkeys(analyzer_of(name, snapshot) for name in columns))
 
 
 def _indexed(
@@ -94,18 +135,10 @@ def _indexed(
             function == MATCH
             and all(map(is_text, casts))
             and index_of(column, snapshot) is not None
-            and _calls_ours(condition, analyzers, snapshot.info.schema.field(column))
         ):
             tokens = frozenset(analyzers[0].tokens(words))
             return partial(SOURCE_TEXTS.rows, column=column, analyzer=analyzers[0], tokens=tokens)
     return None
-
-
-def _calls_ours(condition: Condition, analyzers: Sequence[Analyzer], text: pa.Field) -> bool:
-    """Whether the session has no function of its own by the name: it is called with no rows."""
-    _analyzing.called = False
-    _evaluate(condition, analyzers, pa.record_batch([pa.nulls(0, text.type)], [text.name]))
-    return _analyzing.called
 
 
 def _evaluate(
@@ -136,7 +169,6 @@ def match(texts: pa.Array, queries: pa.Array) -> pa.Array:
 
     Raises UnsupportedError where that is not known: DataFusion itself calls this.
     """
-    _analyzing.called = True
     try:
         analyzer = _analyzer()
     except MemWalError as error:
@@ -158,7 +190,9 @@ def _analyzer() -> Analyzer:
     if analyzers is None:
         raise UnsupportedError(
             "match(column, 'words') is for WHERE, on a column of one registered table: elsewhere "
-            "DataFusion would evaluate it, which does not know how the column's texts become tokens"
+            "DataFusion would evaluate it, which does not know how the column's texts become "
+            "tokens. It also applies it to what a join says equals the column: "
+            f"{_SUBQUERY}"
         )
     if not analyzers:
         raise InvalidCallError(

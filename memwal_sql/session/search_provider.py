@@ -13,8 +13,8 @@ from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.search.request import Search
-from memwal_sql.session.provider import ReadTable, of_columns
-from memwal_sql.session.scalar_functions import analyzed
+from memwal_sql.session.provider import ReadTable, Scan, of_columns
+from memwal_sql.session.scalar_functions import analyzed, text_matches
 from planner.model import Snapshot
 from planner.predicates.condition import condition_of
 
@@ -54,7 +54,7 @@ class SearchProvider:
 
     def scan(
         self, projection: Sequence[int] | None, predicates: Sequence[Predicate], _: int | None
-    ) -> Node:
+    ) -> Scan:
         """The plan of one query; what DataFusion limits, it limits itself."""
         names = self.schema.names
         wanted = tuple(names if projection is None else (names[index] for index in projection))
@@ -63,8 +63,11 @@ class SearchProvider:
         filters = tuple(condition_of(p, self._columns) for p in ranked)
         columns = tuple(name for name in wanted if name in self._columns.names)
 
+        matches = []
+
         def plan(snapshot: Snapshot) -> Node:
             snapshot = of_columns(snapshot, self._columns)
+            matches.append(text_matches(filters, snapshot))
             return self._search.plan(columns, analyzed(filters, snapshot), snapshot)
 
         ruling = [] if self._search.counts_all else [one.predicate for one in filters]
@@ -72,8 +75,10 @@ class SearchProvider:
         if found:
             output = pa.schema([node.schema.field(name) for name in wanted])
             conditions = tuple(condition_of(p, self.schema) for p in found)
-            return FilterExec(node, conditions, output)
-        return node if tuple(node.schema.names) == wanted else ProjectionExec(node, wanted)
+            node = FilterExec(node, conditions, output)
+        elif tuple(node.schema.names) != wanted:
+            node = ProjectionExec(node, wanted)
+        return Scan(node, lambda *_: None, matches[-1])
 
     def left_over(self, conditions: Sequence[str], no_rows: ArrowStream) -> Node:
         """The plan in place of one in which DataFusion would apply `conditions`, which it offers to

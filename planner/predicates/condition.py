@@ -19,9 +19,11 @@ class Condition(Filter):
 
     Attributes:
         predicate: what it says; by default nothing that rules a row out.
+        given: DataFusion's filter that it is, if it is one.
     """
 
     predicate: Predicate = UNKNOWN
+    given: memwal_native.Predicate | None = None
 
 
 def predicate_of(given: memwal_native.Predicate) -> Predicate:
@@ -35,4 +37,4 @@ def condition_of(given: memwal_native.Predicate, schema: pa.Schema) -> Condition
     predicate = predicate_of(given)
     lance = lance_filter(predicate, schema)
     text = repr(given) if given.sql is None else given.sql
-    return Condition(text, given.evaluate, tuple(given.columns), lance, predicate)
+    return Condition(text, given.evaluate, tuple(given.columns), lance, predicate, given)

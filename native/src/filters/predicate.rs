@@ -4,11 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{DFSchema, DataFusionError, Result};
-use datafusion_expr::Expr;
 use datafusion_expr::execution_props::ExecutionProps;
+use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion_expr::{Expr, ReturnFieldArgs};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use pyo3::prelude::*;
 
@@ -71,6 +73,15 @@ impl Predicate {
     }
 }
 
+fn result_of(call: &ScalarFunction) -> Result<String> {
+    let of_text = || Arc::new(Field::new("text", DataType::Utf8, true));
+    let arg_fields: Vec<_> = call.args.iter().map(|_| of_text()).collect();
+    let scalar_arguments = vec![None; call.args.len()];
+    let arguments =
+        ReturnFieldArgs { arg_fields: &arg_fields, scalar_arguments: &scalar_arguments };
+    Ok(call.func.return_field_from_args(arguments)?.name().clone())
+}
+
 #[pymethods]
 impl Predicate {
     /// As SQL text, to be shown; None where SQL has no words for it.
@@ -86,6 +97,19 @@ impl Predicate {
             Some(filter) => tree(filter, nodes),
             None => other(nodes, &self.columns),
         }
+    }
+
+    /// Whether it calls a function by its name and what it calls its result: another one of the same
+    /// name calls it otherwise.
+    fn calls(&self, name: &str, result: &str) -> bool {
+        let is_call = |expr: &Expr| match expr {
+            Expr::ScalarFunction(call) if call.name() == name => {
+                Ok(result_of(call).is_ok_and(|found| found == result))
+            }
+            _ => Ok(false),
+        };
+        let found = || self.filter.as_ref().map_or(Ok(false), |filter| filter.exists(is_call));
+        guarded(found).unwrap_or(false)
     }
 
     /// One boolean a row of `batch`, a `pyarrow.RecordBatch` that has at least the columns the

@@ -122,6 +122,23 @@ impl MountedExec {
         })
     }
 
+    /// Whether conditions of this scan have a meaning of its own: see `check_beside`.
+    pub fn matches_texts(&self) -> Result<bool> {
+        let Some(scan) = &self.scan else {
+            return Ok(false);
+        };
+        with_python(|py| scan.bind(py).getattr("matches")?.is_truthy())
+    }
+
+    /// An error if a condition of this scan may be a copy of one of the other's, or the reverse, and
+    /// would mean something else there.
+    pub fn check_beside(&self, other: &Self) -> Result<()> {
+        let (Some(scan), Some(other)) = (&self.scan, &other.scan) else {
+            return Ok(());
+        };
+        with_python(|py| scan.bind(py).call_method1("check_beside", (other,)).map(drop))
+    }
+
     fn read_statistics(&self) -> Result<Statistics> {
         let schema = self.properties.eq_properties.schema();
         let mut statistics = Statistics::new_unknown(schema);
