@@ -136,7 +136,7 @@ impl MountedExec {
         let (Some(scan), Some(other)) = (&self.scan, &other.scan) else {
             return Ok(());
         };
-        with_python(|py| scan.bind(py).call_method1("check_beside", (other,)).map(drop))
+        with_python(|py| scan.bind(py).call_method1("check_beside", (other.bind(py),)).map(drop))
     }
 
     fn read_statistics(&self) -> Result<Statistics> {
