@@ -64,6 +64,8 @@ def _text(predicate: Predicate, schema: pa.Schema) -> str:
             # With an index, Lance takes NULL for "not FALSE" no more.
             raise _NotPushableError
         case IsNull(operand):
+            if operand.casts:  # which may fail, or make NULL of what does not fit
+                raise _NotPushableError
             return f"{_column(operand, schema)} IS NULL"
         case Like(operand, pattern, any_case):
             return _like(operand, pattern, any_case, schema)

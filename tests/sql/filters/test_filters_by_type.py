@@ -192,3 +192,18 @@ def test_fractions_are_found(
 ) -> None:
     assert _ids(tables[0], "expected", condition)
     assert _check(tables, condition)
+
+
+@pytest.mark.parametrize("condition", ["CAST(s AS INT) IS NULL", "CAST(s AS INT) IS NOT NULL"])
+def test_a_cast_that_fails_does_so_wherever_the_row_lies(tmp_path: Path, condition: str) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])
+    table = mw.create_table(tmp_path / "t", schema, primary_key="id")
+    context = datafusion.SessionContext()
+    mw.register(context, "t", table)
+    query = f"SELECT id FROM t WHERE {condition}"
+    with table.writer() as writer:
+        writer.upsert(pa.table({"id": [1, 2, 3], "s": ["1", "b", None]}, schema))
+        for act in (lambda: None, writer.flush, table.merge):
+            act()
+            with pytest.raises(Exception, match="Cannot cast string 'b'"):
+                context.sql(query).collect()
