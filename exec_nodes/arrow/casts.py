@@ -96,8 +96,8 @@ def exact_cast(
     if (known := _known_type(source, target)) != source:
         column, source = pc.cast(column, known), known
     try:
-        cast = pc.cast(column, target)
-        back = _cast_back(cast, source)
+        cast = _nearest(column, target) if pa.types.is_decimal(source) else pc.cast(column, target)
+        back = _nearest(cast, source)
     except pa.ArrowException as error:
         raise InvalidCallError(
             f"column {field.name!r} can't be cast from {source} to {target}: {error}; "
@@ -114,12 +114,13 @@ def exact_cast(
     return cast
 
 
-def _cast_back(cast: Column, source: pa.DataType) -> Column:
-    """What was cast in its old type. Arrow makes 100.10000000000001 of the decimal 100.1, but reads
-    its text as the nearest float."""
-    if pa.types.is_decimal(cast.type) and pa.types.is_floating(source):
-        cast = pc.cast(cast, pa.string())
-    return pc.cast(cast, source)
+def _nearest(column: Column, kind: pa.DataType) -> Column:
+    """A column in another type. Arrow makes 100.10000000000001 of the decimal 100.1, but reads its
+    text as the nearest float."""
+    kinds = (column.type, kind)
+    if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_floating, kinds)):
+        column = pc.cast(column, pa.string())
+    return pc.cast(column, kind)
 
 
 def _known_type(source: pa.DataType, target: pa.DataType) -> pa.DataType:

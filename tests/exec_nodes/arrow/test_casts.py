@@ -143,6 +143,20 @@ def test_floats_written_with_a_decimals_digits_are_taken(kind: type, digits: int
         exact_cast(pa.array([1.5 / 10**digits]), field)
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+@pytest.mark.parametrize("digits", [0, 1, 5, 9])
+def test_decimals_are_the_floats_that_are_written_so_whatever_zeros_they_end_with(
+    kind: pa.DataType, digits: int
+) -> None:
+    unscaled = np.random.default_rng(digits).integers(-(10**6), 10**6, 2000)
+    texts = [str(Decimal(int(one)).scaleb(-digits)) for one in unscaled]
+    for scale in (digits, digits + 3, digits + 18):
+        decimals = pa.array(map(Decimal, texts), pa.decimal128(38, scale))
+        assert exact_cast(decimals, pa.field("x", kind)).equals(pa.array(map(float, texts), kind))
+    with pytest.raises(InvalidCallError, match="would change"):
+        exact_cast(pa.array([Decimal("1.000000000000000001")]), pa.field("x", kind))
+
+
 def test_a_column_of_the_type_is_returned_as_it_is() -> None:
     column = pa.chunked_array([[1, 2], [3]])
     assert exact_cast(column, pa.field("c", pa.int64())) is column
