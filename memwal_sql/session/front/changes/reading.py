@@ -60,9 +60,9 @@ class Reading:
         for start in range(0, len(expressions), _TYPES):
             some = expressions[start : start + _TYPES]
             shown = ", ".join(f"({one}) AS c{place}" for place, one in enumerate(some))
-            query = f"{target.ctes} SELECT {shown}"
-            planned = frame(self.ctx, query, self._parameters, target.strong, self._pins)
-            found.update(zip(some, planned.schema().types, strict=True))
+            with planning_errors():
+                row = planned(self.ctx, f"{target.ctes} SELECT {shown}", self._parameters)
+                found.update(zip(some, row.schema().types, strict=True))
         return found
 
     def may_read_target(self, query: str) -> bool:
