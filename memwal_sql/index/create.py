@@ -100,11 +100,9 @@ def drop_index(context: TableContext, name: str) -> None:
             forget_indexes(context, [name])
             return
         raise InvalidCallError(f"name={name!r} is not an index; there are {sorted(found)}")
-    columns = list(found[name].field_names)
-    btrees = (one for one in found.values() if one.index_type.upper() == "BTREE")
-    finding = [one.name for one in btrees if list(one.field_names) == columns]
-    if finding == [name] and columns[0] in primary_key_of(dataset.schema):
-        raise InvalidCallError(f"only {name!r} finds the primary key column {columns[0]!r}")
+    column = found[name].field_names[0]
+    if column in primary_key_of(dataset.schema) and _lone_btree(dataset, name):
+        raise InvalidCallError(f"only {name!r} finds the primary key column {column!r}")
     forget_indexes(context, [name])
     dataset = latest_dataset(context)
     _built(context.uri, partial(dataset.drop_index, name))
@@ -137,8 +135,19 @@ def _check_free(dataset: Any, name: str, column: str, kind: str, *, replace: boo
             )
         if columns != [column]:
             raise InvalidCallError(f"{name!r} is an index on {columns}, not on {column!r}")
-        if column in primary_key_of(dataset.schema) and kind != "BTREE":
+        finds = column in primary_key_of(dataset.schema) and _lone_btree(dataset, name)
+        if finds and kind != "BTREE":
             raise InvalidCallError(f"{name!r} finds primary keys, and {kind} can't: name another")
+
+
+def _lone_btree(dataset: Any, name: str) -> bool:
+    """Whether an index is the one BTREE of its columns."""
+    btrees = {
+        one.name: list(one.field_names)
+        for one in dataset.describe_indices()
+        if one.index_type.upper() == "BTREE"
+    }
+    return name in btrees and list(btrees.values()).count(btrees[name]) == 1
 
 
 def _no_arguments(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -260,3 +260,19 @@ def test_a_scalar_index_changes_no_answer(kind: str, tmp_path: Path) -> None:
             check()
     (about,) = (row for row in table.indexes().to_pylist() if row["name"] == "k_idx")
     assert not about["maintained"]
+
+
+@pytest.mark.parametrize("kind", SCALAR_KINDS)
+def test_any_index_beside_the_one_that_finds_keys_is_replaced(kind: str, tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    for _ in range(2):
+        table.create_index("id", kind, name="more", replace=True)
+    made = {one["name"]: one["type"].upper() for one in table.indexes().to_pylist()}
+    assert made["more"] == kind
+    if kind == "BTREE":  # it finds keys now
+        table.create_index("id", "BITMAP", name="id_idx", replace=True)
+        with pytest.raises(mw.InvalidCallError, match="'more' finds primary keys"):
+            table.create_index("id", "BITMAP", name="more", replace=True)
+    else:
+        with pytest.raises(mw.InvalidCallError, match="'id_idx' finds primary keys"):
+            table.create_index("id", "BITMAP", name="id_idx", replace=True)
