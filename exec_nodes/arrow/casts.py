@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import flat, is_binary, is_list, is_text
 from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_arrays
+from exec_nodes.arrow.rounding import is_infinite, rounded
 from exec_nodes.arrow.struct_fields import check_type, check_values
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
@@ -95,6 +96,9 @@ def exact_cast(
         source = column.type
     if (known := _known_type(source, target)) != source:
         column, source = pc.cast(column, known), known
+    if rounding and inner_fields(source):
+        column = rounded(column, target, field.name)
+        source = column.type
     try:
         cast = _nearest(column, target) if pa.types.is_decimal(source) else pc.cast(column, target)
         back = _nearest(cast, source)
@@ -104,7 +108,7 @@ def exact_cast(
             "cast it yourself if that is meant"
         ) from error
     if rounding and pa.types.is_floating(source) and pa.types.is_floating(target):
-        back = pc.if_else(_is_infinite(cast), back, column)
+        back = pc.if_else(is_infinite(cast), back, column)
     if not _equal(back, column):
         row, value = _first_difference(back, column)
         raise InvalidCallError(
@@ -231,7 +235,7 @@ def _cut_integer(values: list[Any], kind: pa.DataType) -> _Change | None:
 
 
 def _overflow(values: list[Any], kind: pa.DataType) -> _Change | None:
-    infinite = _is_infinite(pa.array(values, kind, from_pandas=True))
+    infinite = is_infinite(pa.array(values, kind, from_pandas=True))
     if not pc.any(infinite).as_py():
         return None
     rows = pc.indices_nonzero(infinite).to_pylist()
@@ -344,11 +348,6 @@ def _equal(a: Column, b: Column) -> bool:
         return True
     # NaN differs from itself.
     return _first_difference(a, b)[0] < 0
-
-
-def _is_infinite(column: Column) -> Column:
-    # Arrow has no kernels for float16.
-    return pc.is_inf(pc.cast(column, pa.float64()))
 
 
 def _first_difference(a: Column, b: Column) -> tuple[int, object]:
