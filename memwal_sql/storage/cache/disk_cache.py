@@ -186,7 +186,7 @@ class DiskCache:
     def _make_room(self, like: str, files: Sequence[OriginalFile]) -> _Copies | None:
         """Evict until what is needed beside the copies that are there, which are returned, is
         within the bound; None where it is not."""
-        evictable = sorted(self.folder.glob(f"[!.]*/{_LIST}"), key=lambda one: one.stat().st_mtime)
+        evictable = sorted(self.folder.glob(f"[!.]*/{_LIST}"), key=_last_opened)
         while True:
             there = self._copies_of(like, files)  # of which some may just have been evicted
             needed = sum(file.size for file in files if file.path not in there)
@@ -292,3 +292,9 @@ def _checksum(path: Path) -> int:
         while data := copy.read(_PIECE_BYTES):
             checksum = zlib.crc32(data, checksum)
     return checksum
+
+
+def _last_opened(listed: Path) -> float:
+    with suppress(OSError):
+        return listed.stat().st_mtime
+    return -inf  # another process has evicted it since it was listed

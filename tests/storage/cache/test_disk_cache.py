@@ -94,6 +94,19 @@ def test_what_was_opened_the_longest_ago_goes_first(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == {"a", "c", "d"}
 
 
+def test_a_copy_that_another_process_evicts_meanwhile_keeps_none_from_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, there = DiskCache(tmp_path, 2_500), Path.glob
+    assert add(cache, "a", original({"f": bytes(2_000)}))
+
+    def glob(self: Path, pattern: str) -> list[Path]:
+        return [*there(self, pattern), self / "gone" / "files.json"]
+
+    monkeypatch.setattr(Path, "glob", glob)
+    assert add(cache, "b", original({"f": bytes(2_000)}))
+
+
 def test_what_is_read_stays_and_nothing_is_added_beyond_the_bound(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 2_500)
     add(cache, "a", original({"f": b"a" * 2_000}))
