@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,28 +48,3 @@ def test_a_panic_is_an_error_wherever_a_provider_has_it() -> None:
 def test_the_end_of_another_interpreter_ends_no_query_of_this_one() -> None:
     [(code, said)] = exits("after another interpreter", 1)
     assert code == 0 and "Fatal" not in said, said
-
-
-# These only hand on what they are given.
-PLAIN = {"clone", "children", "with_new_children", "repartitioned"}
-FUNCTION = re.compile(r'^unsafe extern "C" fn (\w+)\(.*?^}', re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("file", "guards", "functions"),
-    [
-        ("mount/ffi_plan.rs", ("guarded(",), 5),
-        ("mount/ffi_table.rs", ("plain(",), 3),
-        ("rules/session_rule.rs", ("optimized(",), 3),
-    ],
-)
-def test_every_function_that_the_host_calls_stops_panics(
-    file: str, guards: tuple[str, ...], functions: int
-) -> None:
-    """A panic that leaves one aborts the process."""
-    source = (ROOT / "native/src" / file).read_text()
-    found = {match[1]: match[0] for match in FUNCTION.finditer(source)}
-    assert len(found) == functions
-    bare = {name for name, body in found.items() if not any(one in body for one in guards)}
-    assert bare <= PLAIN
-    assert "guarded(" in source
