@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 
-# The minor version that the native library was tried with. Within a major one DataFusion means to
+# The version that the native library was tried with. Within a major one DataFusion means to
 # keep the layout of its foreign functions, but `native/src/mount/ffi_table.rs` repeats private
 # parts.
-TRIED = "55.0"
+TRIED = "55.0.0"
 
 
 def check_datafusion_version() -> None:
@@ -17,8 +17,8 @@ def check_datafusion_version() -> None:
     as what it is not.
     """
     installed = importlib.metadata.version("datafusion")
-    if not f"{installed}.".startswith(f"{TRIED}."):
+    if installed != TRIED:
         raise ImportError(
             f"memwal_sql was built for datafusion {TRIED}, but datafusion {installed} is "
-            f"installed: pip install 'datafusion=={TRIED}.*'"
+            f"installed: pip install datafusion=={TRIED}"
         )

@@ -200,16 +200,17 @@ def test_insert_hands_all_rows_to_one_upsert(
     assert [t.num_rows for t in table.written] == [2]
 
 
-@pytest.mark.parametrize("version", ["54.1.0", "55", "55.1.0", "55.10.0", "56.0.0"])
+@pytest.mark.parametrize("version", ["54.1.0", "55", "55.0.1", "55.0.0rc1", "55.1.0", "56.0.0"])
 def test_a_version_of_datafusion_that_was_not_tried_is_refused(version: str) -> None:
     with (
         mock.patch("importlib.metadata.version", return_value=version),
-        pytest.raises(ImportError, match=f"built for datafusion 55.0, but datafusion {version} is"),
+        pytest.raises(
+            ImportError, match=f"built for datafusion 55.0.0, but datafusion {version} is"
+        ),
     ):
         check_datafusion_version()
 
 
-@pytest.mark.parametrize("version", ["55.0.0", "55.0.7"])
-def test_a_version_of_datafusion_that_was_tried_is_taken(version: str) -> None:
-    with mock.patch("importlib.metadata.version", return_value=version):
+def test_the_version_of_datafusion_that_was_tried_is_taken() -> None:
+    with mock.patch("importlib.metadata.version", return_value="55.0.0"):
         check_datafusion_version()
