@@ -143,6 +143,9 @@ class Statements:
         for writer in regions:
             writer.check_usable()
         found, cuts = self._selected(select)
+        for writer in regions:
+            if writer not in cuts:  # fenced since
+                writer.check_usable()
         parts = self._parts(found, cuts)
         keys = found.rows.select(list(self.primary_key))
         unmoved = {writer: cuts[writer] for writer in regions}
