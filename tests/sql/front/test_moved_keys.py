@@ -46,3 +46,22 @@ def test_rows_take_keys_that_others_leave_and_no_others(
         assert {row["id"]: row["n"] for row in table.to_arrow().to_pylist()} == expected
     assert refused < 12
     table.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE t SET id = 7, tenant = 'a'",
+        "MERGE INTO t USING (VALUES ('a', 7), ('a', 7)) AS s (k, i) "
+        "ON t.tenant = s.k AND t.id = s.i "
+        "WHEN NOT MATCHED THEN INSERT (tenant, id) VALUES (s.k, s.i)",
+        "INSERT INTO t (tenant, id) VALUES ('a', 7), ('a', 7) ON CONFLICT DO UPDATE SET n = 1",
+    ],
+)
+def test_a_key_that_several_rows_would_get_is_told_so(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str
+) -> None:
+    mw.sql(ctx, "INSERT INTO t (tenant, id) VALUES ('a', 1), ('a', 3)")
+    with pytest.raises(mw.InvalidCallError, match=r"several rows would get one key.*7"):
+        mw.sql(ctx, statement)
+    table.close()

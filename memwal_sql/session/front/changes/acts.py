@@ -18,6 +18,11 @@ from memwal_sql.write.conditional.resolve import RowChanges, key_names
 
 INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
 _SHOWN_KEYS = 10
+_MATCHED = (
+    "the rows with these keys would be changed more than once: {}; several rows of what the "
+    "statement reads match each"
+)
+_GIVEN = "several rows would get one key, each of these: {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,8 @@ def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
     moved = [_moved(target, act.before, act.rows) for act in acts if act.before is not None]
     gone = keys([*(a.rows for a in acts if a.kind == DELETE), *(old for old, _ in moved)])
     updated = (a.rows if a.before is None else a.before for a in acts if a.kind == UPDATE)
-    _check_once(keys([*(a.rows for a in acts if a.kind == DELETE), *updated]))
-    _check_once(keys(act.rows for act in written))
+    _check_once(keys([*(a.rows for a in acts if a.kind == DELETE), *updated]), _MATCHED)
+    _check_once(keys(act.rows for act in written), _GIVEN)
     inserted = (act.rows for act in acts if act.kind == INSERT and not act.replaces)
     new = keys([*inserted, *(new for _, new in moved)])
     if new.num_rows:
@@ -110,11 +115,9 @@ def _distinct(keys: pa.Table) -> int:
     return int(pc.count_distinct(one_array(key_column(keys.columns))).as_py())
 
 
-def _check_once(keys: pa.Table) -> None:
+def _check_once(keys: pa.Table, message: str) -> None:
+    """Raise InvalidCallError, by a message with a place for them, for keys that come twice."""
     if _distinct(keys) < keys.num_rows:
         times = Counter(KeyBatch(keys).values)
         again = [key for key, count in times.items() if count > 1]
-        raise InvalidCallError(
-            f"the rows with these keys would be changed more than once: {again[:_SHOWN_KEYS]}; "
-            "several rows of what the statement reads match each"
-        )
+        raise InvalidCallError(message.format(again[:_SHOWN_KEYS]))
