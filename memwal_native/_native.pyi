@@ -156,9 +156,9 @@ def calls_functions(condition: str) -> bool:
     """Whether a condition in SQL calls functions, so that it may mean something else each time it
     is asked, as `now()` does; also where it can't be read."""
 
-def ignored_clauses(sql: str) -> list[str]:
-    """The clauses of a statement, in DataFusion's default dialect, that DataFusion parses and then
-    leaves out of its plan. None of one that it can't parse."""
+def ignored_clauses(sql: str) -> list[str] | None:
+    """The clauses of a statement that DataFusion parses and then leaves out of its plan; None for
+    one that it can't parse in its default dialect and depth."""
 
 def misread_comparisons(sql: str) -> list[str]:
     """The comparisons `a IS [NOT] DISTINCT FROM b AND c` of a statement or an expression, which
@@ -171,10 +171,10 @@ def sql_tokens(sql: str) -> list[tuple[str, str, int, int]]:
 
     Raises ValueError, with the place, for a quote or comment that does not end."""
 
-def table_references(sql: str) -> list[tuple[int, int, list[str]]]:
-    """Where the names of tables stand in a statement, in DataFusion's default dialect, and their
-    parts, those that are not quoted in lower case; without those that the statement defines itself
-    by WITH. None of a text that DataFusion can't parse."""
+def table_references(sql: str) -> list[tuple[int, int, list[str]]] | None:
+    """Where the names of tables stand in a statement, and their parts, those that are not quoted in
+    lower case; without those that stand for a query of a WITH. None for a text that DataFusion
+    can't parse in its default dialect and depth."""
 
 def flag_live(addresses: _Uint64s, stale: _Uint64s, flags: _Bytes) -> int:
     """Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the

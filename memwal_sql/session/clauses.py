@@ -10,15 +10,19 @@ from memwal_sql.arguments import check_comparisons
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
-def check_clauses(query: str) -> None:
-    """Raise UnsupportedError for a statement of which DataFusion, in its default dialect, would
-    leave out a part, as TABLESAMPLE, or which it would read otherwise than SQL says."""
+def check_clauses(query: str) -> bool:
+    """Whether DataFusion reads a statement in its default dialect and depth.
+
+    Raises UnsupportedError for one of which it would then leave out a part, as TABLESAMPLE, or
+    which it would read otherwise than SQL says.
+    """
     check_comparisons(query)
     ignored = ignored_clauses(query)
     if ignored:
         raise UnsupportedError(
             f"DataFusion would answer as if {ignored} did not stand in the statement: leave it out"
         )
+    return ignored is not None
 
 
 def check_names_differ(names: Sequence[str]) -> None:

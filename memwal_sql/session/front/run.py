@@ -51,8 +51,9 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
     These run when this is called, once, and are durable when it returns; the frame has what
     RETURNING asks for, or one row, `count`: how many rows were changed. They read a strong
     snapshot. No write of a row that others make meanwhile is lost: rows that somebody wrote after
-    they were read are read and computed again. Rows that begin to meet the condition meanwhile may
-    stay as they are.
+    they were read are read and computed again, with subqueries over the newer state, while the
+    other rows keep what they got. Rows that begin to meet the condition meanwhile may stay as they
+    are.
 
     Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
     snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past,

@@ -27,16 +27,16 @@ pub fn calls_functions(condition: &str) -> bool {
     found.unwrap_or(true)
 }
 
-/// The clauses of a statement that DataFusion parses and then leaves out of its plan. None of one
-/// that it can't parse.
+/// The clauses of a statement that DataFusion parses and then leaves out of its plan. None for one
+/// that it can't parse in its default dialect and depth.
 #[pyfunction]
-pub fn ignored_clauses(sql: &str) -> Vec<String> {
+pub fn ignored_clauses(sql: &str) -> Option<Vec<String>> {
     let found = guarded(|| {
         let mut ignored = Ignored::default();
         DFParser::parse_sql(sql)?.iter().for_each(|statement| look_at(statement, &mut ignored));
         Ok(ignored.0)
     });
-    found.unwrap_or_default()
+    found.ok()
 }
 
 /// The comparisons `a IS [NOT] DISTINCT FROM b AND c` of a statement or an expression, which the

@@ -1,6 +1,7 @@
 //! Where the tokens and the tables of a statement stand in its text, as the tokenizer and the
 //! parser that DataFusion uses read it in its default dialect.
 
+use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use datafusion_sql::parser::{CopyToSource, DFParser, Statement};
@@ -34,33 +35,30 @@ pub fn sql_tokens(sql: &str) -> PyResult<Vec<Found>> {
 }
 
 /// Where the names of tables stand in a statement, and their parts, those that are not quoted in
-/// lower case; without those that the statement defines itself by WITH. None of a text that
-/// DataFusion can't parse.
+/// lower case; without those that stand for a query of a WITH. None for a text that DataFusion
+/// can't parse in its default dialect and depth.
 #[pyfunction]
-pub fn table_references(sql: &str) -> Vec<(usize, usize, Vec<String>)> {
+pub fn table_references(sql: &str) -> Option<Vec<(usize, usize, Vec<String>)>> {
     let found = guarded(|| {
         let mut tables = Tables::default();
         DFParser::parse_sql(sql)?.iter().for_each(|statement| tables.look_at(statement));
-        Ok(tables)
+        Ok(tables.names)
     });
-    let Ok(Tables { names, defined }) = found else { return Vec::new() };
     let lines = Lines::of(sql);
-    let placed = names.iter().filter_map(|name| {
+    let placed = found.ok()?.into_iter().filter_map(|name| {
         let parts: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
         let parts = parts?;
         let span: Range<usize> =
             lines.place(parts.first()?.span.start)..lines.place(parts.last()?.span.end);
-        let parts: Vec<String> = parts.into_iter().map(normal).collect();
-        let own = parts.len() == 1 && defined.contains(&parts[0]);
-        (!own).then_some((span.start, span.end, parts))
+        Some((span.start, span.end, parts.into_iter().map(normal).collect()))
     });
-    placed.collect()
+    Some(placed.collect())
 }
 
 fn normal(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
+        None => name.value.to_ascii_lowercase(),
     }
 }
 
@@ -98,7 +96,12 @@ impl Lines {
 #[derive(Default)]
 struct Tables {
     names: Vec<ObjectName>,
-    defined: Vec<String>,
+    /// The queries of WITH that a name may stand for where the visit is.
+    visible: Vec<String>,
+    /// How many were visible where each query around that place begins.
+    before: Vec<usize>,
+    /// The name of each query of a WITH, by its address, and whether it sees itself.
+    defined: HashMap<*const Query, (String, bool)>,
 }
 
 impl Tables {
@@ -123,13 +126,36 @@ impl Visitor for Tables {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        let with = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.defined.extend(with.map(|table| normal(&table.alias.name)));
+        self.before.push(self.visible.len());
+        if let Some((name, true)) = self.defined.get(&std::ptr::from_ref(query)) {
+            self.visible.push(name.clone());
+        }
+        let tables = query
+            .with
+            .iter()
+            .flat_map(|with| with.cte_tables.iter().map(|table| (table, with.recursive)));
+        self.defined.extend(tables.map(|(table, recursive)| {
+            (std::ptr::from_ref(table.query.as_ref()), (normal(&table.alias.name), recursive))
+        }));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.visible.truncate(self.before.pop().unwrap_or_default());
+        if let Some((name, _)) = self.defined.remove(&std::ptr::from_ref(query)) {
+            self.visible.push(name); // for the queries after it, and the one that has the WITH
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-        self.names.push(relation.clone());
+        let lone = match relation.0.as_slice() {
+            [part] => part.as_ident().map(normal),
+            _ => None,
+        };
+        if lone.is_none_or(|name| !self.visible.contains(&name)) {
+            self.names.push(relation.clone());
+        }
         ControlFlow::Continue(())
     }
 }

@@ -1,6 +1,8 @@
 """What tests of statements share."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 import datafusion
@@ -15,6 +17,7 @@ from tests.sql.front.beside_duckdb import SCHEMA
 
 Call = Callable[[], object]
 Meanwhile = Callable[..., None]
+Between = Callable[[Call], None]
 
 
 @pytest.fixture
@@ -59,3 +62,23 @@ def meanwhile(ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(reading, "frame", read)
     monkeypatch.setattr(reading.Reading, "get", look_up)
     return make
+
+
+@pytest.fixture
+def between(ctx: datafusion.SessionContext) -> Between:
+    """Makes a call after the next query has read a row, in another thread."""
+    calls: list[Callable[[], object]] = []
+    turn = Lock()  # of the query's partitions
+
+    def seen(values: pa.Array) -> pa.Array:
+        if turn.acquire(blocking=False):
+            try:
+                with ThreadPoolExecutor(1) as other:
+                    if calls:
+                        other.submit(calls.pop(0)).result()
+            finally:
+                turn.release()
+        return pa.array([0] * len(values), pa.int64())
+
+    ctx.register_udf(datafusion.udf(seen, [pa.int64()], pa.int64(), "volatile", "seen"))
+    return calls.append

@@ -1,9 +1,6 @@
 """INSERT OVERWRITE of what its query makes of the same table, beside other writers."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import datafusion
@@ -14,6 +11,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.write.result import WriteResult
 from memwal_sql.write.table_writer import TableWriter
+from tests.sql.front.conftest import Between
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 # Rows of every region, and one of a region that is new.
@@ -27,7 +25,6 @@ QUERIES = [
     "SELECT id, n + 1 + seen(n) FROM shown",
     "SELECT g.id, t.n + 1 + seen(t.n) FROM given AS g JOIN t ON t.id = g.id",
 ]
-Between = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
@@ -44,22 +41,6 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     mw.sql(ctx, "CREATE VIEW shown AS SELECT * FROM t")
     mw.sql(ctx, "CREATE TABLE given AS SELECT * FROM (VALUES (1), (2), (7)) AS v(id)")
     return table
-
-
-@pytest.fixture
-def between(ctx: datafusion.SessionContext) -> Between:
-    """Makes a call after the next query has read a row, in another thread."""
-    calls: list[Callable[[], object]] = []
-    turn = Lock()  # of the query's partitions
-
-    def seen(values: pa.Array) -> pa.Array:
-        with turn, ThreadPoolExecutor(1) as other:
-            if calls:
-                other.submit(calls.pop(0)).result()
-        return pa.array([0] * len(values), pa.int64())
-
-    ctx.register_udf(datafusion.udf(seen, [pa.int64()], pa.int64(), "volatile", "seen"))
-    return calls.append
 
 
 def live(table: mw.Table) -> dict[int, int]:

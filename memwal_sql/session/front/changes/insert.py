@@ -43,7 +43,7 @@ class GivenRows:
 
     def may_read_target(self, reading: Reading) -> bool:
         """Whether the rows may be made of those that the table has."""
-        return self.query[:6].upper() != "VALUES" and reading.may_read_target(self.query)
+        return reading.may_read_target(self.query)
 
     def found(self, reading: Reading) -> pa.Table:
         """The result of the query."""

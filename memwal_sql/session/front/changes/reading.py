@@ -12,6 +12,7 @@ import pyarrow as pa
 from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
+from memwal_native import table_references
 from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.one_snapshot import (
     OneSnapshot,
@@ -72,10 +73,10 @@ class Reading:
 
     def get(self, keys: pa.Table, others: Sequence[str]) -> pa.Table:
         """The rows of the statement's own table with these keys, in the snapshot of its queries if
-        one of these reads the table, or one of the expressions `others` that are evaluated
-        later."""
+        one of these reads the table, or one of the expressions `others`, which are evaluated
+        later, may read any."""
         tables, key = self._pins.tables, (self._target.name, None)
-        if key not in tables and self.may_read_target(f"SELECT {', '.join(others)}"):
+        if key not in tables and table_references(f"SELECT {', '.join(others)}") != []:
             tables[key] = OneSnapshot(self._target.table, self._target.columns, immediate=True)
         found = tables.get(key, self._target.table).get(keys)
         if not found.schema.equals(self._target.columns):

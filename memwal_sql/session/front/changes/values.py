@@ -53,6 +53,12 @@ class ValueRows(GivenRows):
     statement: Statement
     cells: Sequence[Sequence[_Cell]]
 
+    def may_read_target(self, reading: Reading) -> bool:
+        """Whether one of the values may, which are of types that do not go together."""
+        others = [self._text(one) for row in self.cells for one in row if one.kind is None]
+        shown = [f"({one}) AS c{place}" for place, one in enumerate(dict.fromkeys(others))]
+        return bool(shown) and reading.may_read_target(f"SELECT {', '.join(shown)}")
+
     def found(self, reading: Reading) -> pa.Table:
         """The values as the query has them; those of several types in the type of their column."""
         names = self.columns or ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, Protocol, cast
+from weakref import WeakValueDictionary
 
 import datafusion
 import pyarrow as pa
@@ -30,7 +31,8 @@ from memwal_sql.session.front.queries.as_of import (
     without,
 )
 from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
-from memwal_sql.session.front.queries.planning import answer, planned
+from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
+from memwal_sql.session.front.queries.scans import is_search, names_of, reads_mounted, scans
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
 from memwal_sql.session.provider import SqlTable, TableProvider
@@ -41,6 +43,8 @@ from memwal_sql.write.statement import SNAPSHOT
 from planner.model import Snapshot
 
 _numbers = itertools.count()
+# The tables in one snapshot that plans still have, by the schemas in which they were planned.
+_pinned: WeakValueDictionary[str, OneSnapshot] = WeakValueDictionary()
 
 
 class WritableTable(SqlTable, PastOf, Protocol):
@@ -84,6 +88,7 @@ class OneSnapshot:
         """`columns` are those that queries are made for; `immediate` is whether these belong to a
         statement that runs now, and can be made anew."""
         self.schema = columns
+        self.uri = table.uri
         self._table = table
         self._immediate = immediate
         self._lock = Lock()
@@ -143,6 +148,29 @@ class Pins:
         self.tables: dict[tuple[TableName, Moment | None], OneSnapshot] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query that is planned, and what its text says that it reads.
+
+    Attributes:
+        schemas: those of its tables in one snapshot.
+    """
+
+    frame: datafusion.DataFrame
+    uses: Sequence[_Use]
+    schemas: Collection[str]
+
+    def others(self) -> list[str]:
+        """What it scans besides these, by a view or another name, as the plan has it."""
+        left = Counter(scans(self.frame))
+        searches = [scan for scan in left.elements() if is_search(scan)]
+        own = [scan for scan in left if scan.partition(".")[0] in self.schemas]
+        calls = [one for one in self.uses if one.call is not None and one.call.table is not None]
+        if len(searches) <= len(calls):
+            own += searches
+        return [scan for scan in left if scan not in own]
+
+
 def frame(
     ctx: datafusion.SessionContext,
     query: str,
@@ -159,8 +187,26 @@ def frame(
         pins: of the statement that this query is one of.
 
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
-    out.
+    out, and where a query of a statement reads a table of `strong` as it may have been earlier.
     """
+    functions = search_functions(ctx)
+    changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
+    uris = frozenset(cast(WritableTable, table).uri for table in changed)
+    found = _planned(ctx, query, parameters, strong, uris, pins)
+    if pins is not None:
+        _check_level(ctx, found, strong, uris)
+    return found.frame
+
+
+def _planned(
+    ctx: datafusion.SessionContext,
+    query: str,
+    parameters: Mapping[str, Any],
+    strong: Mapping[TableName, pa.Schema],
+    uris: Collection[str],
+    pins: Pins | None,
+) -> _Query:
+    """The query, with the tables at `uris` as they are now under all of their names."""
     statement, whole = statement_of(query), query
     clauses = as_of_clauses(statement)
     query = without(query, clauses)
@@ -185,6 +231,7 @@ def frame(
             read = table if moment is None else moment.of(table)
             columns = strong[name] if is_strong else read.schema
             known[name, moment] = OneSnapshot(read, columns, immediate=pins is not None)
+        is_strong = is_strong or (moment is None and table.uri in uris)
         level = "strong" if is_strong else found.consistency
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
         tables[schema] = name[-1], known[name, moment], level, found.approximate
@@ -192,37 +239,54 @@ def frame(
     edits = [Edit(one.start, one.end, text) for one, text in texts if text is not None]
     try:
         with _in_schemas(ctx, tables), as_before(whole, edits):
-            return planned(ctx, edited(query, edits), parameters)
+            return _Query(planned(ctx, edited(query, edits), parameters), uses, tables)
     except StatementError as error:
         if error.at is not None:
             check_values(statement)
         raise
 
 
+def _check_level(
+    ctx: datafusion.SessionContext,
+    query: _Query,
+    strong: Collection[TableName],
+    uris: Collection[str],
+) -> None:
+    """Raise UnsupportedError for a query that reads one of the tables at `uris`, which `strong` are
+    the names of, by a view that sees it as it may have been earlier."""
+    functions = search_functions(ctx)
+    for scan in query.others():
+        for name in strong if is_search(scan) else names_of(scan):
+            known = functions.registered(name, ctx)
+            if known is None or known.consistency == "strong":
+                continue
+            if cast(WritableTable, known.table).uri in uris:
+                raise UnsupportedError(
+                    f"a view that this statement reads has {'.'.join(name)!r}, which it changes, "
+                    f"at the consistency {known.consistency!r}: register it as 'strong' and make "
+                    "the view again, or write its query into the statement"
+                )
+        pinned = _pinned.get(scan.partition(".")[0])
+        if pinned is not None and pinned.uri in uris:
+            raise UnsupportedError(
+                "this statement reads the table that it changes by a frame of mw.sql, which has it "
+                "in a snapshot of its own: use CREATE VIEW, or write its query into the statement"
+            )
+
+
 def may_read(
     ctx: datafusion.SessionContext, query: str, parameters: Mapping[str, Any], table: WritableTable
 ) -> bool:
-    """Whether a query may read a table as it is now, under whatever name, or by a view."""
-    statement = statement_of(query)
-    clauses = as_of_clauses(statement)
+    """Whether a query may read a table as it is now, under whatever name, or by a view: unless its
+    plan shows that it does not."""
     functions = search_functions(ctx)
-    for use in _uses(ctx, without(query, clauses), statement, clauses, parameters):
-        found = functions.registered(use.name, ctx)
-        if found is None:
-            if _is_view(ctx, use.name):
-                return True
-        elif use.moment is None and cast(WritableTable, found.table).uri == table.uri:
+    found = _planned(ctx, query, parameters, {}, (), Pins())
+    for use in found.uses:
+        known = functions.registered(use.name, ctx) if use.moment is None else None
+        if known is not None and cast(WritableTable, known.table).uri == table.uri:
             return True
-    return False
-
-
-def _is_view(ctx: datafusion.SessionContext, name: TableName) -> bool:
-    catalog, schema, table = name
-    try:
-        tables = ctx.catalog(catalog).schema(schema)
-    except KeyError:
-        return False
-    return table in tables.names() and tables.table(table).kind == "view"
+    with planning_errors():
+        return bool(found.others()) and reads_mounted(found.frame)
 
 
 def _uses(
@@ -237,7 +301,15 @@ def _uses(
     Raises InvalidCallError, with the place, for a clause that follows no table.
     """
     left = {one.after: one for one in clauses}
-    for start, end, parts in table_references(query):
+    references = table_references(query)
+    if references is None:
+        try:
+            with as_before(statement.text, ()):
+                planned(ctx, query, parameters)  # raises for what is no query, or not read here
+        except StatementError:
+            check_values(statement)
+            raise
+    for start, end, parts in references or ():
         if len(parts) <= NAME_PARTS:
             clause = left.pop(end, None)
             moment = None if clause is None else clause.moment(ctx, parameters)
@@ -281,6 +353,7 @@ def _in_schemas(
     is planned keeps these."""
     catalog, functions = ctx.catalog(), search_functions(ctx)
     for schema, (name, table, level, approximate) in tables.items():
+        _pinned[schema] = table
         mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))
         own = Schema.memory_schema(ctx)
         own.register_table(name, Table(mounted, ctx))

@@ -7,11 +7,15 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.clauses import check_clauses
 from memwal_sql.session.front.queries.datafusion_errors import error_of
+from memwal_sql.session.front.queries.places import StatementError
 from memwal_sql.session.front.queries.tokens import Statement
 
+_NOTHING_RUNS = (
+    datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+)
 _NAMES = 'SELECT "B" AS A FROM (SELECT 1 AS "B")'
 
 
@@ -33,12 +37,34 @@ def planned(
 ) -> datafusion.DataFrame:
     """What DataFusion itself makes of a statement, whatever class the session is of.
 
-    Raises InvalidCallError for what it can't plan, UnsupportedError for what it would leave out.
+    Raises InvalidCallError for what it can't plan, UnsupportedError for what it would leave out,
+    and for what is SQL in the dialect or the depth of this session alone.
     """
-    check_clauses(text)
     scalars = {name: _scalar(name, value) for name, value in parameters.items()}
+    if not check_clauses(text):
+        raise _unreadable(ctx, text, scalars)
     with planning_errors(text):
         return datafusion.SessionContext.sql(ctx, text, param_values=scalars)
+
+
+def _unreadable(
+    ctx: datafusion.SessionContext, text: str, scalars: Mapping[str, Any]
+) -> MemWalError:
+    """The error for a text that is not read here: what DataFusion says of it, if that is no SQL in
+    this session either."""
+    try:
+        with planning_errors(text):
+            datafusion.SessionContext.sql_with_options(
+                ctx, text, _NOTHING_RUNS, param_values=dict(scalars)
+            )
+    except StatementError as error:
+        if error.at is not None:
+            return error
+    return UnsupportedError(
+        "which tables this statement reads is not known: it is SQL in the dialect of this session "
+        "alone, or nests deeper than 50 levels. Set datafusion.sql_parser.dialect to 'generic' and "
+        "write it so, or nest it less"
+    )
 
 
 def _scalar(name: str, value: Any) -> pa.Scalar:
