@@ -185,9 +185,9 @@ class ShadowSession(Session):
             mw.register(self.ctx, name, table)
             return
         shown = self._hidden[name.lower()] = WithoutKey(table, len(rows))
-        provider = TableProvider(name, shown, missing="null")
-        self.ctx.register_table(name, MountedTable(provider))
-        search_functions(self.ctx).add(name, shown, "strong", provider)
+        mounted = MountedTable(TableProvider(name, shown, missing="null"))
+        self.ctx.register_table(name, mounted)
+        search_functions(self.ctx).add(name, shown, "strong", mounted)
 
     def _changed(self, name: str) -> None:
         table = self._tables.get(name.lower())
