@@ -303,6 +303,7 @@ def _uses(
     left = {one.after: one for one in clauses}
     references = table_references(query)
     if references is None:
+        list(search_calls(statement, parameters))  # whose errors say more
         try:
             with as_before(statement.text, ()):
                 planned(ctx, query, parameters)  # raises for what is no query, or not read here
