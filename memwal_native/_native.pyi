@@ -164,6 +164,10 @@ def misread_comparisons(sql: str) -> list[str]:
     """The comparisons `a IS [NOT] DISTINCT FROM b AND c` of a statement or an expression, which
     DataFusion reads as `a IS DISTINCT FROM (b AND c)`. None of one that it can't parse."""
 
+def misread_memberships(sql: str) -> list[str]:
+    """The conditions with `[NOT] IN (SELECT ...)` of a query in which DataFusion forgets the NULLs
+    of the subquery. None of one that it can't parse."""
+
 def sql_tokens(sql: str) -> list[tuple[str, str, int, int]]:
     """The tokens of a text as `(kind, value, start, end)`, without blanks and comments; the places
     are those of characters. Kinds are "word" (keyword or name), "quoted" (name in quotes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from memwal_native import ignored_clauses
+from memwal_native import ignored_clauses, misread_memberships
 from memwal_sql.arguments import check_comparisons
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
@@ -23,6 +23,16 @@ def check_clauses(query: str) -> bool:
             f"DataFusion would answer as if {ignored} did not stand in the statement: leave it out"
         )
     return ignored is not None
+
+
+def check_memberships(query: str) -> None:
+    """Raise UnsupportedError for a membership that DataFusion 55 computes otherwise than SQL says.
+    Those of a statement that changes rows would choose too many."""
+    if misread := misread_memberships(query):
+        raise UnsupportedError(
+            f"DataFusion would forget NULLs of the subquery in {misread[0]!r}: write "
+            "x <> ALL (SELECT ...), or NOT EXISTS"
+        )
 
 
 def check_names_differ(names: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sql::text::calls_functions, module)?)?;
     module.add_function(wrap_pyfunction!(sql::text::ignored_clauses, module)?)?;
     module.add_function(wrap_pyfunction!(sql::text::misread_comparisons, module)?)?;
+    module.add_function(wrap_pyfunction!(sql::memberships::misread_memberships, module)?)?;
     module.add_function(wrap_pyfunction!(sql::tokens::sql_tokens, module)?)?;
     module.add_function(wrap_pyfunction!(sql::tokens::table_references, module)?)?;
     hashing::register(module)?;

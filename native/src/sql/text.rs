@@ -59,7 +59,7 @@ pub fn misread_comparisons(sql: &str) -> Vec<String> {
     found.unwrap_or_default()
 }
 
-fn look_at(statement: &Statement, visitor: &mut impl Visitor) {
+pub(crate) fn look_at(statement: &Statement, visitor: &mut impl Visitor) {
     match statement {
         Statement::Statement(inner) => {
             let _ = inner.visit(visitor);

@@ -22,6 +22,7 @@ from memwal_native import MountedTable, table_references
 from memwal_sql.errors import RetryError, UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
+from memwal_sql.session.clauses import check_memberships
 from memwal_sql.session.front.queries.as_of import (
     AsOf,
     Moment,
@@ -210,6 +211,8 @@ def _planned(
     statement, whole = statement_of(query), query
     clauses = as_of_clauses(statement)
     query = without(query, clauses)
+    if pins is not None:
+        check_memberships(query)
     with statement.places():
         uses = list(_uses(ctx, query, statement, clauses, parameters))
     functions = search_functions(ctx)

@@ -1,0 +1,172 @@
+//! `x NOT IN (SELECT ...)` where DataFusion 55 forgets the NULLs that the subquery has.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion_sql::parser::DFParser;
+use datafusion_sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, Query, Select, TableFactor, UnaryOperator, Visit, Visitor,
+};
+use pyo3::prelude::*;
+
+use crate::python::errors::guarded;
+use crate::sql::text::look_at;
+
+/// The conditions of a query in which DataFusion takes an unknown membership for a known one.
+///
+/// Right are `IN` but below NOT, IS NULL and the like, and `NOT IN` as a conjunct of its own of a WHERE, with
+/// a column on its left and a subquery that names no table around it. None of a query that DataFusion
+/// can't parse.
+#[pyfunction]
+pub fn misread_memberships(sql: &str) -> Vec<String> {
+    let found = guarded(|| {
+        let mut misread = Misread::default();
+        DFParser::parse_sql(sql)?.iter().for_each(|statement| look_at(statement, &mut misread));
+        Ok(misread.found)
+    });
+    found.unwrap_or_default()
+}
+
+#[derive(Default)]
+struct Misread {
+    found: Vec<String>,
+    /// The addresses of expressions that are right where they stand.
+    right: HashSet<*const Expr>,
+}
+
+impl Misread {
+    fn conjunct(&mut self, expr: &Expr) {
+        match expr {
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                self.conjunct(left);
+                self.conjunct(right);
+            }
+            Expr::Nested(inner) => self.conjunct(inner),
+            Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } => {
+                if let Expr::InSubquery { expr: value, subquery, negated: false } = bare(inner)
+                    && is_right(value, subquery)
+                {
+                    self.right.insert(std::ptr::from_ref(expr));
+                }
+            }
+            Expr::InSubquery { expr: value, subquery, negated: true }
+                if is_right(value, subquery) =>
+            {
+                self.right.insert(std::ptr::from_ref(expr));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Visitor for Misread {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        if let Some(condition) = &select.selection {
+            self.conjunct(condition);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let tells_unknown = match expr {
+            Expr::InSubquery { negated, .. } => *negated,
+            Expr::UnaryOp { op: UnaryOperator::Not, .. }
+            | Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsFalse(_)
+            | Expr::IsNotFalse(_)
+            | Expr::IsUnknown(_)
+            | Expr::IsNotUnknown(_) => Names::of(expr).memberships,
+            _ => false,
+        };
+        if tells_unknown && !self.right.contains(&std::ptr::from_ref(expr)) {
+            self.found.push(expr.to_string());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => bare(inner),
+        other => other,
+    }
+}
+
+fn is_right(value: &Expr, subquery: &Query) -> bool {
+    Names::of(value).columns && !Names::of(subquery).leads_out()
+}
+
+/// What stands in a part of a query.
+#[derive(Default)]
+struct Names {
+    depth: usize,
+    /// Whether columns, and memberships, stand outside of its subqueries.
+    columns: bool,
+    memberships: bool,
+    tables: HashSet<String>,
+    qualifiers: HashSet<String>,
+}
+
+impl Names {
+    fn of(part: &impl Visit) -> Self {
+        let mut names = Self::default();
+        let _ = part.visit(&mut names);
+        names
+    }
+
+    fn leads_out(&self) -> bool {
+        !self.qualifiers.is_subset(&self.tables)
+    }
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        let alias = match factor {
+            TableFactor::Table { name, alias, .. } => {
+                let last = name.0.last().and_then(|part| part.as_ident());
+                self.tables.extend(last.map(lower));
+                alias
+            }
+            TableFactor::Derived { alias, .. }
+            | TableFactor::TableFunction { alias, .. }
+            | TableFactor::UNNEST { alias, .. }
+            | TableFactor::Function { alias, .. }
+            | TableFactor::NestedJoin { alias, .. } => alias,
+            _ => &None,
+        };
+        self.tables.extend(alias.iter().map(|alias| lower(&alias.name)));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(_) => self.columns |= self.depth == 0,
+            Expr::CompoundIdentifier(parts) => {
+                self.columns |= self.depth == 0;
+                self.qualifiers.extend(parts.iter().rev().nth(1).map(lower));
+            }
+            Expr::InSubquery { .. } => self.memberships |= self.depth == 0,
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn lower(name: &Ident) -> String {
+    name.value.to_ascii_lowercase()
+}
