@@ -19,13 +19,12 @@ from memwal_sql.session.front.changes.insert import (
 from memwal_sql.session.front.changes.merge import MATCHED, When
 from memwal_sql.session.front.changes.returning import Returning, returning_at
 from memwal_sql.session.front.changes.target import Target, columns_at, target_at
-from memwal_sql.session.front.changes.update import assignments
+from memwal_sql.session.front.changes.update import QUERIES, assignments
 from memwal_sql.session.front.changes.values import given_rows
 from memwal_sql.session.front.queries.places import Edit
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 
-_QUERIES = ("SELECT", "WITH", "VALUES", "FROM")
-_CLAUSES = (*_QUERIES, "BY", "ON", "RETURNING", "DEFAULT", "PARTITION")
+_CLAUSES = (*QUERIES, "BY", "ON", "RETURNING", "DEFAULT", "PARTITION")
 _EXCLUDED = "excluded"
 
 
@@ -59,12 +58,12 @@ def insert(
         raise UnsupportedError(str(statement.error(message, duplicate)))
     conflict = _conflict(statement, start, end)
     columns: list[str] | None = target.columns.names
-    is_nested = statement.keyword(start + 1) in _QUERIES or statement.symbol(start + 1) == "("
+    is_nested = statement.keyword(start + 1) in QUERIES or statement.symbol(start + 1) == "("
     if statement.symbol(start) == "(" and not is_nested:
         columns, start = columns_at(statement, start, target)
     elif statement.has(start, "BY NAME"):
         columns, start = None, start + 2
-    is_query = statement.keyword(start) in _QUERIES or statement.symbol(start) == "("
+    is_query = statement.keyword(start) in QUERIES or statement.symbol(start) == "("
     if start == conflict or not is_query:
         raise statement.error("VALUES or a query must stand here", start)
     given = given_rows(target, statement, start, conflict, columns)

@@ -19,7 +19,8 @@ from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 
 _CLAUSES = ("SET", "FROM", "WHERE", "RETURNING", "ORDER", "LIMIT")
-_QUERIES = ("SELECT", "WITH", "FROM", "VALUES")
+# The words that a query begins with.
+QUERIES = ("SELECT", "WITH", "VALUES", "FROM")
 
 
 class Update(Change):
@@ -126,7 +127,7 @@ def _refuse_several(statement: Statement, start: int, stop: int) -> None:
     several, or none."""
     place = start
     while place < stop:
-        if statement.symbol(place) == "(" and statement.keyword(place + 1) in _QUERIES:
+        if statement.symbol(place) == "(" and statement.keyword(place + 1) in QUERIES:
             place = statement.closing(place)
             continue
         token = statement.tokens[place]
