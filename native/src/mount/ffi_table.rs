@@ -7,7 +7,7 @@
 //!
 //! The fields in question, and the session, are private to `datafusion-ffi`. It is pinned to one
 //! version, whose layouts are repeated here; `memwal_sql/session/version.py` refuses hosts of another
-//! minor version than was tried.
+//! than was tried.
 
 use std::ffi::c_void;
 use std::mem::offset_of;

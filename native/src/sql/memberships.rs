@@ -14,9 +14,9 @@ use crate::sql::text::look_at;
 
 /// The conditions of a query in which DataFusion takes an unknown membership for a known one.
 ///
-/// Right are `IN` but below NOT, IS NULL and the like, and `NOT IN` as a conjunct of its own of a WHERE, with
-/// a column on its left and a subquery that names no table around it. None of a query that DataFusion
-/// can't parse.
+/// Right are `IN` but below NOT, IS NULL and the like, and `NOT IN` as a conjunct of its own of a
+/// WHERE, with a column on its left and a subquery that names no table around it. None of a query
+/// that DataFusion can't parse.
 #[pyfunction]
 pub fn misread_memberships(sql: &str) -> Vec<String> {
     let found = guarded(|| {
