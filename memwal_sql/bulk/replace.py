@@ -36,6 +36,7 @@ from memwal_sql.maintain.details import details_of, latest_dataset
 from memwal_sql.maintain.lease import Lease, maintenance_lease
 from memwal_sql.state.base_table import BaseTable, stored_columns
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import over_conflicts
 from memwal_sql.storage.wal.entry import TOMBSTONE
@@ -123,7 +124,7 @@ class Replacement:
         ]
 
     def _commit(self, dataset: lance.LanceDataset, fragments: list[FragmentMetadata]) -> int:
-        """Replace what this version has. Raises ConflictError for others' commits.
+        """Replace what this version has. Raises what `base_commit` raises.
 
         Lance takes an update over a merge or an append that came in between and only added rows, of
         the same keys maybe; its overwrite drops the MemWAL index (rule 22). Its merge of columns is
@@ -138,12 +139,10 @@ class Replacement:
             raise ConflictError("generations were flushed since")
         old = [_emptied(one.metadata) for one in dataset.get_fragments()]
         operation = lance.LanceOperation.Merge([*old, *fragments], dataset.lance_schema)
-        try:
+        with base_commit(self.context.uri, "the new rows"):
             committed = lance.LanceDataset.commit(
                 dataset, operation, read_version=dataset.version, max_retries=0
             )
-        except (OSError, RuntimeError) as error:
-            raise ConflictError(str(error)) from error
         return int(committed.version)
 
 

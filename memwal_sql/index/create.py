@@ -27,6 +27,7 @@ from memwal_sql.index.vector import VECTOR_KINDS, VectorParameters, vector_argum
 from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
+from memwal_sql.storage.base.commits import is_conflict
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
 from memwal_sql.storage.deadlines import check_deadline
 
@@ -166,7 +167,7 @@ def _built(uri: str, call: Callable[[], object]) -> None:
     except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise InvalidCallError(f"Lance refuses: {error}") from error
     except (OSError, RuntimeError) as error:
-        if "conflict" in str(error).lower():
+        if is_conflict(error):
             raise RetryError(f"the base table changed meanwhile, try again: {error}") from error
         kind = StoreUnavailableError if isinstance(error, OSError) else MemWalError
         raise kind(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import lance
@@ -20,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 
-from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, StoreUnavailableError
+from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.maintain.details import latest_dataset, maintenance
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
+from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.field_ids import with_columns
 from memwal_sql.storage.retries import over_conflicts
 
@@ -98,7 +97,7 @@ def _commit_columns(
 ) -> None:
     schema = with_columns(dataset.lance_schema, added, first_id)
     operation = lance.LanceOperation.Merge(fragments, schema)
-    with _lance_commit(context):
+    with base_commit(context.uri, "the columns"):
         lance.LanceDataset.commit(dataset, operation, read_version=dataset.version, max_retries=0)
     _log.info("changed %s: added columns %s", context.uri, added.names)
 
@@ -112,9 +111,9 @@ def drop_columns(context: TableContext, names: Sequence[str]) -> None:
             check_alterable(dataset, names)
             largest = dataset.max_field_id
             if largest > _noted(dataset):
-                with _lance_commit(context):
+                with base_commit(context.uri, "the columns"):
                     dataset.update_schema_metadata({_LARGEST_ID: str(largest)})
-            with _lance_commit(context):
+            with base_commit(context.uri, "the columns"):
                 dataset.drop_columns(list(names))
 
     over_conflicts(commit, context.uri)
@@ -131,7 +130,7 @@ def rename_column(context: TableContext, name: str, new: str) -> None:
             field = dataset.schema.field(name).with_name(new)
             place = dataset.schema.get_field_index(name)
             _check_whole(dataset, dataset.schema.set(place, field))
-            with _lance_commit(context):
+            with base_commit(context.uri, "the columns"):
                 dataset.alter_columns({"path": name, "name": new})
 
     over_conflicts(commit, context.uri)
@@ -146,7 +145,7 @@ def make_nullable(context: TableContext, name: str) -> None:
             dataset = latest_dataset(context)
             check_alterable(dataset, [name])
             if not dataset.schema.field(name).nullable:
-                with _lance_commit(context):
+                with base_commit(context.uri, "the columns"):
                     dataset.alter_columns({"path": name, "nullable": True})
 
     over_conflicts(commit, context.uri)
@@ -247,17 +246,3 @@ def _check_new(dataset: Any, added: pa.Schema) -> None:
 
 def _check_whole(dataset: Any, schema: pa.Schema) -> None:
     check_schema(logical_schema(schema), primary_key_of(dataset.schema))
-
-
-@contextmanager
-def _lance_commit(context: TableContext) -> Iterator[None]:
-    try:
-        with lance_panics(BASE_NAME, context.uri):
-            yield
-    except MemWalError:
-        raise
-    except (OSError, RuntimeError) as error:
-        if "conflict" in str(error).lower():
-            raise ConflictError(f"the base table changed meanwhile: {error}") from error
-        kind = StoreUnavailableError if isinstance(error, OSError) else MemWalError
-        raise kind(f"Lance failed, and the columns are as they were: {error}") from error

@@ -21,6 +21,7 @@ from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.state.base_table import open_latest
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
+from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.memwal_index import (
     IndexDetails,
     commit_details,
@@ -221,7 +222,8 @@ def mark_only(dataset: Any, marks: MergeProgress) -> bool:
         [CompactedSsTable(str(shard), generation) for shard, generation in marks.items()]
     )
     try:
-        merge.execute(dataset.schema.empty_table())
-    except (OSError, RuntimeError):
+        with base_commit(dataset.uri, "the merge progress"):
+            merge.execute(dataset.schema.empty_table())
+    except ConflictError:
         return False
     return True

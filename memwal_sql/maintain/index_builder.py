@@ -17,6 +17,7 @@ from memwal_sql.errors import ConflictError, InvalidCallError, StoreUnavailableE
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.base.commits import is_conflict
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.deadlines import check_deadline
@@ -86,7 +87,7 @@ def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
                 dataset.optimize.optimize_indices(index_names=[name], **_settings(index))
         except (OSError, RuntimeError) as error:
             # Merges and compactions may come in between, and other builders.
-            if "conflict" not in str(error).lower():
+            if not is_conflict(error):
                 raise StoreUnavailableError(
                     f"index {name!r} of {context.uri} may not be up to date yet; build it again: "
                     f"{error}"

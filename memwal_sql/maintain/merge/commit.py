@@ -12,6 +12,7 @@ from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from memwal_sql.errors import ConflictError, StoreUnavailableError
+from memwal_sql.storage.base.commits import is_conflict
 from memwal_sql.storage.base.merge_token import (
     LAST_PASS,
     MergeProgress,
@@ -82,7 +83,7 @@ class PassWriter:
 
 def _typed(error: Exception, uri: str) -> Exception:
     text = str(error)
-    if "Stale SSTable" in text or "concurrent writers" in text or "conflict" in text.lower():
+    if is_conflict(error):
         return ConflictError(text)
     if "Resources exhausted" in text:
         return TooLargeError(text)

@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from lance.dataset import Index
 
-from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import ConflictError, UnsupportedError
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.manifest import OTHER_VERSION, IndexSection, read_index_section
 from memwal_sql.storage.base.merge_token import MergeProgress
 from memwal_sql.storage.decoding import decoding, whole_number
@@ -128,34 +128,28 @@ def commit_details(dataset: Any, details: IndexDetails, index_uuid: UUID | None 
     The entry gets `index_uuid`, under which an external snapshot may have been written, or a new
     one. Lance accepts this over a version that came in between, and so would erase a merge's
     progress: the caller compares the returned version with `dataset.version + 1` (protocol
-    rule 19). Raises `ConflictError` when Lance refuses.
+    rule 19). Raises what `base_commit` raises.
     """
     fresh = _entry(dataset, index_uuid or uuid4(), encode_details(details))
     removed = [] if details.index_uuid is None else [_entry(dataset, details.index_uuid, b"")]
     operation = lance.LanceOperation.CreateIndex(new_indices=[fresh], removed_indices=removed)
-    try:
-        with lance_panics(BASE_NAME, dataset.uri):
-            return lance.LanceDataset.commit(
-                dataset, operation, read_version=dataset.version, max_retries=0
-            )
-    except (OSError, RuntimeError) as error:
-        raise ConflictError(f"the MemWAL index could not be committed: {error}") from error
+    with base_commit(dataset.uri, "the details of the MemWAL index"):
+        return lance.LanceDataset.commit(
+            dataset, operation, read_version=dataset.version, max_retries=0
+        )
 
 
 def drop_index(dataset: Any, index_uuid: UUID) -> Any:
     """Commit a version without the MemWAL index `index_uuid` and return its dataset.
 
-    Raises `ConflictError` when Lance refuses.
+    Raises what `base_commit` raises.
     """
     removed = [_entry(dataset, index_uuid, b"")]
     operation = lance.LanceOperation.CreateIndex(new_indices=[], removed_indices=removed)
-    try:
-        with lance_panics(BASE_NAME, dataset.uri):
-            return lance.LanceDataset.commit(
-                dataset, operation, read_version=dataset.version, max_retries=0
-            )
-    except (OSError, RuntimeError) as error:
-        raise ConflictError(f"the MemWAL index could not be removed: {error}") from error
+    with base_commit(dataset.uri, "the removal of the MemWAL index"):
+        return lance.LanceDataset.commit(
+            dataset, operation, read_version=dataset.version, max_retries=0
+        )
 
 
 def encode_details(details: IndexDetails) -> bytes:

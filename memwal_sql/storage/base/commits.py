@@ -1,0 +1,43 @@
+"""What became of a commit of the base table, which only Lance's errors tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from exec_nodes.lance.errors import BASE_NAME, lance_panics
+from memwal_sql.errors import ConflictError, MemWalError, OutcomeUnknownError
+
+_CONFLICT = re.compile(
+    r"commit conflict|incompatible transaction|concurrent writers|stale sstable|version conflict",
+    re.IGNORECASE,
+)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether Lance has committed nothing, for the sake of somebody else's commit: to be told from
+    a store that refuses, whose errors hold names of files."""
+    return _CONFLICT.search(str(error)) is not None
+
+
+@contextmanager
+def base_commit(uri: str, what: str) -> Iterator[None]:
+    """Within it one commit of the base table at `uri` is made; `what` it is for begins a sentence.
+
+    Raises ConflictError where somebody else's came first, OutcomeUnknownError where the store
+    failed, which it may do after it has committed, and MemWalError where Lance did.
+    """
+    try:
+        with lance_panics(BASE_NAME, uri):
+            yield
+    except MemWalError:
+        raise
+    except (OSError, RuntimeError) as error:
+        if is_conflict(error):
+            raise ConflictError(f"{what}: the base table changed meanwhile: {error}") from error
+        kind = OutcomeUnknownError if isinstance(error, OSError) else MemWalError
+        raise kind(
+            f"{what}: Lance failed, and the commit may be there or not; look, and try again: "
+            f"{error}"
+        ) from error
