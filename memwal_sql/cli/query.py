@@ -28,7 +28,7 @@ from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.prepared import refuse_unused
-from memwal_sql.session.front.queries.places import Edit
+from memwal_sql.session.front.queries.places import Edit, errors_of_calls
 from memwal_sql.session.front.queries.tokens import Statement, statement_of, statements_of
 from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
@@ -115,7 +115,9 @@ def sql(
         for name, place in _pairs("--table", more):
             tables[name] = stack.enter_context(opened(place, options))
         values = {name: _value(value) for name, value in _pairs("--param", parameters)}
-        schema, rows = _run(tables, statements_of(text), consistency, values)
+        with errors_of_calls():
+            statements = statements_of(text)
+        schema, rows = _run(tables, statements, consistency, values)
         if schema.names or form is RowFormat.JSON:
             write_rows(schema, rows, form, to, max_rows)
         else:  # a statement without an answer, as CREATE VIEW is; INSERT and COPY return a count
@@ -140,7 +142,9 @@ def explain(
     """Show the plan of a SQL statement."""
     values = {name: _value(value) for name, value in _pairs("--param", parameters)}
     explains = Edit(0, 0, f"EXPLAIN {'ANALYZE ' if analyze else ''}")
-    statement = statement_of(_text(query, file)).edited([explains])
+    text = _text(query, file)
+    with errors_of_calls():
+        statement = statement_of(text).edited([explains])
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
         _, rows = _run({_NAME: table}, [statement], consistency, values)
         plans = [row for batch in rows for row in batch.to_pylist()]

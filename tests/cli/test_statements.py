@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import memwal_sql as mw
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
-from tests.cli.calls import call
+from tests.cli.calls import call, failing
 
 SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 
@@ -118,8 +118,15 @@ def test_bad_calls_are_calls_to_change(uri: str, arguments: tuple[str, ...]) -> 
     assert result.exit_code == ExitCode.CALL, result.output
 
 
-@pytest.mark.parametrize("text", ["SELECT 1; SELECT 2", " ; ", "-- nothing"])
+@pytest.mark.parametrize("command", ["sql", "explain"])
+@pytest.mark.parametrize("text", ["SELECT 'open", "SELECT 1)", "SELECT [1] <-> ", "SELECT 1 + )"])
+def test_a_text_that_can_not_be_read_is_an_error_of_ours(
+    uri: str, command: str, text: str
+) -> None:
+    assert failing(command, uri, text, code=ExitCode.CALL).startswith("InvalidCallError: ")
+
+
+@pytest.mark.parametrize("text", ["SELECT 1; SELECT 2", " ; ", "/* nothing */"])
 def test_a_plan_is_that_of_one_statement(uri: str, text: str) -> None:
-    result = CliRunner().invoke(app, ["explain", uri, text])
-    assert result.exit_code == ExitCode.CALL, result.output
+    assert failing("explain", uri, text, code=ExitCode.CALL).startswith("InvalidCallError: ")
     assert "physical_plan" in call("explain", uri, "SELECT 1;")
