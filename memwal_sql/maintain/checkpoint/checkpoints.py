@@ -33,6 +33,7 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.decoding import LAST_SECOND
 from memwal_sql.storage.records.gc_watermarks import Watermark, read_watermarks
 from memwal_sql.storage.retries import over_conflicts
 
@@ -212,6 +213,11 @@ def _seconds(expires: Expires, now: float) -> float | None:
         )
     if not math.isfinite(until) or until <= now:
         raise InvalidCallError(f"expires={expires!r} is not in the future")
+    if until > LAST_SECOND:  # which no record can say
+        raise InvalidCallError(
+            f"expires={expires!r} is beyond the year 9999: leave it out, and the checkpoint does "
+            "not expire"
+        )
     return until
 
 

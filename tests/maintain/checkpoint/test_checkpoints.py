@@ -158,6 +158,9 @@ def test_names_that_do_not_fit_are_refused(tmp_path: Path, name: Any) -> None:
         (datetime(2020, 1, 1, tzinfo=UTC), "not in the future"),
         (datetime(2100, 1, 1), "with a time zone"),
         (3600, "must be a timedelta"),
+        (timedelta.max, "beyond the year 9999"),
+        (timedelta(days=99_999_999), "beyond the year 9999"),
+        (datetime.max.replace(tzinfo=UTC), "beyond the year 9999"),
     ],
 )
 def test_ends_that_do_not_fit_are_refused(tmp_path: Path, expires: Any, message: str) -> None:
