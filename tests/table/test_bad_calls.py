@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -526,3 +527,25 @@ def test_a_job_for_some_things_needs_a_list_of_their_names(
         table.merge(regions=names)
     with refused(uri, f"indexes={names!r}", "list"):
         table.build_indexes(indexes=names)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"dry_run": "no"},
+        {"dry_run": 0},
+        {"dry_run": None},
+        {"older_than": None},
+        {"older_than": 3600},
+        {"older_than": timedelta(-1)},
+        {"versions_older_than": ""},
+        {"versions_older_than": timedelta(-1)},
+    ],
+    ids=repr,
+)
+def test_garbage_is_collected_by_options_of_their_types_alone(
+    table: Any, uri: str, given: dict[str, Any]
+) -> None:
+    ((name, value),) = given.items()
+    with refused(uri, f"{name}={value!r}", "must be"):
+        table.collect_garbage(**given)

@@ -106,8 +106,11 @@ def collect_garbage(
     Returns what was deleted, or would be. `clock` gives seconds since 1970. On an object store it
     waits for `Wave.seconds` before it deletes what readers ask for side by side (`read/look`).
     """
-    for name, age in (("older_than", older_than), ("versions_older_than", versions_older_than)):
-        if age is not None and (not isinstance(age, timedelta) or age < timedelta(0)):
+    if not isinstance(dry_run, bool):
+        raise InvalidCallError(f"dry_run={dry_run!r} must be true or false")
+    of_versions = timedelta(0) if versions_older_than is None else versions_older_than
+    for name, age in (("older_than", older_than), ("versions_older_than", of_versions)):
+        if not isinstance(age, timedelta) or age < timedelta(0):
             raise InvalidCallError(f"{name}={age!r} must be a timedelta, and not negative")
     collector = _Collector(context, older_than.total_seconds(), clock(), report)
     versions = base_versions(context.store, context.scope)
