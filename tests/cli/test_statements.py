@@ -120,9 +120,7 @@ def test_bad_calls_are_calls_to_change(uri: str, arguments: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("command", ["sql", "explain"])
 @pytest.mark.parametrize("text", ["SELECT 'open", "SELECT 1)", "SELECT [1] <-> ", "SELECT 1 + )"])
-def test_a_text_that_can_not_be_read_is_an_error_of_ours(
-    uri: str, command: str, text: str
-) -> None:
+def test_a_text_that_can_not_be_read_is_an_error_of_ours(uri: str, command: str, text: str) -> None:
     assert failing(command, uri, text, code=ExitCode.CALL).startswith("InvalidCallError: ")
 
 

@@ -32,7 +32,7 @@ _PROCEDURES: Mapping[str, pa.Field | None] = {
     "snapshot_regions": pa.field("version", pa.uint64()),
 }
 # Arguments that a statement has no values for.
-_LEFT_OUT = {"self", "progress"}
+_LEFT_OUT = {"progress"}
 _NANOSECONDS = 1000
 
 
@@ -61,14 +61,15 @@ def called(
     if found is None:
         raise statement.error("the session has no MemWAL table of this name", place + 1)
     method = getattr(found[0], name)
+    known = [
+        one for one in inspect.signature(method).parameters.values() if one.name not in _LEFT_OUT
+    ]
     try:
-        known = inspect.signature(method).parameters.keys() - _LEFT_OUT
-        bound = inspect.signature(method).bind(*given[1:], **named)
-        if not bound.arguments.keys() <= known:
-            raise TypeError(f"got an unexpected argument {sorted(bound.arguments.keys() - known)}")
+        bound = inspect.Signature(known).bind(*given[1:], **named)
     except TypeError as error:
-        raise statement.error(f"{name} takes {sorted(known)}: {error}", place - 1) from None
-    return answer(ctx, _table(method(*given[1:], **named), _PROCEDURES[name]))
+        takes = ", ".join(["table", *(one.name for one in known)])
+        raise statement.error(f"{name} takes ({takes}): {error}", place - 1) from None
+    return answer(ctx, _table(method(**bound.arguments), _PROCEDURES[name]))
 
 
 def _arguments(
