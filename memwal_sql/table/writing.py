@@ -132,7 +132,9 @@ class WrittenTable(TableHandle):
         writer = live_table_writer(self._context.identity)
         if writer is None:
             raise InvalidCallError(
-                f"this process has no open writer of {self.uri}, and others flush their own rows"
+                f"this process has no open writer of {self.uri}, and so no rows to flush: write to "
+                "it first, as INSERT does, which also takes over what a closed writer left in the "
+                "log of a region; a writer elsewhere flushes its rows itself"
             )
         writer.flush()
 

@@ -164,6 +164,19 @@ def test_jobs_are_called_by_statements(table: mw.Table, ctx: mw.SessionContext) 
     table.close()
 
 
+def test_a_flush_without_a_writer_says_what_does_it(
+    table: mw.Table, ctx: mw.SessionContext
+) -> None:
+    flushed = "SELECT num_rows FROM \"t$generations\" WHERE state = 'flushed'"
+    with pytest.raises(mw.InvalidCallError, match=r"no rows to flush: write .* left in the log"):
+        ctx.sql("CALL memwal.flush('t')")  # the fixture's writer is closed
+    assert ctx.sql(flushed).to_pylist() == []
+    ctx.sql("INSERT INTO t VALUES (0, 9)")
+    ctx.sql("CALL memwal.flush('t')")
+    assert ctx.sql(flushed).to_pylist() == [{"num_rows": 5}]
+    table.close()
+
+
 def test_a_session_of_ours_leaves_other_statements_to_datafusion(ctx: mw.SessionContext) -> None:
     assert ctx.sql("SELECT $1 + $b AS c", param_values={"1": 1}, b=2).to_pylist() == [{"c": 3}]
     ctx.sql("CREATE VIEW v AS SELECT 1 AS a")
