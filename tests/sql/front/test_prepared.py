@@ -3,6 +3,7 @@
 import math
 from datetime import UTC, datetime, timedelta
 
+import datafusion
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -184,3 +185,20 @@ def test_a_session_of_ours_leaves_other_statements_to_datafusion(ctx: mw.Session
     assert ctx.sql("SELECT * FROM v").to_pylist() == [{"a": 1}]
     with pytest.raises(mw.UnsupportedError, match="TABLESAMPLE"):
         ctx.sql("CREATE VIEW w AS SELECT * FROM v TABLESAMPLE (10)")
+
+
+@pytest.mark.parametrize(
+    "text", ["SELEC 1", "SELECT (1", "SELECT 1 + )", "DELETE FROM t WHERE (", "EXPLAIN", "SET", ""]
+)
+def test_a_session_of_ours_has_the_same_errors(
+    table: mw.Table, ctx: mw.SessionContext, text: str
+) -> None:
+    plain = datafusion.SessionContext()
+    mw.register(plain, "t", table)
+    messages = []
+    for session in (plain, ctx):
+        with pytest.raises(mw.InvalidCallError) as caught:
+            mw.sql(session, text)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    table.close()

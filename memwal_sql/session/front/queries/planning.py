@@ -54,9 +54,7 @@ def _unreadable(
     this session either."""
     try:
         with planning_errors(text):
-            datafusion.SessionContext.sql_with_options(
-                ctx, text, _NOTHING_RUNS, param_values=dict(scalars)
-            )
+            datafusion.SessionContext.sql(ctx, text, _NOTHING_RUNS, param_values=dict(scalars))
     except StatementError as error:
         if error.at is not None:
             return error
