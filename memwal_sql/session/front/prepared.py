@@ -29,7 +29,8 @@ _sessions: WeakKeyDictionary[datafusion.SessionContext, dict[str, _Prepared]] = 
 def prepare(ctx: datafusion.SessionContext, statement: Statement) -> None:
     """Keep the statement of `PREPARE name [(type, ...)] AS statement`.
 
-    Raises InvalidCallError, with the place, for a name that is taken and for what is no statement.
+    Raises InvalidCallError, with the place, for a name that is taken, for what is no statement or
+    no type, and for a parameter that has none of the types.
     """
     name, place = _name(statement, 1)
     types: tuple[str, ...] = ()
@@ -37,11 +38,13 @@ def prepare(ctx: datafusion.SessionContext, statement: Statement) -> None:
         after = statement.closing(place)
         parts = statement.split(place + 1, after - 1)
         types, place = tuple(statement.slice(*part) for part in parts), after
+        values(ctx, [f"CAST(NULL AS {kind})" for kind in types], {})
     place = statement.expect(place, "AS")
     if place == len(statement):
         raise statement.error("a statement is missing", place)
     if statement.keyword(place) in ("PREPARE", "EXECUTE"):
         raise statement.error("no statement that is prepared can stand here: write it out", place)
+    _check_numbers(statement, place, types)
     kept = _sessions.setdefault(ctx, {})
     if name in kept:
         raise statement.error(
@@ -112,6 +115,20 @@ def deallocate(ctx: datafusion.SessionContext, statement: Statement) -> bool:
         kept.clear()
         return True
     return kept.pop(_name(statement, place)[0], None) is not None
+
+
+def _check_numbers(statement: Statement, start: int, types: Collection[str]) -> None:
+    """Raise InvalidCallError, with the place, for a parameter that EXECUTE could give no value."""
+    for place in range(start, len(statement)):
+        token = statement.tokens[place]
+        if token.kind != "placeholder":
+            continue
+        if token.value == "?":
+            raise statement.error("parameters are written as $1 or $name", place)
+        if token.value[1:].isdecimal() and _number(token) == 0:
+            raise statement.error("parameters count from $1", place)
+        if types and _number(token) > len(types):
+            raise statement.error(f"there is no type for {token.value}, of {len(types)}", place)
 
 
 def _number(token: Token) -> int:

@@ -99,6 +99,14 @@ def test_a_decimal_is_not_rounded(ctx: mw.SessionContext) -> None:
         ("PREPARE x DELETE FROM t", "AS is missing.*'DELETE'"),
         ("PREPARE x AS", "a statement is missing"),
         ("PREPARE known AS SELECT 1", "is prepared: DEALLOCATE known"),
+        ("PREPARE a(INT) AS SELECT $1 + $2", r"no type for \$2, of 1, at line 1, column 31"),
+        ("PREPARE a(INT, INT) AS UPDATE t SET n = $1 WHERE id = ($3 + 1)", r"no type for \$3"),
+        ("PREPARE a AS SELECT $0", r"count from \$1, at line 1, column 21: '\$0'"),
+        ("PREPARE a(INT) AS SELECT $00", r"count from \$1"),
+        ("PREPARE a AS SELECT ? + $1", r"written as \$1 or \$name, at line 1, column 21: '\?'"),
+        ("PREPARE a(INT, NOPE) AS SELECT $1", "Unsupported SQL type NOPE"),
+        ("PREPARE a(INT INT) AS SELECT $1", r"column 15: 'INT'"),
+        ("PREPARE a(INT,) AS SELECT $1", "nothing between two commas|NOPE"),
         ("PREPARE a AS EXECUTE a", "can stand here: write it out, at line 1, column 14"),
         ("PREPARE a AS PREPARE b AS SELECT 1", "can stand here: write it out"),
         ("EXECUTE known", "takes 1 values, and 0 are given"),
@@ -137,6 +145,14 @@ def test_what_can_not_be_read_is_refused(
     with pytest.raises(mw.InvalidCallError, match=message):
         ctx.sql(statement)
     table.close()
+
+
+def test_a_statement_that_was_refused_is_not_kept(ctx: mw.SessionContext) -> None:
+    for text in ("PREPARE a(INT) AS SELECT $2", "PREPARE a(NOPE) AS SELECT 1"):
+        with pytest.raises(mw.InvalidCallError):
+            ctx.sql(text)
+    ctx.sql("PREPARE a(INT, BIGINT) AS SELECT $2 AS n, $name AS b")
+    assert ctx.sql("EXECUTE a(1, 2)", name="x").to_pylist() == [{"n": 2, "b": "x"}]
 
 
 def test_jobs_are_called_by_statements(table: mw.Table, ctx: mw.SessionContext) -> None:
