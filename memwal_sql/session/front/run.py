@@ -83,7 +83,9 @@ def run(
     """The same for a statement that has been read."""
     check_catalog(ctx)
     with errors_of_calls(), statement.places():
-        statement = with_excluded(with_distances(ctx, statement, parameters))
+        read = with_excluded(with_distances(ctx, statement, parameters))
+    if statement.keyword(0) != "PREPARE":  # what that keeps is read with the values of EXECUTE
+        statement = read
     with errors_of_calls(), statement.places():
         return Frame(_answered(ctx, statement, parameters).df)
 

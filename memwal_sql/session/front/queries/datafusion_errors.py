@@ -10,7 +10,8 @@ _NOT_IMPLEMENTED = "This feature is not implemented: "
 # What it puts before what it has to say.
 _PREFIXES = re.compile(
     r"^(?:DataFusion error: |type_coercion\ncaused by\n|Optimizer rule '\w+' failed\ncaused by\n"
-    r"|Error during planning: |Schema error: |Execution error: |Arrow error: )*"
+    r"|Error during planning: |Schema error: |Execution error: |Arrow error: "
+    r"|Function '\w+' user-defined coercion failed with: )*"
 )
 _SYNTAX = re.compile(
     r'^SQL error: (?:ParserError|TokenizerError)\("(?P<text>.*?)'
@@ -59,6 +60,12 @@ _REMEDIES = (
         "Formats are those of DataFusion, as PARQUET, CSV and JSON, and MEMWAL for tables",
     ),
     (re.compile(r'^No field named "([^"]*)"\.'), r"Texts are in single quotes: '\1'"),
+    (
+        re.compile(
+            r"^(?:array_distance|l2_distance|cosine_distance|inner_product) does not support"
+        ),
+        "A vector is a list of numbers, as [0.5, 1], or a parameter that is one",
+    ),
 )
 
 

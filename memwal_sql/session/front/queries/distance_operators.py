@@ -14,8 +14,9 @@ import datafusion
 import numpy as np
 import pyarrow as pa
 
+from memwal_sql.arguments import is_number
 from memwal_sql.session.front.queries.places import Edit
-from memwal_sql.session.front.queries.tokens import Statement
+from memwal_sql.session.front.queries.tokens import Statement, Token
 from memwal_sql.session.table_functions import search_functions, whole_name
 
 _SPELLINGS = {
@@ -32,6 +33,7 @@ _NO_NAMES = frozenset(
 # They bind more tightly than a distance in PostgreSQL.
 _ARITHMETIC = frozenset("+-*/%^")
 _OPENING = frozenset("([{")
+_SHOWN = 80
 
 
 def with_distances(
@@ -43,7 +45,7 @@ def with_distances(
     a vector, as a list, a parameter with one, or a vector column of a table that is named.
 
     Raises InvalidCallError, with the place, for an operand that is no column, literal, parameter,
-    call or parenthesis, and for one that arithmetic stands beside.
+    call or parenthesis, for a text that is no vector, and for one that arithmetic stands beside.
     """
     after = 0
     while True:
@@ -76,7 +78,7 @@ def with_distances(
             Edit(end, end, closing),
         ]
         for span, one in zip(spans, found, strict=True):
-            vector = _written_vector(statement, *one)
+            vector = _written_vector(statement, *one, parameters)
             edits += [] if vector is None else [Edit(*span, vector)]
         statement = statement.edited(edits)
         after = first
@@ -135,20 +137,31 @@ def _end(statement: Statement, start: int) -> int | None:
             return place
 
 
-def _written_vector(statement: Statement, start: int, stop: int) -> str | None:
+def _written_vector(
+    statement: Statement, start: int, stop: int, parameters: Mapping[str, Any]
+) -> str | None:
     """The list that an operand stands for which is a vector as text, as pgvector writes them; None
-    for another operand."""
+    for another operand. Raises InvalidCallError, with the place, for another text."""
     token = statement.tokens[start]
     whole = stop == start + 1 or (
         statement.symbol(start + 1) == "::" and statement.keyword(start + 2) == "VECTOR"
     )
-    if token.kind != "string" or not whole or not token.value.lstrip().startswith("["):
+    text = _parameter(token, parameters) if token.kind == "placeholder" else token.value
+    if token.kind not in ("string", "placeholder") or not whole or not isinstance(text, str):
         return None
     try:
-        elements = json.loads(token.value)
-    except ValueError as error:
-        raise statement.error(f"this is no vector ({error})", start) from error
-    return json.dumps([float(one) for one in elements])
+        elements = json.loads(text)
+        if isinstance(elements, list) and all(map(is_number, elements)):
+            return json.dumps([float(one) for one in elements], allow_nan=False)
+    except (ValueError, OverflowError):  # of JSON, infinities, and whole numbers above all floats
+        pass
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    raise statement.error(f"{shown!r} is no vector, as '[0.5, 1]' is", start)
+
+
+def _parameter(token: Token, parameters: Mapping[str, Any]) -> Any:
+    value = parameters.get(token.value[1:])
+    return value.as_py() if isinstance(value, pa.Scalar) else value
 
 
 def _is_vector(
