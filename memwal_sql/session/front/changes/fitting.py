@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import is_text
+from exec_nodes.arrow.arrays import is_list, is_text
 from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.keys.keys import one_array
 from memwal_sql.errors import InvalidCallError
@@ -13,6 +14,13 @@ from memwal_sql.errors import InvalidCallError
 # The end of a text with a time zone.
 _ZONE = r"[ T]\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 _UNITS = ["s", "ms", "us", "ns"]
+_FORMS = (
+    (pa.types.is_time, "a time of day, as '12:30:00'"),
+    (pa.types.is_date, "a date, as '2026-01-31'"),
+    (pa.types.is_boolean, "'true' or 'false'"),
+    (is_list, "a list, as [0.5, 1]"),
+    (pa.types.is_struct, "a struct, as {a: 1}"),
+)
 # What has one text, which says all of it.
 _WRITTEN_AS_TEXT = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
 
@@ -30,9 +38,9 @@ def fitted(column: Column, field: pa.Field) -> Column:
     if isinstance(kind, pa.BaseExtensionType) and not isinstance(column.type, type(kind)):
         stored = fitted(column, field.with_type(kind.storage_type))
         return pa.ExtensionArray.from_storage(kind, one_array(stored))
+    if is_text(column.type) and not is_text(kind) and column.null_count < len(column):
+        column = _texts(column, field)
     try:
-        if is_text(column.type) and not is_text(kind):
-            column = _read(column, kind)
         if pa.types.is_timestamp(kind):
             column = _timestamps(column, kind)
     except pa.ArrowException as error:
@@ -46,6 +54,45 @@ def fitted_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same for every column, in the order of the schema."""
     columns = [fitted(c, field) for c, field in zip(rows.columns, schema, strict=True)]
     return pa.table(columns, schema=schema)
+
+
+def _texts(texts: Column, field: pa.Field) -> Column:
+    """Texts as a field's type. Raises InvalidCallError naming the first that is none."""
+    kind = field.type
+    try:
+        return _read(texts, kind)
+    except pa.ArrowException as error:
+        wrong = _first_wrong(texts.drop_null(), kind)
+        raise InvalidCallError(
+            f"column {field.name!r} is {kind}, and {wrong!r} is none: give {_form(kind)}"
+        ) from error
+
+
+def _first_wrong(texts: Column, kind: pa.DataType) -> str:
+    """The first of the texts that is none of a type; one of them is."""
+    while len(texts) > 1:
+        half = len(texts) // 2
+        try:
+            _read(texts[:half], kind)
+            texts = texts[half:]
+        except pa.ArrowException:
+            texts = texts[:half]
+    return str(texts[0])
+
+
+def _form(kind: pa.DataType) -> str:
+    """What values of a type are written as."""
+    if pa.types.is_integer(kind):
+        range_ = np.iinfo(kind.to_pandas_dtype())
+        return f"a whole number from {range_.min} to {range_.max}"
+    if pa.types.is_floating(kind):
+        return f"a number up to {np.finfo(kind.to_pandas_dtype()).max:.1e}"
+    if pa.types.is_decimal(kind):
+        return f"a number of up to {kind.precision} digits, {kind.scale} of them behind the point"
+    if pa.types.is_timestamp(kind):
+        years = " from 1678 to 2261" if kind.unit == "ns" else ""
+        return f"a time{years}, as '2026-01-31 12:30:00'"
+    return next((form for is_kind, form in _FORMS if is_kind(kind)), "a value of it, or cast one")
 
 
 def _read(texts: Column, kind: pa.DataType) -> Column:

@@ -1,5 +1,6 @@
 """VALUES of several rows, against the same rows one by one."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.session.front.changes.fitting import fitted
 
 KINDS = {
     "bigint": pa.int64(),
@@ -153,6 +155,54 @@ def test_a_value_that_does_not_fit_is_named(uri: str, ctx: datafusion.SessionCon
             mw.sql(ctx, f"INSERT INTO t VALUES {text}")
     assert rows.table.count_rows() == 0
     rows.table.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "form"),
+    [
+        (pa.time32("s"), "abc", "a time of day, as '12:30:00'"),
+        (pa.time64("ns"), "25:00:00", "a time of day"),
+        (pa.time64("us"), "2026-01-31", "a time of day"),
+        (pa.timestamp("us"), "12:30", "a time, as '2026-01-31 12:30:00'"),
+        (pa.timestamp("s", "Europe/Oslo"), "2026-13-01", "a time, as"),
+        (pa.timestamp("ns"), "2300-01-01", "a time from 1678 to 2261, as"),
+        (pa.timestamp("ns", "UTC"), "1500-01-01T00:00:00Z", "a time from 1678 to 2261, as"),
+        (pa.date32(), "99999-01-01", "a date, as '2026-01-31'"),
+        (pa.int8(), "300", "a whole number from -128 to 127"),
+        (pa.uint64(), "-5", "a whole number from 0 to 18446744073709551615"),
+        (pa.float32(), "1e300", "a number up to 3.4e+38"),
+        (pa.float64(), "x", "a number up to 1.8e+308"),
+        (pa.decimal128(5, 2), "x", "a number of up to 5 digits, 2 of them behind the point"),
+        (pa.bool_(), "maybe", "'true' or 'false'"),
+        (pa.list_(pa.float32(), 2), "[1, 2]", "a list, as [0.5, 1]"),
+        (pa.struct({"a": pa.int64()}), "x", "a struct, as {a: 1}"),
+        (pa.duration("s"), "x", "a value of it, or cast one"),
+    ],
+    ids=str,
+)
+def test_a_text_that_is_none_of_the_type_is_named_with_the_form_of_one(
+    uri: str, ctx: datafusion.SessionContext, kind: pa.DataType, wrong: str, form: str
+) -> None:
+    rows = Rows(uri, ctx, kind)
+    error = re.escape(f"column 'n' is {kind}, and {wrong!r} is none: give {form}")
+    ctx.from_pydict({"id": range(5), "n": [None, *[wrong] * 2, None, wrong]}, name="given")
+    for statement in (f"VALUES (1, NULL), (2, '{wrong}')", "SELECT id, n FROM given"):
+        with pytest.raises(mw.InvalidCallError, match=f"^{error}"):
+            mw.sql(ctx, f"INSERT INTO t {statement}")
+    assert rows.table.count_rows() == 0
+    mw.sql(ctx, "INSERT INTO t SELECT id, n FROM given WHERE n IS NULL")
+    assert rows.table.to_arrow()["n"].to_pylist() == [None, None]
+    rows.table.close()
+
+
+def test_the_first_of_texts_that_are_none_is_named() -> None:
+    for place in range(7):
+        texts = [str(n) for n in range(7)]
+        texts[place] = "wrong"
+        texts[-1:] = ["last"]
+        field = pa.field("n", pa.int64())
+        with pytest.raises(mw.InvalidCallError, match="'wrong'" if place < 6 else "'last'"):
+            fitted(pa.array(texts), field)
 
 
 def test_texts_with_and_without_a_zone_are_copied(
