@@ -12,6 +12,7 @@ from memwal_sql.maintain.checkpoint.records import Checkpoint
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import open_lance
 from memwal_sql.storage.base.versions import read_base_version, version_numbers
+from memwal_sql.storage.decoding import LARGEST
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.table.handle import TableHandle
 
@@ -24,8 +25,8 @@ def check_moment(
         raise InvalidCallError(
             f"version={version!r} must be the number of a base table version, or a tag"
         )
-    if isinstance(version, int) and version < 1:
-        raise InvalidCallError(f"version={version}: the first version is 1")
+    if isinstance(version, int) and not 1 <= version <= LARGEST:
+        raise InvalidCallError(f"version={version}: there is none of this number, the first is 1")
     given = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
     if sum(value is not None for value in given.values()) > 1:
         raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
@@ -62,9 +63,8 @@ class PastTable(TableHandle):
         uri = context.uri
         live: Checkpoint | None = None
         if isinstance(version, str):
-            tagged = Tags(context).list().get(version)
-            version, checkpoint = (None, version) if tagged is None else (tagged, None)
-        if timestamp is not None:
+            version, live = _named(context, version)
+        elif timestamp is not None:
             version = _version_at(context.store, uri, timestamp)
         elif checkpoint is not None:
             live = live_checkpoint(context, checkpoint)
@@ -88,6 +88,19 @@ class PastTable(TableHandle):
                 stacklevel=3,
             )
         return table
+
+
+def _named(context: TableContext, name: str) -> tuple[int, Checkpoint | None]:
+    """The version of a tag, or that of a checkpoint and this. Raises InvalidCallError that names
+    those there are."""
+    try:
+        return Tags(context).version(name), None
+    except InvalidCallError as no_tag:
+        try:
+            live = live_checkpoint(context, name)
+            return live.version, live
+        except InvalidCallError as no_checkpoint:
+            raise InvalidCallError(f"{no_tag}; {no_checkpoint}") from None
 
 
 def _version_at(store: ObjectStore, uri: str, timestamp: datetime | str) -> int:

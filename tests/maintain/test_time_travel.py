@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,14 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path, timestamp: Any) -> None:
     table = create(tmp_path)
     with pytest.raises(mw.InvalidCallError, match="give a datetime with a time zone"):
         mw.open_table(table.uri, timestamp=timestamp)
+
+
+@pytest.mark.parametrize("version", [0, -1, 2**63, 2**64, 2**80, 1.0, True, b"1"])
+def test_a_version_that_can_be_none_is_refused(tmp_path: Path, version: Any) -> None:
+    table = create(tmp_path)
+    for call in (partial(mw.open_table, table.uri), table.as_of, table.restore):
+        with pytest.raises(mw.InvalidCallError, match=rf"version={version!r}"):
+            call(version)
 
 
 def test_a_time_of_a_table_that_is_none_is_refused(tmp_path: Path) -> None:

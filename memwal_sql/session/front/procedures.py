@@ -6,14 +6,14 @@ CALL memwal.collect_garbage('events', older_than => INTERVAL '2 hours', dry_run 
 
 import inspect
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import datafusion
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.queries.planning import answer, values
+from memwal_sql.session.front.queries.planning import answer, moment_of, values
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.table_functions import search_functions, table_name
 
@@ -99,11 +99,9 @@ def _arguments(
 
 def _python(value: Any) -> Any:
     """A value as methods take it: intervals as timedelta, times in UTC if they have no zone."""
-    if pa.types.is_timestamp(value.type):
-        value = value.cast(pa.timestamp("us", value.type.tz), safe=False)
+    if pa.types.is_timestamp(value.type) and value.is_valid:
+        return moment_of(value)
     found = value.as_py()
-    if isinstance(found, datetime) and found.tzinfo is None:
-        return found.replace(tzinfo=UTC)
     if isinstance(found, pa.MonthDayNano):
         if found.months:
             raise InvalidCallError(f"{found} has no length: give days, hours or seconds")

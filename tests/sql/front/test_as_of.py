@@ -1,5 +1,6 @@
 """AS OF in statements, against a list of the states that the table went through."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -95,6 +96,48 @@ def test_a_text_is_the_name_of_a_checkpoint(
     assert found(ctx, "SELECT * FROM t") == {1: 2}
     with pytest.raises(mw.MemWalError, match="tuesday"):
         mw.sql(ctx, "SELECT * FROM t VERSION AS OF 'tuesday'")
+    table.close()
+
+
+@pytest.mark.parametrize("name", ["tuesday", "", "3", "a/b", "../then", "monday "])
+def test_a_name_that_is_none_is_told_with_tags_and_checkpoints(
+    table: mw.Table, ctx: datafusion.SessionContext, name: str
+) -> None:
+    table.checkpoint("monday")
+    table.tags.create("release", table.snapshot_regions())
+    said = rf"no tag {re.escape(repr(name))}; it has \['release'\]; .*checkpoint"
+    for call in (
+        lambda: mw.sql(ctx, f"SELECT * FROM t VERSION AS OF '{name}'"),
+        lambda: table.as_of(name),
+        lambda: mw.open_table(table.uri, version=name),
+    ):
+        with pytest.raises(mw.InvalidCallError, match=said):
+            call()
+    with pytest.raises(mw.InvalidCallError, match=r"has no checkpoint 'x'; it has \['monday'\]$"):
+        mw.open_table(table.uri, checkpoint="x")
+    table.close()
+
+
+@pytest.mark.parametrize("words", ["VERSION", "TIMESTAMP"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *([1], {"a": 1}, b"ab", True, 2**63, 2**64 - 1),
+        *(
+            pa.scalar(sign * 2**62, pa.timestamp(u, z))
+            for sign in (1, -1)
+            for u in ("s", "ms", "us")
+            for z in (None, "UTC")
+        ),
+        pa.scalar(1, pa.timestamp("us", "Nowhere/At_all")),
+        pa.scalar(1, pa.duration("s")),
+    ],
+)
+def test_a_value_that_is_no_moment_is_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, words: str, value: object
+) -> None:
+    with pytest.raises(mw.InvalidCallError):
+        mw.sql(ctx, f"SELECT * FROM t {words} AS OF $v", v=value)
     table.close()
 
 

@@ -7,14 +7,14 @@ DataFusion has no such clause. It is cut out of the text, in which all else stay
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol, Self
 
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
-from memwal_sql.session.front.queries.planning import values
+from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.session.front.queries.planning import moment_of, values
 from memwal_sql.session.front.queries.tokens import Statement
 
 _KINDS = {
@@ -70,12 +70,15 @@ class AsOf:
     value: str
 
     def moment(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> Moment:
-        """What its expression comes to. Raises what `Table.as_of` raises for what is no time."""
+        """What its expression comes to. Raises InvalidCallError for what can be none, and what
+        `Table.as_of` raises."""
         (value,) = values(ctx, [self.value], parameters)
-        if pa.types.is_timestamp(value.type) and value.is_valid:  # in UTC if it says no zone
-            at = value.cast(pa.timestamp("us", value.type.tz), safe=False).as_py()
-            return Moment(self.kind, at.replace(tzinfo=UTC) if at.tzinfo is None else at)
-        return Moment(self.kind, value.as_py())
+        if pa.types.is_timestamp(value.type) and value.is_valid:
+            return Moment(self.kind, moment_of(value))
+        found = value.as_py()
+        if pa.types.is_nested(value.type):
+            raise InvalidCallError(f"AS OF takes a version, a time or a name, not {found!r}")
+        return Moment(self.kind, found)
 
 
 def as_of_clauses(statement: Statement) -> list[AsOf]:

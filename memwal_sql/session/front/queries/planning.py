@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import datafusion
@@ -111,6 +112,22 @@ def values(
     with planning_errors():
         row = planned(ctx, f"SELECT {shown}", parameters).to_arrow_table()
     return [column[0] for column in row.columns]
+
+
+def moment_of(value: pa.Scalar) -> datetime:
+    """A timestamp as Python has it: cut to microseconds, and in UTC if it says no zone.
+
+    Raises InvalidCallError for a time, or a zone, that Python has not.
+    """
+    kind = value.type
+    try:
+        at: datetime = value.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").as_py()
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidCallError(
+            f"a time must be of the years 1 to 9999, in a zone that is known, not {kind} of "
+            f"{value.value}: {error}"
+        ) from error
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def answer(ctx: datafusion.SessionContext, rows: pa.Table) -> datafusion.DataFrame:
