@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change import Change
-from memwal_sql.session.front.changes.copy_from import copy_from
+from memwal_sql.session.front.changes.copy_from import check_copy_to, copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
 from memwal_sql.session.front.changes.insert_into import insert, with_excluded
 from memwal_sql.session.front.changes.merge_into import merge
@@ -150,6 +150,7 @@ def _copy(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     """Write the files at once."""
+    check_copy_to(statement)
     with planning_errors():
         return answer(ctx, _query(ctx, statement, parameters).to_arrow_table())
 
@@ -283,6 +284,7 @@ _INSTEAD: Mapping[str, str] = {
     "BEGIN": _TRANSACTION,
     "CALL": "the procedures of tables are those of memwal, as in CALL memwal.merge('t')",
     "COMMIT": _TRANSACTION,
+    "LOAD": "COPY t FROM 'place' reads files",
     "OPTIMIZE": "CALL memwal.merge('t') and memwal.build_indexes('t') are the jobs of a table",
     "REFRESH": "each statement sees the rows of then",
     "RESTORE": "table.restore(...) goes back to a version, time or checkpoint",

@@ -10,7 +10,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.changes.insert import GivenRows, InsertOver, Upsert
 from memwal_sql.session.front.changes.reading import Reading
 from memwal_sql.session.front.changes.target import columns_at, target_at
@@ -18,6 +18,16 @@ from memwal_sql.session.front.queries.tokens import Statement
 
 # So that every column of a file of texts is read as text, and then as the table's type.
 _TEXTS = {"CSV": "'format.schema_infer_max_rec' '0'"}
+_OPTIONS = "[OPTIONS ('format.delimiter' ';', ...)]"
+_FORM = (
+    f"COPY is written COPY t [(columns)] FROM 'place' [STORED AS format] {_OPTIONS}, for files "
+    "alone: `load` of the command line reads standard input"
+)
+_FORM_TO = (
+    "COPY is written COPY t TO 'place' [STORED AS format] [PARTITIONED BY (columns)] "
+    f"{_OPTIONS}, for files alone"
+)
+_AFTER_TO = ("STORED", "PARTITIONED", "OPTIONS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +44,15 @@ class FileRows(GivenRows):
 
     def found(self, reading: Reading) -> pa.Table:
         """The rows in the columns of the files."""
-        place = str(reading.value(self.query))
+        place = reading.value(self.query)
+        if not isinstance(place, str) or not place:
+            raise InvalidCallError(f"the place of files must be a text, not {place!r}")
         kind = self.format or PurePosixPath(place.rstrip("/")).suffix[1:].upper()
+        if not kind:
+            raise InvalidCallError(
+                f"the ending of {place!r} says no format: STORED AS CSV, PARQUET, JSON, ARROW or "
+                "AVRO does"
+            )
         options = ", ".join(filter(None, [_TEXTS.get(kind, ""), self.options]))
         with reading.files(place, kind, options) as name:
             return reading.rows(f"SELECT * FROM {name}")
@@ -86,6 +103,8 @@ def copy_from(
     """
     if len(statement) == 1 or not statement.tokens[1].is_name:
         return None
+    if statement.keyword(1) == "INTO" and statement.keyword(2) not in ("FROM", "TO", ""):
+        raise statement.error(_FORM, 1)
     found = target_at(ctx, statement, 1, ctes)
     if found is None and statement.find("FROM") < statement.find("TO"):
         raise statement.error("the session has no MemWAL table of this name to COPY into", 1)
@@ -99,15 +118,44 @@ def copy_from(
     end = statement.first(("STORED AS", "OPTIONS"), place)
     if place == end:
         raise statement.error("the place of files, as text, is missing", place)
+    _check_place(statement, place, end)
     where, kind, options = statement.slice(place, end), "", ""
     if statement.has(end, "STORED AS"):
         kind, end = statement.keyword(end + 2), end + 3
+        if not kind:
+            raise statement.error("a format must follow, as in STORED AS CSV", end - 1)
     if statement.keyword(end) == "OPTIONS":
         if statement.symbol(end + 1) != "(":
             raise statement.error("options in parentheses must follow", end + 1)
         after = statement.closing(end + 1)
         options, end = statement.slice(end + 2, after - 1), after
     if end < len(statement):
-        raise statement.error("the statement must end here", end)
+        raise statement.error(_FORM, end)
     given = FileRows(target, where, columns, kind, options)
     return CopyFrom(target, None, given, keep="last", matched=None)
+
+
+def _check_place(statement: Statement, start: int, stop: int) -> None:
+    """Raise InvalidCallError, with the place, for what is no place of files, and behind one: other
+    databases have other words there."""
+    after_value = False
+    for place in statement.top(start, stop):
+        symbol, is_name = statement.symbol(place), statement.tokens[place].is_name
+        is_type = statement.symbol(place - 1) == "::"
+        is_call = is_name and statement.symbol(place + 1) == "("
+        if symbol == "," or (symbol == "(" and after_value):
+            raise statement.error(_FORM, place)
+        if is_name and not is_type and (after_value or not is_call):
+            raise statement.error(_FORM, place)
+        after_value = not is_call and (not symbol or symbol == ")")
+
+
+def check_copy_to(statement: Statement) -> None:
+    """Raise InvalidCallError, with the place, for a COPY TO that is written otherwise than here."""
+    place = statement.find("TO", 1) + 1
+    if place >= len(statement):
+        return
+    if statement.tokens[place].kind != "string":
+        raise statement.error(_FORM_TO, place)
+    if place + 1 < len(statement) and statement.keyword(place + 1) not in _AFTER_TO:
+        raise statement.error(_FORM_TO, place + 1)

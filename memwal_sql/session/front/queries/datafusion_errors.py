@@ -38,7 +38,18 @@ _NAMES = (
     (re.compile(r"[Tt]able '(.+?)' (?:not found|doesn't exist)"), False),
     (re.compile(r"Invalid function '(.+?)'"), True),
 )
+# What it says otherwise than its users would, and in its place.
+_INSTEAD = (
+    (re.compile(r"\ncaused by\n(?:\w+ error: )?"), ": "),
+    (re.compile("Invalid or Unsupported Configuration: "), ""),
+    (re.compile(r"^Internal error: (No suitable object store .*?)\. See .*", re.DOTALL), r"\1"),
+)
 _REMEDIES = (
+    (re.compile("^No suitable object store"), "ctx.register_object_store(...) makes it known"),
+    (
+        re.compile(r"^Config value .* not found on \w+Options"),
+        "Options are those of DataFusion's formats, as OPTIONS ('format.delimiter' ';')",
+    ),
     (
         re.compile(r"^table '.*' not found$"),
         "mw.register(ctx, name, table) makes a table known, SHOW TABLES lists those that are",
@@ -96,6 +107,8 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     if message.startswith(_NOT_IMPLEMENTED):
         return UnsupportedError(without_insides(message.removeprefix(_NOT_IMPLEMENTED)))
     message = without_insides(message)
+    for pattern, words in _INSTEAD:
+        message = pattern.sub(words, message)
     name = _wrong_name(message)
     for pattern, remedy in _REMEDIES:
         if (found := pattern.search(message)) is not None:
