@@ -138,7 +138,7 @@ def full_text_search(
     schema: pa.Schema, column: str | Sequence[str], query: Any, k: Any, options: Mapping[str, Any]
 ) -> Search:
     """The `k` best texts; see `Table.full_text_search`."""
-    names = _names(column)
+    names = _names(schema, column)
     wanted = _text_query(schema, names, query, k, checked_options(options, TEXT_OPTIONS))
     added = _added(schema, SCORE_FIELD)
 
@@ -159,7 +159,7 @@ def hybrid_search(
 ) -> Search:
     """The `k` rows that do best in both searches together; see `Table.hybrid_search`."""
     every = (*VECTOR_OPTIONS, *TEXT_OPTIONS, *FUSION_OPTIONS)
-    found, names = checked_options(options, every), _names(text_column)
+    found, names = checked_options(options, every), _names(schema, text_column)
 
     def of(names: Sequence[str]) -> dict[str, Any]:
         return {name: found[name] for name in names if name in found}
@@ -213,14 +213,22 @@ def _text_query(
     return TextQuery(expression, checked_k(k), ())
 
 
-def _names(column: str | Sequence[str]) -> Columns:
-    return (column,) if isinstance(column, str) else tuple(column)
+def _names(schema: pa.Schema, column: Any) -> Columns:
+    if isinstance(column, str):
+        return (column,)
+    if isinstance(column, bytes | Mapping) or not isinstance(column, Iterable):
+        raise _no_column(schema, column)
+    return tuple(column)
 
 
 def _field(schema: pa.Schema, column: Any) -> pa.Field:
     if not isinstance(column, str) or column not in schema.names:
-        raise InvalidCallError(f"{column!r} is not a column of the table; it has {schema.names}")
+        raise _no_column(schema, column)
     return schema.field(column)
+
+
+def _no_column(schema: pa.Schema, column: Any) -> InvalidCallError:
+    return InvalidCallError(f"{column!r} is not a column of the table; it has {schema.names}")
 
 
 def _added(schema: pa.Schema, *fields: pa.Field) -> pa.Schema:

@@ -287,7 +287,10 @@ def literal(argument: Expr, what: str) -> Any:
             "quotes; table.vector_search, table.full_text_search and table.hybrid_search take "
             "values from Python as they are"
         ) from error
-    return scalar.as_py() if isinstance(scalar, pa.Scalar) else scalar
+    try:
+        return scalar.as_py() if isinstance(scalar, pa.Scalar) else scalar
+    except (ValueError, OverflowError) as error:
+        raise InvalidCallError(f"{what} can't be read: {error}") from error
 
 
 def name_literal(argument: Expr, what: str) -> str:
@@ -305,13 +308,24 @@ def options_literal(argument: Expr) -> Mapping[str, Any]:
         return {}
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = json.loads(value, object_pairs_hook=_once)
+        except MemWalError:
+            raise
         except ValueError as error:
             raise InvalidCallError(f"the options {value!r} are no JSON object: {error}") from error
-    if isinstance(value, list):  # a map comes as pairs
-        value = dict(value)
+    if isinstance(value, list) and all(isinstance(one, tuple) for one in value):
+        value = dict(value)  # a map, which comes as pairs
     if not isinstance(value, Mapping):
         raise InvalidCallError(
             f"the options {value!r} must be a struct, such as {{nprobes: 20}}, or a JSON object"
         )
     return value
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises InvalidCallError for a name that it has twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1)
+        raise InvalidCallError(f"the options name {twice!r} twice")
+    return found
