@@ -64,7 +64,7 @@ def _texts(texts: Column, field: pa.Field) -> Column:
     except pa.ArrowException as error:
         wrong = _first_wrong(texts.drop_null(), kind)
         raise InvalidCallError(
-            f"column {field.name!r} is {kind}, and {wrong!r} is none: give {_form(kind)}"
+            f"column {field.name!r}: {wrong!r} is no {kind}: give {_form(kind)}"
         ) from error
 
 
@@ -91,7 +91,8 @@ def _form(kind: pa.DataType) -> str:
         return f"a number of up to {kind.precision} digits, {kind.scale} of them behind the point"
     if pa.types.is_timestamp(kind):
         years = " from 1678 to 2261" if kind.unit == "ns" else ""
-        return f"a time{years}, as '2026-01-31 12:30:00'"
+        once = f", that timezone {kind.tz!r} has once, or one with its offset" if kind.tz else ""
+        return f"a time{years}, as '2026-01-31 12:30:00'{once}"
     return next((form for is_kind, form in _FORMS if is_kind(kind)), "a value of it, or cast one")
 
 

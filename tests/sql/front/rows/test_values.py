@@ -165,6 +165,11 @@ def test_a_value_that_does_not_fit_is_named(uri: str, ctx: datafusion.SessionCon
         (pa.time64("us"), "2026-01-31", "a time of day"),
         (pa.timestamp("us"), "12:30", "a time, as '2026-01-31 12:30:00'"),
         (pa.timestamp("s", "Europe/Oslo"), "2026-13-01", "a time, as"),
+        (
+            pa.timestamp("us", "Europe/Oslo"),
+            "2026-03-29 02:30",  # clocks go from 2 to 3
+            "a time, as '2026-01-31 12:30:00', that timezone 'Europe/Oslo' has once, or one with",
+        ),
         (pa.timestamp("ns"), "2300-01-01", "a time from 1678 to 2261, as"),
         (pa.timestamp("ns", "UTC"), "1500-01-01T00:00:00Z", "a time from 1678 to 2261, as"),
         (pa.date32(), "99999-01-01", "a date, as '2026-01-31'"),
@@ -184,7 +189,7 @@ def test_a_text_that_is_none_of_the_type_is_named_with_the_form_of_one(
     uri: str, ctx: datafusion.SessionContext, kind: pa.DataType, wrong: str, form: str
 ) -> None:
     rows = Rows(uri, ctx, kind)
-    error = re.escape(f"column 'n' is {kind}, and {wrong!r} is none: give {form}")
+    error = re.escape(f"column 'n': {wrong!r} is no {kind}: give {form}")
     ctx.from_pydict({"id": range(5), "n": [None, *[wrong] * 2, None, wrong]}, name="given")
     for statement in (f"VALUES (1, NULL), (2, '{wrong}')", "SELECT id, n FROM given"):
         with pytest.raises(mw.InvalidCallError, match=f"^{error}"):
