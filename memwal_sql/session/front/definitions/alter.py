@@ -17,10 +17,10 @@ from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.definitions.columns import columns_of
 from memwal_sql.session.front.definitions.names import (
     if_exists,
+    is_known,
     not_ours,
     registered,
     table_of,
-    written,
 )
 from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
@@ -45,7 +45,7 @@ def altered(
     parts, place = statement.table(at)
     found = registered(ctx, parts)
     if found is None:
-        if lenient and not ctx.table_exist(written(parts)):
+        if lenient and not is_known(ctx, parts):
             return answer(ctx, pa.table({}))
         raise not_ours(ctx, statement, at, place)
     table = table_of(found)

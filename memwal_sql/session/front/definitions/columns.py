@@ -77,7 +77,10 @@ def columns_of(statement: Statement, parts: Sequence[tuple[int, int]]) -> Column
         for place in range(first + 1, last - 1):
             word = statement.keyword(place)
             if word and word not in _MEASURED and statement.symbol(place + 1) == "(":
+                length = statement.slice(place + 2, statement.closing(place + 1) - 1)
                 message = "no length would be kept: write TEXT, or the type without it"
+                if word == "VECTOR":
+                    message = f"a vector is a list of its length: write FLOAT[{length}]"
                 raise UnsupportedError(str(statement.error(message, place)))
         key = statement.find("PRIMARY KEY", first + 1, last)
         text = f"{statement.slice(first, key)} {statement.slice(key + 2, last)}"

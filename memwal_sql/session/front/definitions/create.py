@@ -19,7 +19,13 @@ from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.front.definitions.clauses import Clauses, are_ours, clauses_of
 from memwal_sql.session.front.definitions.columns import Columns, columns_of
-from memwal_sql.session.front.definitions.names import if_exists, refuse_schema, written
+from memwal_sql.session.front.definitions.names import (
+    check_place,
+    if_exists,
+    is_known,
+    refuse_schema,
+    written,
+)
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.planning import answer, check_names, planning_errors
 from memwal_sql.session.front.queries.tokens import Statement
@@ -69,7 +75,8 @@ def created(
         raise statement.error("a MemWAL table has no such clause", clauses.unknown)
     if replaces:
         raise UnsupportedError("OR REPLACE would delete a table: DROP TABLE does, before")
-    if ctx.table_exist(written(parts)):
+    check_place(ctx, statement, at, parts)
+    if is_known(ctx, parts):
         if lenient:
             return answer(ctx, pa.table({}))
         raise statement.error("the session has a table of this name", at)

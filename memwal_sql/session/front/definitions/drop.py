@@ -12,6 +12,7 @@ from memwal_sql.drop import drop_table
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.definitions.names import (
     if_exists,
+    is_known,
     refuse_schema,
     registered,
     table_of,
@@ -52,7 +53,7 @@ def dropped(
     if folder is None:
         deregister(ctx, written(parts))
         return answer(ctx, pa.table({}))
-    if not ctx.table_exist(written(parts)):
+    if not is_known(ctx, parts):
         if lenient:
             return answer(ctx, pa.table({}))
         raise statement.error("the catalog has no table of this name", at)

@@ -26,6 +26,31 @@ def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None
     return found
 
 
+def is_known(ctx: datafusion.SessionContext, parts: Name) -> bool:
+    """Whether a session has a table of a name."""
+    return _missing(ctx, parts) is None and ctx.table_exist(written(parts))
+
+
+def check_place(
+    ctx: datafusion.SessionContext, statement: Statement, place: int, parts: Name
+) -> None:
+    """Raise InvalidCallError, with the place, where a session can have no table of a name."""
+    if (missing := _missing(ctx, parts)) is not None:
+        raise statement.error(missing, place)
+
+
+def _missing(ctx: datafusion.SessionContext, parts: Name) -> str | None:
+    """What of the name of a table is not there, beside the table itself."""
+    if len(parts) > NAME_PARTS:
+        return "the name of a table has three parts at most"
+    catalog, schema, _ = whole_name(parts)
+    if catalog not in (catalogs := ctx.catalog_names()):
+        return f"the session has no catalog {catalog!r}; it has {sorted(catalogs)}"
+    if schema not in (schemas := ctx.catalog(catalog).names()):
+        return f"the catalog {catalog!r} has no schema {schema!r}; it has {sorted(schemas)}"
+    return None
+
+
 def refuse_schema(
     ctx: datafusion.SessionContext, statement: Statement, place: int, parts: Name, kept: bool
 ) -> None:
