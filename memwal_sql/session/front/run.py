@@ -161,10 +161,15 @@ def _explain(
     """The plan of a query, or of the query by which a statement finds the rows that it changes."""
     place = 1
     while statement.keyword(place) in _EXPLAINED:
+        if statement.keyword(place) == "FORMAT" and statement.keyword(place + 1) not in _FORMATS:
+            raise statement.error("plans are shown as indent, tree, pgjson or graphviz", place + 1)
         place += _EXPLAINED[statement.keyword(place)]
     analyzes = statement.find("ANALYZE", 0, place) < place
     explained = statement.part(place, len(statement))
     change = _change(ctx, explained)
+    if change is None and explained.keyword(0) in ("ALTER", "CALL"):
+        message = "EXPLAIN shows plans of queries, and of statements that change rows"
+        raise UnsupportedError(str(statement.error(message, place)))
     if change is None:
         found = _query(ctx, statement, parameters)
         return found if analyzes else _plan(ctx, found)
@@ -265,6 +270,7 @@ class SessionContext(datafusion.SessionContext):
 
 # What may stand between EXPLAIN and its statement, and how many words it is.
 _EXPLAINED = {"ANALYZE": 1, "VERBOSE": 1, "FORMAT": 2}
+_FORMATS = ("INDENT", "TREE", "PGJSON", "GRAPHVIZ")
 # By the first token after a WITH clause, which is given apart; None for DataFusion's own.
 _CHANGES: Mapping[
     str, Callable[[datafusion.SessionContext, Statement, Statement | None], Change | None]

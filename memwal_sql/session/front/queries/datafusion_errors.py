@@ -38,6 +38,8 @@ _NAMES = (
     (re.compile(r"[Tt]able '(.+?)' (?:not found|doesn't exist)"), False),
     (re.compile(r"Invalid function '(.+?)'"), True),
 )
+# What was parsed, as Rust shows it.
+_OF_RUST = re.compile(r": (?:Some\()?\w+ \{ .*", re.DOTALL)
 # What it says otherwise than its users would, and in its place.
 _INSTEAD = (
     (re.compile(r"\ncaused by\n(?:\w+ error: )?"), ": "),
@@ -105,7 +107,8 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
             "no aggregate can stand here: there is a row for each that is changed"
         )
     if message.startswith(_NOT_IMPLEMENTED):
-        return UnsupportedError(without_insides(message.removeprefix(_NOT_IMPLEMENTED)))
+        message = _OF_RUST.sub("", message.removeprefix(_NOT_IMPLEMENTED))
+        return UnsupportedError(without_insides(message))
     message = without_insides(message)
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)

@@ -61,6 +61,9 @@ def set_variable(ctx: datafusion.SessionContext, statement: Statement) -> bool:
     """
     if len(statement) == 1 or not statement.tokens[1].is_name:
         return False
+    if statement.has(1, "TRANSACTION") or statement.has(1, "SESSION CHARACTERISTICS"):
+        message = "SET memwal.isolation = 'serializable' says how statements are isolated"
+        raise UnsupportedError(str(statement.error(message, 1)))
     name, place = statement.table(1)
     if ".".join(name) in _DEFAULTS:
         raise UnsupportedError(
