@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_type_hints
 
 import lance
 import pyarrow as pa
@@ -42,6 +43,10 @@ class TextParameters(AnalyzerParameters, total=False):
     num_workers: int | None
 
 
+_SWITCHES = frozenset(
+    name for name, kind in get_type_hints(TextParameters).items() if kind == bool | None
+)
+_OF_RUST = re.compile(r", \S+\.rs:\d+:\d+$")  # where in Lance it was raised
 # These keep exact document lengths, on which scores depend: larger blocks round them.
 _BLOCK_SIZE = 128
 _FORMAT, _FORMAT_OF_CODE = 2, 3
@@ -65,10 +70,14 @@ def text_arguments(field: pa.Field, parameters: Mapping[str, Any]) -> dict[str, 
     # None is the analyzer's default, but for this one, where it means any length.
     given = {n: v for n, v in parameters.items() if v is not None or n == "max_token_length"}
     analyzer = {n: v for n, v in given.items() if n in AnalyzerParameters.__annotations__}
+    for name, value in given.items():
+        if name in _SWITCHES and not isinstance(value, bool):
+            raise InvalidCallError(f"{name}={value!r} must be true or false")
     try:
         lance.tokenize("a", **analyzer)
     except (ValueError, TypeError, OverflowError, OSError) as error:
-        raise InvalidCallError(f"the analyzer {analyzer} can't be used: {error}") from error
+        reason = _OF_RUST.sub("", str(error))
+        raise InvalidCallError(f"the analyzer {analyzer} can't be used: {reason}") from error
     code = "code" in (analyzer.get("analyzer"), analyzer.get("base_tokenizer"))
     version = _FORMAT_OF_CODE if code else _FORMAT
     return {**given, "block_size": _BLOCK_SIZE, "format_version": version}
