@@ -15,7 +15,7 @@ from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, OutcomeUnknownError, StoreUnavailableError
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
@@ -86,7 +86,12 @@ class Publisher:
             for part in parts:
                 if part.key not in self._regions:
                     self._regions[part.key] = self._region(base, part)
-            published = map_in_threads(publish, parts, PARALLEL)
+            try:
+                published = map_in_threads(publish, parts, PARALLEL)
+            except StoreUnavailableError as error:
+                raise OutcomeUnknownError(
+                    f"some regions may have their rows; publish them again: {error}"
+                ) from error
         done = [part for part, new in zip(parts, published, strict=True) if new]
         rows = sum(part.rows for part in done)
         if mark is not None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -87,7 +88,10 @@ def create_index(
         build = dataset.create_scalar_index
     _built(context.uri, partial(build, column, kind, name=chosen, replace=replace, **arguments))
     if kind not in SCALAR_KINDS:
-        _maintain(context, f"create_index {chosen}", lambda maintained: _with(maintained, chosen))
+        job = f"create_index {chosen}"
+        made = f"index {chosen!r} is made, and flushed parts may not get it; replace it"
+        with _half_done(made):
+            _maintain(context, job, lambda maintained: _with(maintained, chosen))
     _log.info("indexed %s: made index %r, %s on %r", context.uri, chosen, kind, column)
 
 
@@ -104,9 +108,10 @@ def drop_index(context: TableContext, name: str) -> None:
     column = found[name].field_names[0]
     if column in primary_key_of(dataset.schema) and _lone_btree(dataset, name):
         raise InvalidCallError(f"only {name!r} finds the primary key column {column!r}")
-    forget_indexes(context, [name])
-    dataset = latest_dataset(context)
-    _built(context.uri, partial(dataset.drop_index, name))
+    with _half_done(f"index {name!r} may be there still, and flushed parts do not get it; drop it"):
+        forget_indexes(context, [name])
+        dataset = latest_dataset(context)
+        _built(context.uri, partial(dataset.drop_index, name))
     _log.info("dropped index %r of %s", name, context.uri)
 
 
@@ -174,6 +179,15 @@ def _built(uri: str, call: Callable[[], object]) -> None:
             "Lance failed, and the index may be there or not; try again, with replace=True to make "
             f"one: {error}"
         ) from error
+
+
+@contextmanager
+def _half_done(what: str) -> Iterator[None]:
+    """Within it errors that may come between two commits say so; `what` ends in what helps."""
+    try:
+        yield
+    except RetryError as error:
+        raise RetryError(f"{what} again: {error}") from error
 
 
 def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:

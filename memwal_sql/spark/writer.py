@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from memwal_sql.storage.objects.open import open_store
 from memwal_sql.table import Table
 
 _KEPT_PUBLISHERS = 4
+
+_log = logging.getLogger(__name__)
 
 _COMMITS = "commits"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -69,12 +72,12 @@ class BatchWriter(DataSourceArrowWriter):
             table.replace_staged(_tasks(messages))
         else:
             table.publisher().publish(_tasks(messages), self._mark)
-        table.discard_staged(self._job)
+        _discard(self._options, self._job)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing, on the driver."""
         del messages
-        table_of(self._options).discard_staged(self._job)
+        _discard(self._options, self._job)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -100,12 +103,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         publisher = _publisher(self._options, self._query)
         publisher.publish(_tasks(messages), BatchMark(self._query, batchId))
         if any(piece.data is None for task in _tasks(messages) for piece in task.pieces):
-            table_of(self._options).discard_staged(self._query)
+            _discard(self._options, self._query)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leave nothing, on the driver."""
         del messages, batchId
-        table_of(self._options).discard_staged(self._query)
+        _discard(self._options, self._query)
+
+
+def _discard(options: Options, job: str) -> None:
+    """Remove what a job has staged. Where that fails nothing else does: what is published stays so,
+    and Spark tells why it aborts."""
+    try:
+        table_of(options).discard_staged(job)
+    except MemWalError as error:
+        kind = type(error).__name__
+        _log.warning("%s: what %s staged is left there: %s", options.uri, job, kind)
 
 
 def _stage(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from memwal_sql.arguments import names_given
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
 from memwal_sql.index.create import forget_indexes
 from memwal_sql.maintain.columns import (
     add_columns,
@@ -24,8 +23,6 @@ from memwal_sql.state.open_writers import live_table_writer
 from memwal_sql.table.staging import SharedTable
 from memwal_sql.write.conditional.new_columns import NewColumns
 from memwal_sql.write.router import active_spec
-
-_log = logging.getLogger(__name__)
 
 Added: TypeAlias = pa.Field | pa.Schema | Iterable[pa.Field] | Mapping[str, str]
 
@@ -56,7 +53,7 @@ class AlteredTable(SharedTable):
         self._check_writable("change columns")
         if not isinstance(columns, Mapping):
             add_columns(self._context, _fields(columns))
-            return self.refresh()
+            return self._see_columns()
         if active_spec(self._tracker.latest().info) is None:
             raise UnsupportedError(
                 "regions that are given by hand can't be claimed for a computed column: add it as "
@@ -73,7 +70,7 @@ class AlteredTable(SharedTable):
                 raise ConflictError("generations were flushed since")
 
         add_computed(self._context, new, self.merge, check)
-        return self.refresh()
+        return self._see_columns()
 
     def drop_columns(self, names: str | Iterable[str]) -> None:
         """Drop columns, and with them their indexes. Raises InvalidCallError for names that the
@@ -89,14 +86,14 @@ class AlteredTable(SharedTable):
         drop_columns(self._context, wanted)
         if theirs:
             self._forget(sorted(theirs))
-        self.refresh()
+        self._see_columns()
 
     def rename_column(self, name: str, new: str) -> None:
         """Give a column another name; its indexes go with it. Raises InvalidCallError for a name
         that the table has not, one that is taken, and a column of the primary key."""
         self._check_writable("change columns")
         rename_column(self._context, name, new)
-        self.refresh()
+        self._see_columns()
 
     def set_nullable(self, name: str, nullable: bool = True) -> None:
         """Let a column have nulls.
@@ -111,17 +108,15 @@ class AlteredTable(SharedTable):
                 " would go on to write nulls"
             )
         make_nullable(self._context, name)
-        self.refresh()
+        self._see_columns()
+
+    def _see_columns(self) -> None:
+        self._afterwards("reading the changed columns", self.refresh)
 
     def _forget(self, indexes: Sequence[str]) -> None:
         """Their columns are dropped, whatever becomes of this."""
-        try:
-            forget_indexes(self._context, indexes)
-        except MemWalError as error:
-            kind = type(error).__name__
-            _log.warning(
-                "%s: the indexes %s are gone, and still noted: %s", self.uri, indexes, kind
-            )
+        what = f"the note that the indexes {indexes} are gone"
+        self._afterwards(what, lambda: forget_indexes(self._context, indexes))
 
     def _flush_own(self) -> None:
         """What this process's writer has is no loss when it is fenced."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
 from exec_nodes.node import Node
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.maintain.checkpoint.records import Checkpoint
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.recorded import check_whole
@@ -20,6 +21,8 @@ from memwal_sql.state.open_writers import OpenTable
 from memwal_sql.storage.base.indexes import IndexRecipe
 from planner.model import Snapshot, TableInfo
 from planner.predicates.expr import Predicate
+
+_log = logging.getLogger(__name__)
 
 
 class TableHandle:
@@ -111,6 +114,14 @@ class TableHandle:
             return opened(planner(self._collector.snapshot(base, consistency, filters)))
 
         return self._collector.query(consistency, planned)
+
+    def _afterwards(self, what: str, call: Callable[[], object]) -> None:
+        """Make a call that has no say in what has become of what is done by now: where it fails,
+        what it is for is left to later looks and jobs."""
+        try:
+            call()
+        except (MemWalError, OSError) as error:
+            _log.warning("%s: %s is left for later: %s", self.uri, what, type(error).__name__)
 
     def _base_of(self, version: int) -> BaseTable:
         """A base version that a snapshot has just been taken of."""

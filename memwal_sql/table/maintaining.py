@@ -102,7 +102,7 @@ class MaintainedTable(TableHandle):
         create_index(
             self._context, column, index_type, name=name, replace=replace, parameters=parameters
         )
-        self.catch_up()
+        self._afterwards("reading by the indexes of now", self.catch_up)
 
     def drop_index(self, name: str) -> None:
         """Remove an index from the base table; generations get it no more.
@@ -111,7 +111,7 @@ class MaintainedTable(TableHandle):
         """
         self._check_writable("write")
         drop_index(self._context, name)
-        self.catch_up()
+        self._afterwards("reading by the indexes of now", self.catch_up)
 
     def build_indexes(
         self, progress: Report | None = None, indexes: Sequence[str] | None = None

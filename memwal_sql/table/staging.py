@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from uuid import UUID, uuid4
 
@@ -13,7 +12,7 @@ from memwal_sql.bulk.region_repair import RegionRepair, RegionRepairer
 from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
-from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.read.twins import is_emptied
@@ -22,8 +21,6 @@ from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.maintaining import MaintainedTable
 from memwal_sql.write.generation_writer import GenerationWriter
 from planner.predicates.expr import Predicate
-
-_log = logging.getLogger(__name__)
 
 
 class SharedTable(MaintainedTable):
@@ -85,15 +82,8 @@ class SharedTable(MaintainedTable):
                 manifests=self._manifests,
             )
         )
-        self._or_by_jobs("bringing the indexes up to date", self.build_indexes)
+        self._afterwards("bringing the indexes up to date", self.build_indexes)
         return version
-
-    def _or_by_jobs(self, what: str, call: Callable[[], object]) -> None:
-        """Make a call that has no say in what has become of the rows: jobs do what it leaves."""
-        try:
-            call()
-        except MemWalError as error:
-            _log.warning("%s: %s is left to the jobs: %s", self.uri, what, type(error).__name__)
 
     def _manifests(self) -> list[RegionManifest]:
         """Those of all regions, as they are now."""
@@ -122,7 +112,7 @@ class SharedTable(MaintainedTable):
                 lambda replacement: replacement.by_reading(lambda: staged(read()))
             )
         finally:
-            self._or_by_jobs("removing what was staged", lambda: self.discard_staged(job))
+            self._afterwards("removing what was staged", lambda: self.discard_staged(job))
 
     def repair_regions(
         self, newer: UUID | str | None = None, progress: Report | None = None

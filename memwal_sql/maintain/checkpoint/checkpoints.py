@@ -86,7 +86,14 @@ def make_checkpoint(
         made = Checkpoint(name, next(numbers), pinned.version, now, until, regions)
         if not write(context.store, made):
             raise InvalidCallError(f"somebody else is making the checkpoint {name!r} now")
-        if _tag(context, made) and _is_whole(context, pinned):
+        try:
+            whole = _tag(context, made) and _is_whole(context, pinned)
+        except RetryError as error:
+            raise RetryError(
+                f"the checkpoint {name!r} is there, and may hold nothing: drop it, and make it "
+                f"again: {error}"
+            ) from error
+        if whole:
             _log.info("checkpointed %s as %r: version %d", context.uri, name, pinned.version)
             return pinned.version
         _release(context, replace(made, number=next(numbers), dropped=True), made.tag)
@@ -191,7 +198,11 @@ def _tag(context: TableContext, checkpoint: Checkpoint) -> bool:
 def _release(context: TableContext, dropped: Checkpoint, tag: str) -> None:
     if not write(context.store, dropped):
         raise RetryError(f"the checkpoint {dropped.name!r} is being changed by somebody else")
-    delete_tag(context, tag)
+    try:
+        delete_tag(context, tag)
+    except RetryError as error:
+        kind = type(error).__name__
+        _log.warning("%s: the tag %s is left to the collector: %s", context.uri, tag, kind)
 
 
 def delete_tag(context: TableContext, tag: str) -> None:

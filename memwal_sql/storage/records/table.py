@@ -19,7 +19,9 @@ from uuid import UUID, uuid4
 from memwal_sql.errors import (
     InvalidCallError,
     NotFoundError,
+    OutcomeUnknownError,
     ReopenError,
+    StoreUnavailableError,
     TableReplacedError,
 )
 from memwal_sql.storage.decoding import decoding, json_object, number_of
@@ -109,9 +111,14 @@ class Records:
         not be found out.
         """
         found = self.create(version, content)
-        if found is not None or (version > 1 and self.exists(version - 1)):
-            return found
-        there = self.versions()
+        try:
+            if found is not None or (version > 1 and self.exists(version - 1)):
+                return found
+            there = self.versions()
+        except StoreUnavailableError as error:
+            raise OutcomeUnknownError(
+                f"{self.path(version)} was written, but could not be checked; try again: {error}"
+            ) from error
         if there and there[-1] > version:
             self._store.delete([self.path(version)])
             return self.read(there[-1])

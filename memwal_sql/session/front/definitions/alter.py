@@ -7,13 +7,14 @@ ALTER TABLE t ALTER COLUMN n DROP NOT NULL
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.front.definitions.columns import columns_of
 from memwal_sql.session.front.definitions.names import (
     if_exists,
@@ -25,9 +26,11 @@ from memwal_sql.session.front.definitions.names import (
 from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
-from memwal_sql.session.table_functions import search_functions, whole_name
+from memwal_sql.session.table_functions import Registered, search_functions, whole_name
 from memwal_sql.state.schema import check_schema
 from memwal_sql.table import Table
+
+_log = logging.getLogger(__name__)
 
 Change = Callable[[], None]
 # What else than columns other databases drop.
@@ -62,15 +65,18 @@ def altered(
             change()
     finally:  # those before one that fails are made
         if search_functions(ctx).folder(whole_name(parts)) is None:  # which opens tables anew
-            register(
-                ctx,
-                found.name,
-                table,
-                found.consistency,
-                missing=found.missing,
-                approximate=found.approximate,
-            )
+            _register_anew(ctx, found, table)
     return answer(ctx, pa.table({}))
+
+
+def _register_anew(ctx: datafusion.SessionContext, found: Registered, table: Table) -> None:
+    """Give the session the columns of now. Whether it has them changes nothing of the table."""
+    name, level, missing = found.name, found.consistency, found.missing
+    try:
+        register(ctx, name, table, level, missing=missing, approximate=found.approximate)
+    except MemWalError as error:
+        kind = type(error).__name__
+        _log.warning("%s has other columns, register it again: %s", table.uri, kind)
 
 
 def _change(

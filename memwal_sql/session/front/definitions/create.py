@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from memwal_sql.create import create_table, open_table
 from memwal_sql.drop import drop_table
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.front.definitions.clauses import Clauses, are_ours, clauses_of
 from memwal_sql.session.front.definitions.columns import Columns, columns_of
@@ -175,13 +175,17 @@ def _schema(computed: pa.Schema, given: pa.Schema) -> pa.Schema:
 
 
 def _filled(table: Table, rows: pa.Table, options: Mapping[str, str] | None) -> int:
-    """Write the first rows of a table; where that fails there is no table again."""
+    """Write the first rows of a table; where that fails there is no table again, if the store lets
+    go of it."""
     try:
         with table.writer() as writer:
             return int(writer.insert(rows).rows)
-    except BaseException:
-        table.close()
-        drop_table(table.uri, options)
+    except BaseException as error:
+        try:
+            table.close()
+            drop_table(table.uri, options)
+        except MemWalError as left:
+            error.add_note(f"{table.uri} is left, without rows or with some: drop it ({left})")
         raise
 
 
