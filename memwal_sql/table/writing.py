@@ -35,6 +35,10 @@ from memwal_sql.write.table_writer import TableWriter
 from planner.regions.values import RegionValue
 
 
+class _TakenOverError(Exception):
+    """Others took regions over before a statement had written anything."""
+
+
 class WrittenTable(TableHandle):
     """Writers, and the rows of INSERT statements."""
 
@@ -101,27 +105,36 @@ class WrittenTable(TableHandle):
         isolation: str = SNAPSHOT,
     ) -> WriteResult:
         """Write what a statement computes from the rows that it reads, durably, by the writer that
-        `insert` uses; see `TableWriter.change`.
+        `insert` uses; see `TableWriter.change`. Where somebody else takes the regions over before
+        anything is written, all is read and computed anew.
 
-        Raises what that raises, ReopenError as `insert` does, and RetryError where somebody else
-        took the regions over and nothing was written.
+        Raises what that raises, ReopenError as `insert` does, and RetryError where others kept
+        taking the regions over and nothing was written.
         """
         self._check_present("write")
-        writer = self._writer_for_insert(columns)
-        try:
-            result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
-        except (PartlyWrittenError, WriterFailedError):
-            raise
-        except ReopenError as error:
-            if not (writer.closed or (writer.of_insert and isinstance(error, FencedError))):
+
+        def change() -> WriteResult:
+            writer = self._writer_for_insert(columns)
+            try:
+                result: WriteResult = writer.change(read, whole=whole, isolation=isolation)
+            except (PartlyWrittenError, WriterFailedError):
                 raise
+            except ReopenError as error:
+                if not (writer.closed or (writer.of_insert and isinstance(error, FencedError))):
+                    raise
+                raise _TakenOverError from error
+            if result.reached != DURABLE:
+                writer.sync()  # a statement is, whatever the program's own writer is for
+            return result
+
+        try:
+            return with_retries(change, f"a statement on {self.uri}", on=_TakenOverError)
+        except _TakenOverError as error:
             raise RetryError(
-                f"another writer took regions of {self.uri} over, or replaced its rows, while this "
-                "statement ran: nothing of it was written, run it again"
-            ) from error
-        if result.reached != DURABLE:
-            writer.sync()  # a statement is, whatever the program's own writer is for
-        return result
+                f"other writers kept taking regions of {self.uri} over, or replacing its rows, "
+                "while this statement ran: nothing of it was written, run it again, or let one "
+                "process write"
+            ) from error.__cause__
 
     def flush(self) -> None:
         """Turn what this process's open writer of the table, a program's or that of statements, has

@@ -1,5 +1,6 @@
 """What a session of another process does, which lives as long as that."""
 
+from contextlib import suppress
 from typing import Any
 
 import datafusion
@@ -22,3 +23,15 @@ def run(statement: str) -> list[dict[str, Any]]:
     """The answer of a statement."""
     rows: list[dict[str, Any]] = mw.sql(_ctx[0], statement).to_pylist()
     return rows
+
+
+def run_each(uri: str, statement: str, times: int) -> int:
+    """How often a statement went well of so many times."""
+    ctx, done = datafusion.SessionContext(), 0
+    with mw.open_table(uri) as table:
+        mw.register(ctx, "t", table)
+        for _ in range(times):
+            with suppress(mw.RetryError):
+                mw.sql(ctx, statement)
+                done += 1
+    return done

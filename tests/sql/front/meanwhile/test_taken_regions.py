@@ -1,7 +1,8 @@
 """Statements that lose regions to another process while they run: told by what is written."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
+from math import inf
 from multiprocessing import get_context
 from typing import Any
 
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.storage.retries import ATTEMPTS
 from memwal_sql.write.statement import Statements
 from memwal_sql.write.table_writer import TableWriter
 from memwal_sql.write.wal_writer import WalWriter
-from tests.sql.front.other_process import connect, run
+from tests.sql.front.other_process import connect, run, run_each
 
+Take = Callable[[dict[int, int], float], list[Any]]
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 BOTH = "(SELECT * FROM (VALUES (1, 1), (2, 1)) AS v(id, n))"
 # Each adds 1 to both rows, or deletes them.
@@ -48,40 +51,82 @@ def live(table: mw.Table) -> dict[int, int]:
     return {row["id"]: row["n"] for row in table.to_arrow().to_pylist()}
 
 
-@pytest.mark.parametrize("taken", [[1], [2], [1, 2]], ids=str)
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_it_is_to_be_run_again_only_where_nothing_of_it_is_written(
-    table: mw.Table,
-    ctx: datafusion.SessionContext,
-    monkeypatch: pytest.MonkeyPatch,
-    other: Executor,
-    uri: str,
-    statement: str,
-    taken: list[int],
-) -> None:
+@pytest.fixture
+def take(
+    table: mw.Table, monkeypatch: pytest.MonkeyPatch, other: Executor, uri: str, no_pauses: None
+) -> Take:
+    """Has the other process give rows of some keys the values that are said, so many times: right
+    before a statement writes. Gives how often it has."""
     other.submit(connect, {"t": uri}).result()
-    enqueue, values = Statements._enqueue, ", ".join(f"({key}, {10 * key})" for key in taken)
+    enqueue = Statements._enqueue
+    taken: list[Any] = []
 
-    def when_taken(*given: Any) -> Any:
-        other.submit(run, f"INSERT INTO t VALUES {values}").result()
-        return enqueue(*given)
+    def make(rows: dict[int, int], times: float) -> list[Any]:
+        values = ", ".join(f"({key}, {n})" for key, n in rows.items())
 
+        def when_taken(*given: Any) -> Any:
+            if len(taken) < times:
+                taken.append(other.submit(run, f"INSERT INTO t VALUES {values}").result())
+            return enqueue(*given)
+
+        monkeypatch.setattr(Statements, "_enqueue", when_taken)
+        return taken
+
+    return make
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_where_a_part_of_it_is_written_that_is_told(
+    table: mw.Table, ctx: datafusion.SessionContext, take: Take, statement: str, taken: int
+) -> None:
     regions = {one.name: str(one.region_id) for one in table.snapshot().regions}
     before = live(table)
-    with pytest.raises(mw.MemWalError) as raised, monkeypatch.context() as patched:
-        patched.setattr(Statements, "_enqueue", when_taken)
+    take({taken: 10 * taken}, 1)
+    with pytest.raises(mw.PartlyWrittenError) as raised:
         mw.sql(ctx, statement)
     table.close()
     found = live(table)
     written = [key for key in (1, 2) if found.get(key) != before[key]]
-    assert written == [key for key in (1, 2) if key not in taken]
-    assert isinstance(raised.value, mw.RetryError) == (not written)
-    assert isinstance(raised.value, mw.PartlyWrittenError) == bool(written)
+    assert written == [key for key in (1, 2) if key != taken]
     assert all(regions[f"id={key}"] in str(raised.value) for key in written)
-    if not written:
-        assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 2
-        assert live(table) in ({}, {1: 11, 2: 21})
     table.close()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_where_nothing_of_it_is_written_all_is_read_and_computed_anew(
+    table: mw.Table, ctx: datafusion.SessionContext, take: Take, statement: str, times: int
+) -> None:
+    taken = take({1: 20, 2: 30}, times)
+    assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 2
+    assert live(table) in ({}, {1: 21, 2: 31})
+    assert len(taken) == times
+    table.close()
+
+
+def test_others_who_take_its_regions_each_time_end_it(
+    table: mw.Table, ctx: datafusion.SessionContext, take: Take
+) -> None:
+    taken = take({1: 20, 2: 30}, inf)
+    with pytest.raises(mw.RetryError, match="nothing of it was written, run it again"):
+        mw.sql(ctx, STATEMENTS[0])
+    assert len(taken) == ATTEMPTS
+    assert live(table) == {1: 20, 2: 30}
+    table.close()
+
+
+def test_processes_that_count_in_one_row_lose_no_count(
+    table: mw.Table, uri: str, within: Callable[[Any], Any]
+) -> None:
+    table.close()
+    processes = [within(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(4)]
+    made = [
+        one.submit(run_each, uri, "UPDATE t SET n = n + 1 WHERE id = 1", 30) for one in processes
+    ]
+    done = sum(one.result() for one in made)
+    assert live(table) == {1: 10 + done, 2: 20}
+    assert done > 100
 
 
 def test_a_statement_by_a_writer_of_the_program_that_is_closed_then_is_done(
