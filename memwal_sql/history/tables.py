@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.maintain.checkpoint.checkpoints import list_checkpoints
 from memwal_sql.maintain.checkpoint.records import is_checkpoint_tag
 from memwal_sql.maintain.details import tags_of
@@ -65,7 +66,8 @@ def history(context: TableContext, base: BaseTable) -> pa.Table:
     tags: dict[int, list[str]] = {}
     for name, found in tags_in(context, base.dataset).items():
         tags.setdefault(found["version"], []).append(name)
-    counts = {one["version"]: one["metadata"] for one in base.dataset.versions()}
+    with lance_errors(BASE_NAME, context.uri):
+        counts = {one["version"]: one["metadata"] for one in base.dataset.versions()}
 
     def rows() -> Iterator[dict[str, Any]]:
         for one in base_versions(context.store, context.scope):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_errors, lance_panics
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.history.tables import tags_in
 from memwal_sql.maintain.checkpoint.records import is_checkpoint_tag
@@ -58,7 +58,7 @@ class Tags:
         """Let go of a name. Raises InvalidCallError for an unknown one."""
         self._context.check_writes()
         self.version(name)
-        with lance_panics(BASE_NAME, self._context.uri):
+        with lance_errors(BASE_NAME, self._context.uri):
             latest_dataset(self._context).tags.delete(name)
 
     def version(self, name: str) -> int:

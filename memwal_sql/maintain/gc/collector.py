@@ -152,7 +152,8 @@ class _Collector:
             return ()
         limit = self._now - max(self._grace, age.total_seconds())
         kept = {tag["version"] for tag in tags_of(self._context, self.dataset).values()}
-        kept |= {branch["parent_version"] for branch in self.dataset.branches.list().values()}
+        with lance_errors(BASE_NAME, self._context.uri):
+            kept |= {branch["parent_version"] for branch in self.dataset.branches.list().values()}
         reason = f"older than {age}, and no tag's or branch's"
         return tuple(
             Garbage(
@@ -287,7 +288,8 @@ class _Collector:
 
     def _at(self, version: int) -> Any:
         if self.dataset.version != version:
-            self.dataset = self.dataset.checkout_version(version)
+            with lance_errors(BASE_NAME, self._context.uri):
+                self.dataset = self.dataset.checkout_version(version)
         return self.dataset
 
     def _manifest(self, files: RegionFiles) -> RegionManifest | None:
