@@ -7,7 +7,9 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,10 @@ def no_pauses() -> Iterator[None]:
     """Retries without waiting."""
     with Pauses.set(longest=0.0):
         yield
+
+
+@pytest.fixture(scope="session")
+def other() -> Iterator[Executor]:
+    """Another process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        yield process

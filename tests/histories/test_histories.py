@@ -7,9 +7,7 @@ the seed of its history and its steps; the same seed repeats it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
@@ -35,13 +33,6 @@ def test_every_read_equals_the_oracle_after_every_step(
     for number in range(SOAK):
         seed = f"{SEED}/{kind.name}/{regions.name}/{number}"
         History(seed, kind, regions, str(fast_folder / f"table{number}")).run(STEPS, QUESTIONS)
-
-
-@pytest.fixture(scope="module")
-def other() -> Iterator[Executor]:
-    """Another process."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        yield process
 
 
 @pytest.mark.parametrize(

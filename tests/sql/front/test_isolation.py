@@ -1,8 +1,6 @@
 """What each level of isolation lets through: write skew and phantoms, never lost updates."""
 
-from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from concurrent.futures import Executor, Future, wait
 
 import datafusion
 import pyarrow as pa
@@ -23,13 +21,6 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     mw.register(ctx, "t", table)
     mw.sql(ctx, "INSERT INTO t VALUES (1, true), (2, true)")
     return table
-
-
-@pytest.fixture(scope="module")
-def other() -> Iterator[Executor]:
-    """Another process."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        yield process
 
 
 def here(table: mw.Table) -> list[int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any
 
 import pyarrow as pa
@@ -36,13 +35,6 @@ CALLS: dict[str, Call] = {
 def table(uri: str) -> mw.Table:
     """A region for each key."""
     return mw.create_table(uri, SCHEMA, "id", "identity(id)")
-
-
-@pytest.fixture(scope="module")
-def other() -> Iterator[Executor]:
-    """Another process."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        yield process
 
 
 def take(uri: str, keys: list[int]) -> None:

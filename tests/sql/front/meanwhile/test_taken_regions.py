@@ -1,6 +1,6 @@
 """Statements that lose regions to another process while they run: told by what is written."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from math import inf
 from multiprocessing import get_context
@@ -38,13 +38,6 @@ def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
     mw.register(ctx, "t", table)
     mw.sql(ctx, "INSERT INTO t VALUES (1, 10), (2, 20)")
     return table
-
-
-@pytest.fixture(scope="module")
-def other() -> Iterator[Executor]:
-    """Another process."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        yield process
 
 
 def live(table: mw.Table) -> dict[int, int]:
