@@ -4,7 +4,7 @@ import datafusion
 import pytest
 
 import memwal_sql as mw
-from tests.sql.front.beside_duckdb import SCHEMA, BesideDuckDB, live
+from tests.sql.front.beside_duckdb import DUE, SCHEMA, BesideDuckDB, live
 from tests.sql.front.conftest import Meanwhile
 
 STATEMENTS = [
@@ -116,6 +116,28 @@ def test_what_can_not_be_done_is_refused_and_nothing_written(
     with pytest.raises((mw.InvalidCallError, mw.UnsupportedError), match=f"(?s){message}"):
         mw.sql(ctx, statement)
     assert [row["n"] for row in live(table)] == [1]
+    table.close()
+
+
+@pytest.mark.parametrize("table_name", ["t", "public.t", "T", "t AS a"])
+@pytest.mark.parametrize(
+    "other", ["due AS {}", "due {}", "due AS d, due AS {}", "(SELECT * FROM due) {}"]
+)
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM {} USING {} WHERE {}.id = 1", "UPDATE {} SET n = 9 FROM {} WHERE {}.id = 1"],
+)
+def test_another_table_by_the_name_of_the_one_that_is_changed_is_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str, other: str, table_name: str
+) -> None:
+    """As either could be meant by its columns."""
+    ctx.sql("INSERT INTO t VALUES ('a', 1, 1, NULL), ('a', 2, 2, NULL)").collect()
+    ctx.register_batch("due", DUE.to_batches()[0])
+    name = table_name[-1].lower()
+    text = statement.format(table_name, other.format(name), name)
+    with pytest.raises(mw.InvalidCallError, match=r"(?s)duplicate.*\nTables .* AS gives another"):
+        mw.sql(ctx, text)
+    assert [row["n"] for row in live(table)] == [1, 2]
     table.close()
 
 

@@ -60,8 +60,8 @@ class Target:
 
     @property
     def source(self) -> str:
-        """It as a part of FROM."""
-        return self.text if self.alias is None else f"{self.text} AS {self.qualifier}"
+        """It as a part of FROM, under its name alone, so that no other table can have that too."""
+        return f"{self.text} AS {self.qualifier}"
 
     @property
     def strong(self) -> Mapping[TableName, pa.Schema]:

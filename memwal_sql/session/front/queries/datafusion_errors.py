@@ -72,6 +72,10 @@ _REMEDIES = (
         re.compile(r"^Unable to find factory for"),
         "Formats are those of DataFusion, as PARQUET, CSV and JSON, and MEMWAL for tables",
     ),
+    (
+        re.compile("^Schema contains duplicate qualified field name"),
+        "Tables of a statement need names of their own: AS gives another one",
+    ),
     (re.compile(r'^No field named "([^"]*)"\.'), r"Texts are in single quotes: '\1'"),
     (
         re.compile(
