@@ -104,7 +104,9 @@ def refuse_unused(names: Collection[str]) -> None:
     any."""
     if names:
         shown = ", ".join(f"${name}" for name in sorted(names))
-        raise InvalidCallError(f"{shown} is given, and the statement has no such parameter")
+        raise InvalidCallError(
+            f"{shown} is given, and the statement has no such parameter: they are written as $name"
+        )
 
 
 def deallocate(ctx: datafusion.SessionContext, statement: Statement) -> bool:

@@ -108,9 +108,13 @@ def as_of_clauses(statement: Statement) -> list[AsOf]:
 
 
 def check_values(statement: Statement) -> None:
-    """Raise InvalidCallError, with the place, for a clause with another value in a statement that
-    can't be read: in one that can be, `version AS of` is a column with another name."""
+    """Raise InvalidCallError, with the place, for a clause with another value, or without AS OF, in
+    a statement that can't be read: in one that can be, `version AS of` is a column with another
+    name."""
     for place in range(1, len(statement)):
+        says_past = statement.keyword(place) == "FOR" and statement.keyword(place + 1) in _KINDS
+        if says_past and _kind(statement, place + 1) is None:
+            raise statement.error("of the past AS OF alone is read, as in VERSION AS OF 7", place)
         if _kind(statement, place) and _value_end(statement, place + 3) is None:
             raise statement.error(
                 "AS OF takes a literal, a parameter, or an expression in parentheses", place + 3

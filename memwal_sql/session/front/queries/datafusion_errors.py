@@ -21,6 +21,9 @@ _SYNTAX = re.compile(
 _FOUND = re.compile(r"^Expected: (.*?),? found: .*$", re.DOTALL)
 _NO_CHANGE = re.compile(r"^([A-Z ]+) operation on table '(.*)'\ncaused by\n" + _NOT_IMPLEMENTED)
 _AGGREGATE = re.compile(r"^Column in SELECT must be in GROUP BY .*memwal row", re.DOTALL)
+_OF_SEVERAL_ROWS = re.compile(
+    "^Physical plan does not support logical expression (?:Aggregate|Window)Function"
+)
 # Schemas and names that tables of one statement have for a while.
 _SCHEMA = re.compile(r'(?:datafusion\.)?("?)memwal\$statement\d+\1\.')
 _EXCLUDED = re.compile(
@@ -39,7 +42,7 @@ _NAMES = (
     (re.compile(r"Invalid function '(.+?)'"), True),
 )
 # What was parsed, as Rust shows it.
-_OF_RUST = re.compile(r": (?:Some\()?\w+ \{ .*", re.DOTALL)
+_OF_RUST = re.compile(r"(?:: |\()(?:Some\()?\w+ \{ .*", re.DOTALL)
 # What it says otherwise than its users would, and in its place.
 _INSTEAD = (
     (re.compile(r"\ncaused by\n(?:\w+ error: )?"), ": "),
@@ -57,11 +60,11 @@ _REMEDIES = (
         "mw.register(ctx, name, table) makes a table known, SHOW TABLES lists those that are",
     ),
     (
-        re.compile(r"^Placeholder '\$([a-zA-Z_]\w*)' was not provided a value"),
+        re.compile(r"^(?:Placeholder '|No value found for placeholder with name )\$([a-zA-Z_]\w*)"),
         r"Give it one, as in mw.sql(ctx, text, \1=...)",
     ),
     (
-        re.compile(r"^Placeholder '\$(\d+)' was not provided a value"),
+        re.compile(r"^(?:Placeholder '|No value found for placeholder with name )\$(\d+)"),
         r"Give it one, as in mw.sql(ctx, text, **{'\1': ...})",
     ),
     (
@@ -109,6 +112,10 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     if _AGGREGATE.match(message):
         return StatementError(
             "no aggregate can stand here: there is a row for each that is changed"
+        )
+    if _OF_SEVERAL_ROWS.match(message.removeprefix(_NOT_IMPLEMENTED)):
+        return StatementError(
+            "no aggregate or window function can stand here: compute it in a subquery"
         )
     if message.startswith(_NOT_IMPLEMENTED):
         message = _OF_RUST.sub("", message.removeprefix(_NOT_IMPLEMENTED))
