@@ -91,4 +91,7 @@ def duration(text: str, option: str) -> timedelta:
     parts = _DURATION.findall(text)
     if not parts or "".join(map("".join, parts)) != text:
         raise InvalidCallError(f"{option} {text!r}: write a time as 90s, 15m, 12h, 7d or 1d12h")
-    return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
+    try:
+        return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
+    except OverflowError:
+        raise InvalidCallError(f"{option} {text!r} is longer than 999999999d") from None

@@ -32,6 +32,7 @@ from memwal_sql.session.front.queries.places import Edit, errors_of_calls
 from memwal_sql.session.front.queries.tokens import Statement, statement_of, statements_of
 from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
+from memwal_sql.session.table_functions import table_name
 from memwal_sql.table import Table
 from memwal_sql.table_factory import register_factory
 
@@ -113,6 +114,8 @@ def sql(
         table = opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint)
         tables = {_NAME: stack.enter_context(table)}
         for name, place in _pairs("--table", more):
+            if table_name(name) in map(table_name, tables):
+                raise InvalidCallError(f"--table {name}={place}: give it a name that no other has")
             tables[name] = stack.enter_context(opened(place, options))
         values = {name: _value(value) for name, value in _pairs("--param", parameters)}
         with errors_of_calls():

@@ -29,6 +29,17 @@ def table(tmp_path: Path) -> Any:
     return table
 
 
+@pytest.mark.parametrize("time", ["9" * 12 + "d", "9" * 40 + "w", "1d" + "9" * 30 + "s", "1y", ""])
+@pytest.mark.parametrize(
+    "command", [("checkpoint", "{table}", "c", "--expires"), ("gc", "{table}", "--older-than")]
+)
+def test_a_time_that_is_none_or_too_long_is_a_call_to_change(
+    table: Any, command: tuple[str, ...], time: str
+) -> None:
+    named = [one.format(table=table.uri) for one in command]
+    assert f"{command[-1]} {time!r}" in failing(*named, time, code=ExitCode.CALL)
+
+
 def test_the_version_is_shown() -> None:
     text = call("--version")
     assert text.startswith(f"memwal {version('memwal-sql')} (Lance {version('pylance')}, ")

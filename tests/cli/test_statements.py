@@ -109,13 +109,14 @@ def test_tables_are_made_and_jobs_are_called(uri: str, tmp_path: Path) -> None:
         ("SELECT $x", "--param", "x=1", "--param", "x=2"),
         ("SELECT 1", "--table", "only-a-name"),
         ("SELECT 1", "--table", "o=nothing-there"),
+        *(("SELECT 1", "--table", f"{name}={{uri}}") for name in ("t", "T", '"t"', "public.t")),
+        ("SELECT 1", "--table", "o={uri}", "--table", "O={uri}"),
         (" ; ",),
         ("SELECT 'open",),
     ],
 )
 def test_bad_calls_are_calls_to_change(uri: str, arguments: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, ["sql", uri, *arguments])
-    assert result.exit_code == ExitCode.CALL, result.output
+    failing("sql", uri, *(one.replace("{uri}", uri) for one in arguments), code=ExitCode.CALL)
 
 
 @pytest.mark.parametrize("command", ["sql", "explain"])
