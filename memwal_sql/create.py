@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import lance
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import (
+    ConflictError,
+    InvalidCallError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import (
     Uri,
@@ -22,6 +28,7 @@ from memwal_sql.state.enable import (
     details_for,
     find_lance,
     index_primary_key,
+    is_unfinished,
     key_columns,
     mark_table,
     open_lance,
@@ -29,7 +36,13 @@ from memwal_sql.state.enable import (
     wanted_of,
 )
 from memwal_sql.state.open_writers import stop_writers_before
-from memwal_sql.state.schema import check_schema, logical_schema, with_primary_key
+from memwal_sql.state.schema import (
+    check_schema,
+    logical_schema,
+    primary_key_of,
+    with_primary_key,
+)
+from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.base.scratch import put_base
@@ -75,8 +88,10 @@ def create_table(
             one region. `mw.manual()` or `"manual"`: the caller names the region of every writer.
         storage_options: for Lance and for MemWAL alike.
 
+    Where a call like this one did not come to its end, this one goes on with what it left.
+
     Raises InvalidCallError before anything is written when an argument does not fit or a table
-    is there already.
+    is there already, and OutcomeUnknownError where the table may be there in part or whole.
     """
     if not isinstance(schema, pa.Schema):
         raise InvalidCallError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
@@ -87,15 +102,17 @@ def create_table(
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
-    _check_free(store, uri, options)
+    left = _check_free(store, uri, options)
     incarnation = uuid4()
     records: list[TableRecord] = []
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
     # Lance would put one thing after the other; what needs a commit log is left to its own puts.
     check_deadline(uri)
-    with unbounded():  # a table without its index is none
-        if store.remote and not isinstance(store, TwoPhaseStore):
+    with unbounded(), _unknown_outcome(uri):  # a table without its index is none
+        if left is not None:
+            records.append(_finished(left, store, uri, marked, keys, spec))
+        elif store.remote and not isinstance(store, TwoPhaseStore):
             with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
                 place = f"{scratch}/table"
                 versions = _set_up(_written(marked, uri, place), keys, spec)
@@ -104,23 +121,75 @@ def create_table(
             if not there:
                 raise _made_by_others(uri)
             if there < versions:  # somebody has written to the table since it came to be
-                _set_up(open_lance(uri, options), keys, spec)
+                _finish(open_lance(uri, options), uri, keys, spec)
             stop_writers_before((uri, str(incarnation)))
         else:
             dataset = _written(marked, uri, lance_uri(uri), options)
             records.append(write_record(store, incarnation))
             stop_writers_before((uri, str(incarnation)))
-            _set_up(dataset, keys, spec)
+            _finish(dataset, uri, keys, spec)
         store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
-    _log.info("created %s: primary key %s", uri, list(keys))
-    return Table(TableContext(uri, store, records[0], options), open_lance(uri, options))
+        _log.info("created %s: primary key %s", uri, list(keys))
+        return Table(TableContext(uri, store, records[0], options), open_lance(uri, options))
 
 
-def _check_free(store: ObjectStore, uri: str, options: dict[str, str] | None) -> None:
-    """Raise InvalidCallError where there is a table, or what is left of one."""
+def is_table(uri: str, options: dict[str, str] | None) -> bool:
+    """Whether there is a table that `create_table` would not make."""
+    found = find_lance(uri, options)
+    return found is not None and not is_unfinished(open_store(uri, options), found)
+
+
+@contextmanager
+def _unknown_outcome(uri: str) -> Iterator[None]:
+    """Within it a table is made, and a store that fails does not say how far it has come."""
+    try:
+        yield
+    except StoreUnavailableError as error:
+        raise OutcomeUnknownError(
+            f"{uri} may be made in part, which the same call ends, or whole: {error}"
+        ) from error
+
+
+def _finished(
+    left: Any,
+    store: ObjectStore,
+    uri: str,
+    marked: pa.Schema,
+    keys: Sequence[str],
+    spec: RegionSpec,
+) -> TableRecord:
+    """Make what is left of a table whole, and give its record. Its incarnation stays: whoever
+    began it may be at it still, and who comes first at each step makes it.
+
+    Raises InvalidCallError where that one has other columns, and where it has come first.
+    """
+    incarnation = None
+    if logical_schema(left.schema).equals(logical_schema(marked)):
+        with suppress(ValueError):
+            incarnation = UUID(left.schema.metadata[INCARNATION_KEY].decode())
+    if incarnation is None or primary_key_of(left.schema) != tuple(keys):
+        raise InvalidCallError(
+            f"{uri} is what is left of a table with other columns, which was not made to its end: "
+            "drop_table deletes it"
+        )
+    record = read_record(store)
+    if record is None or record.incarnation != incarnation:
+        record = write_record(store, incarnation)
+    stop_writers_before((uri, str(incarnation)))
+    _finish(left, uri, keys, spec)
+    return record
+
+
+def _check_free(store: ObjectStore, uri: str, options: dict[str, str] | None) -> Any:
+    """Raise InvalidCallError where there is a table, or regions of one; what is left of one that
+    was not made to its end, None where there is nothing."""
+    left: list[Any] = []
 
     def no_table() -> None:
-        if find_lance(uri, options) is not None:
+        found = find_lance(uri, options)
+        if found is not None and is_unfinished(store, found):
+            left.append(found)
+        elif found is not None:
             raise InvalidCallError(
                 f"{uri} is a table already: open_table or enable it; memwal load takes it without "
                 "--primary-key"
@@ -131,6 +200,7 @@ def _check_free(store: ObjectStore, uri: str, options: dict[str, str] | None) ->
         lambda: check_put_if_absent(store),
         lambda: beside(store.remote, no_table, lambda: check_no_regions(store, uri)),
     )
+    return left[0] if left else None
 
 
 def _written(
@@ -149,6 +219,15 @@ def _written(
 
 def _made_by_others(uri: str) -> InvalidCallError:
     return InvalidCallError(f"{uri} was created by somebody else just now: open it")
+
+
+def _finish(dataset: Any, uri: str, keys: Sequence[str], spec: RegionSpec) -> None:
+    """Give a new table its indexes. Raises InvalidCallError where somebody else does."""
+    try:
+        with base_commit(uri, "the indexes of the new table"):
+            _set_up(dataset, keys, spec)
+    except ConflictError as error:
+        raise _made_by_others(uri) from error
 
 
 def _set_up(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> int:

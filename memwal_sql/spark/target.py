@@ -7,12 +7,11 @@ from pyspark.sql.types import StructType
 
 from memwal_sql.bulk.publish import routing_spec
 from memwal_sql.bulk.rows import RowForm
-from memwal_sql.create import create_table
+from memwal_sql.create import create_table, is_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.spark.options import IF_EXISTS, OPERATIONS, Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.types import arrow_schema
-from memwal_sql.state.enable import find_lance
 from memwal_sql.table import Table
 from planner.regions.text import spec_of
 
@@ -35,7 +34,7 @@ def prepare(options: Options, schema: StructType) -> tuple[Table, bool]:
     form, rows = row_form(options), arrow_schema(schema)
     # As in every format of Spark: that the first rows have no nulls says nothing about later ones.
     columns = arrow_schema(schema.toNullable())
-    there = find_lance(options.uri, options.storage_options) is not None
+    there = is_table(options.uri, options.storage_options)
     wish = options.choice("ifExists", IF_EXISTS, "append")
     if there and wish == "error":
         raise InvalidCallError(f'{options.uri} is there already, and ifExists is "error"')

@@ -17,6 +17,7 @@ from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
 from memwal_sql.errors import InvalidCallError, RepairError, SourceGoneError, TableReplacedError
 from memwal_sql.state.context import TableContext
+from memwal_sql.state.enable import is_unfinished
 from memwal_sql.state.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.indexes import BaseIndexes
@@ -97,6 +98,11 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     if not dataset.version:
         raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
     found = read_details(context.store, dataset)
+    if found is None and is_unfinished(context.store, dataset):
+        raise InvalidCallError(
+            f"{context.uri} was not made to its end: make the call of create_table again, or "
+            "delete it with drop_table"
+        )
     metadata = dataset.schema.metadata
     check_incarnation(context.store, metadata, has_index=found is not None, record=context.record)
     first = context.first_version

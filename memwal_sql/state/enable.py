@@ -22,7 +22,7 @@ from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.state.schema import check_schema, key_metadata, logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.indexes import searchable_indexes
-from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
 from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
@@ -120,6 +120,17 @@ def find_lance(uri: str, options: dict[str, str] | None, version: int | None = N
             "cleaned up after some time"
         )
     return None
+
+
+def is_unfinished(store: ObjectStore, dataset: Any) -> bool:
+    """Whether the making of a table ended before it had its MemWAL index. It has no
+    rows, and no regions."""
+    return (
+        INCARNATION_KEY in (dataset.schema.metadata or {})
+        and read_details(store, dataset) is None
+        and dataset.count_rows() == 0
+        and not store.list_folders(MEM_WAL_FOLDER)
+    )
 
 
 def check_no_regions(store: ObjectStore, uri: str) -> None:

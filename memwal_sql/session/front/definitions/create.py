@@ -13,7 +13,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.create import create_table, open_table
+from memwal_sql.create import create_table, is_table, open_table
 from memwal_sql.drop import drop_table
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
@@ -31,7 +31,7 @@ from memwal_sql.session.front.queries.planning import answer, check_names, plann
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
-from memwal_sql.state.enable import find_lance, region_spec
+from memwal_sql.state.enable import region_spec
 from memwal_sql.state.schema import stored_type
 from memwal_sql.storage.objects.open import canonical_uri
 from memwal_sql.storage.objects.options import checked_options
@@ -107,7 +107,7 @@ def created(
             message = "PRIMARY KEY (columns) must say what rows are found by"
             raise statement.error(message, columns_at)
         known = checked_options(options) or None
-        there = find_lance(canonical_uri(location), known) is not None
+        there = is_table(canonical_uri(location), known)
         if there and not (lenient or (external and clauses.query is None)):
             raise InvalidCallError(
                 f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "

@@ -1,0 +1,183 @@
+"""Tables whose making ends at any step: told as what they are, and made by the same call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import lance
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql import create
+from memwal_sql.storage.objects.local import LocalStore
+from memwal_sql.storage.objects.side_by_side import Wave
+from planner.regions.text import text_of
+from tests.crash.strikes import stores_by
+from tests.model.process import as_another_process
+from tests.write.hooked_store import Call, HookedStore
+
+SCHEMA = pa.schema({"id": pa.int64(), "at": pa.int32(), "n": pa.int64()})
+KEY = ("id", "at")
+REGIONS = "bucket(id, 2)"
+KEYS = list(range(8))
+ROWS = pa.table({"id": KEYS, "at": pa.array(KEYS, pa.int32()), "n": KEYS})
+
+
+def make(uri: str) -> mw.Table:
+    return mw.create_table(uri, SCHEMA, KEY, REGIONS)
+
+
+class Steps:
+    """Counts the requests and the commits of making tables; calls `strike` before the `nth`, or
+    after it, or before it and all later ones."""
+
+    def __init__(self, nth: float, how: str, strike: Callable[[], object]) -> None:
+        self._nth, self._how, self._strike = nth, how, strike
+        self.count = 0
+
+    @contextmanager
+    def around(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Within it they count."""
+        with monkeypatch.context() as patched, stores_by(lambda s: HookedStore(s, self._step)):
+            for module, name in (
+                (create, "_written"),
+                (create, "commit_details"),
+                (lance.LanceDataset, "create_scalar_index"),
+            ):
+                patched.setattr(module, name, self._counted(getattr(module, name)))
+            yield
+
+    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **named: self._step("", "", lambda: call(*given, **named))
+
+    def _step(self, _: str, __: str, call: Call) -> Any:
+        self.count += 1
+        now = self.count == self._nth
+        if (now and self._how == "before") or (self.count >= self._nth and self._how == "from"):
+            self._strike()
+        found = call()
+        if now and self._how == "after":
+            self._strike()
+        return found
+
+
+def interrupts() -> None:
+    raise KeyboardInterrupt
+
+
+def gives_no_answer() -> None:
+    raise mw.StoreUnavailableError("no answer")
+
+
+def begin(uri: str, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Make a table as far as the steps let it come; how many there were."""
+    with steps.around(monkeypatch):
+        try:
+            make(uri)
+        except (KeyboardInterrupt, mw.RetryError) as error:
+            says_nothing = isinstance(error, mw.StoreUnavailableError)
+            assert not (says_nothing and Path(uri, "_versions").exists())
+    return steps.count
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+@pytest.mark.parametrize(
+    ("how", "strike"),
+    [("before", interrupts), ("after", interrupts), ("from", gives_no_answer)],
+)
+def test_the_same_call_ends_what_another_one_has_begun(
+    how: str,
+    strike: Callable[[], object],
+    kind: str,
+    fast_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_pauses: None,
+    within: Callable[[Any], Any],
+) -> None:
+    if kind == "remote":
+        monkeypatch.setattr(LocalStore, "remote", True)
+        within(Wave.set(seconds=0.0))
+    count = begin(str(fast_folder / "whole"), Steps(inf, how, strike), monkeypatch)
+    assert count > 5
+    unfinished = 0
+    for nth in range(1, count + 1):
+        uri = str(fast_folder / f"table-{nth}")
+        begin(uri, Steps(nth, how, strike), monkeypatch)
+        try:
+            table = mw.open_table(uri)
+        except mw.InvalidCallError as error:
+            assert "create_table" in str(error), error
+            unfinished += "was not made to its end" in str(error)
+            table = make(uri)
+        else:
+            with pytest.raises(mw.InvalidCallError, match="is a table already: open_table"):
+                make(uri)
+        assert table.primary_key == KEY
+        with table.writer() as writer:
+            writer.upsert(ROWS)
+            writer.flush()
+        table.merge()
+        with as_another_process():
+            again = mw.open_table(uri)
+            assert again.to_arrow().sort_by("id").equals(ROWS.cast(again.schema))
+            assert [one.name for one in again.snapshot().regions] == ["id_bucket=0", "id_bucket=1"]
+            assert again.check().ok
+    assert unfinished > 1
+
+
+@pytest.fixture
+def unfinished(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A table without its MemWAL index."""
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(create, "commit_details", lambda *_: interrupts())
+        make(uri)
+    return uri
+
+
+def test_another_call_is_told_what_is_there(unfinished: str) -> None:
+    other = pa.schema({"id": pa.int64(), "text": pa.string()})
+    with pytest.raises(mw.InvalidCallError, match="drop_table deletes it"):
+        mw.create_table(unfinished, other, "id")
+    mw.drop_table(unfinished)
+    assert mw.create_table(unfinished, other, "id").schema.names == ["id", "text"]
+
+
+def test_sql_ends_it_too(unfinished: str) -> None:
+    ctx = datafusion.SessionContext()
+    mw.sql(
+        ctx,
+        "CREATE TABLE t (id BIGINT, at INT, n BIGINT, PRIMARY KEY (id, at)) "
+        f"PARTITIONED BY ({REGIONS}) LOCATION '{unfinished}'",
+    )
+    mw.sql(ctx, "INSERT INTO t VALUES (1, 2, 3)")
+    assert mw.sql(ctx, "SELECT n FROM t").to_pylist() == [{"n": 3}]
+
+
+def test_of_two_that_make_it_at_once_one_does(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each step of the first one comes another, with other regions."""
+    whole = Steps(inf, "before", interrupts)
+    for nth in range(1, begin(str(fast_folder / "whole"), whole, monkeypatch) + 1):
+        place, made = fast_folder / f"table-{nth}", list[str]()
+
+        def making(regions: str, place: Path = place, made: list[str] = made) -> None:
+            with suppress(mw.InvalidCallError):
+                mw.create_table(place, SCHEMA, KEY, regions)
+                made.append(regions)
+
+        with Steps(nth, "before", partial(making, "bucket(id, 3)")).around(monkeypatch):
+            making(REGIONS)
+        table = mw.open_table(place)
+        with table.writer() as writer:
+            writer.upsert(ROWS)
+        assert table.check().ok
+        [spec] = table.info.region_specs
+        assert [text_of(spec)] == made
