@@ -37,8 +37,8 @@ def missing_fields(what: str, paths: Sequence[str], option: str = FILL_OPTION) -
     """The error for rows without these fields; `what` says which rows, `option` how the caller has
     them set to null."""
     return InvalidCallError(
-        f"{what} the fields {list(paths)} of the table, and an upsert replaces whole rows: give "
-        f"every field, or {option} to set these to null"
+        f"{what} the fields {list(paths)} of the table, and structs are replaced whole: give every "
+        f"field, null where there is no value, or {option} to set these to null"
     )
 
 

@@ -57,7 +57,10 @@ _REMEDIES = (
     ),
     (
         re.compile(r"^table '.*' not found$"),
-        "mw.register(ctx, name, table) makes a table known, SHOW TABLES lists those that are",
+        (
+            "mw.register(ctx, name, table) makes a table known, in a shell --table name=uri; "
+            "SHOW TABLES lists those that are"
+        ),
     ),
     (
         re.compile(r"^(?:Placeholder '|No value found for placeholder with name )\$([a-zA-Z_]\w*)"),
