@@ -90,7 +90,7 @@ class Folder:
         table = self._table(name)
         if table is None:
             return None
-        return Registered(name, table, self._consistency, None, self._missing)
+        return Registered(name, table, table.schema, self._consistency, None, self._missing)
 
     def forget(self, name: str) -> None:
         """Open it anew where it is asked for next."""

@@ -191,10 +191,22 @@ def of_columns(snapshot: Snapshot, schema: pa.Schema, name: str | None = None) -
             "the columns of a table have changed since this query, or a view in it, was made: make "
             f"that again for {found.names}"
         )
-    raise ReopenError(
-        f"the columns of {name!r} have changed since it was registered: register it again, and "
-        f"make views and frames of it again, to see {found.names}"
+    raise other_columns(name, schema, found)
+
+
+def other_columns(name: str, then: pa.Schema, now: pa.Schema) -> ReopenError:
+    """The error of a table that was registered as `name` with other columns than it has now."""
+    before, after = then.names, now.names
+    if before == after:
+        before, after = ([_column(field) for field in schema] for schema in (then, now))
+    return ReopenError(
+        f"the columns of {name!r} have changed since it was registered with {before}: register it "
+        f"again, and make views and frames of it again, to see {after}"
     )
+
+
+def _column(field: pa.Field) -> str:
+    return f"{field.name} {field.type}{'' if field.nullable else ' not null'}"
 
 
 def _answer(condition: Condition) -> str:

@@ -15,7 +15,7 @@ from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.history.tables import FILES, HISTORY, SNAPSHOTS
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.session.provider import SqlTable, TableProvider
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.table_functions import Registered, search_functions
 from memwal_sql.session.version import check_datafusion_version
 from memwal_sql.write.ingest.missing import ERROR
 
@@ -87,11 +87,12 @@ def mounted(
     if not name:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
-    made = MountedTable(TableProvider(name, table, consistency, missing, approximate))
+    provider = TableProvider(name, table, consistency, missing, approximate)
+    made = MountedTable(provider)
     functions = search_functions(ctx)
     for old in functions.left_behind(ctx):  # by whoever took the table itself away
         _remove_about(ctx, old)
-    functions.add(name, table, consistency, made, missing, approximate)
+    functions.add(Registered(name, table, provider.schema, consistency, made, missing, approximate))
     for suffix, about in metadata_tables(name, table):
         _put(ctx, metadata_name(name, suffix), about)
     return made

@@ -96,13 +96,20 @@ FUNCTIONS = (
 
 
 class Registered(NamedTuple):
-    """A table under a name, as what the session has it there; None for a table of a folder."""
+    """A table under a name.
+
+    Attributes:
+        columns: those that the session sees; the table may have got others.
+        mounted: what the session has it as; None for a table of a folder, whose columns it sees as
+            they are now.
+    """
 
     name: str
     table: ReadTable
+    columns: pa.Schema
     consistency: str
     mounted: MountedTable | None
-    missing: str
+    missing: str = ERROR
     approximate: bool = False
 
     def is_in(self, session: SessionContext) -> bool:
@@ -150,20 +157,10 @@ class SearchFunctions:
         """The schemas of a catalog that are folders."""
         return sorted(schema for one, schema in self._folders if one == catalog)
 
-    def add(
-        self,
-        name: str,
-        table: ReadTable,
-        consistency: str,
-        mounted: MountedTable,
-        missing: str = ERROR,
-        approximate: bool = False,
-    ) -> None:
-        """Let the functions find `table` under `name`, for as long as the session has it there as
-        `mounted`."""
-        self._tables[table_name(name)] = Registered(
-            name, table, consistency, mounted, missing, approximate
-        )
+    def add(self, one: Registered) -> None:
+        """Let the functions find a table under its name, for as long as the session has it there as
+        it is mounted."""
+        self._tables[table_name(one.name)] = one
 
     def remove(self, name: str, session: SessionContext) -> bool:
         """Undo `add`; whether the session still had the table under this name."""

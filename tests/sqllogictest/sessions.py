@@ -17,7 +17,7 @@ import memwal_sql as mw
 from memwal_native import MountedTable
 from memwal_sql.session.front.queries.tokens import quoted
 from memwal_sql.session.provider import TableProvider
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.table_functions import Registered, search_functions
 from planner.model import Snapshot
 from tests.sqllogictest.data import make_missing
 from tests.sqllogictest.records import Record
@@ -157,16 +157,24 @@ class ShadowSession(Session):
 
     def _run(self, sql: str) -> pa.Table:
         changed = _CHANGE.match(sql)
-        hidden = None if changed is None else self._hidden.get(changed.group(1).lower())
+        name = "" if changed is None else changed.group(1)
+        hidden = self._hidden.get(name.lower())
         if hidden is not None and _INSERT.match(sql):  # which the front reads by key
             return super()._run(sql)
         if hidden is None:
             return _rows(mw.sql(self.ctx, sql))
-        hidden.shows_key = True
+        self._show(name, hidden, key=True)
         try:
             return _rows(mw.sql(self.ctx, sql))
         finally:
-            hidden.shows_key = False
+            self._show(name, hidden, key=False)
+
+    def _show(self, name: str, table: WithoutKey, *, key: bool) -> None:
+        """Let statements find a table with its key, by which rows are changed, or without."""
+        table.shows_key = key
+        search_functions(self.ctx).add(
+            Registered(name, table, table.schema, "strong", table.mounted)
+        )
 
     def _put(self, name: str, rows: pa.Table, key: str | None = None) -> None:
         if (old := self._tables.pop(name.lower(), None)) is not None:
@@ -185,9 +193,9 @@ class ShadowSession(Session):
             mw.register(self.ctx, name, table)
             return
         shown = self._hidden[name.lower()] = WithoutKey(table, len(rows))
-        mounted = MountedTable(TableProvider(name, shown, missing="null"))
-        self.ctx.register_table(name, mounted)
-        search_functions(self.ctx).add(name, shown, "strong", mounted)
+        shown.mounted = MountedTable(TableProvider(name, shown, missing="null"))
+        self.ctx.register_table(name, shown.mounted)
+        self._show(name, shown, key=False)
 
     def _changed(self, name: str) -> None:
         table = self._tables.get(name.lower())
@@ -240,6 +248,7 @@ class WithoutKey:
 
     def __init__(self, table: mw.Table, rows: int) -> None:
         self.shows_key = False
+        self.mounted: MountedTable | None = None
         self._table: Any = table
         self._keys = count(rows)
 

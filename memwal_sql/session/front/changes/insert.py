@@ -134,6 +134,9 @@ class Overwrite(Upsert):
 
         reads = self.given.may_read_target(Reading(ctx, parameters, self.target))
         rows = read if reads else read()
+        table.refresh()
+        if not table.schema.equals(self.target.columns):
+            raise self.target.changed(table.schema)
         table.close()  # its writer for statements would be fenced too
         table.replace_rows(rows)
         return answers[-1]

@@ -17,7 +17,6 @@ from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.one_snapshot import (
     OneSnapshot,
     Pins,
-    columns_changed,
     frame,
     in_memory,
     may_read,
@@ -77,10 +76,12 @@ class Reading:
         later, may read any."""
         tables, key = self._pins.tables, (self._target.name, None)
         if key not in tables and table_references(f"SELECT {', '.join(others)}") != []:
-            tables[key] = OneSnapshot(self._target.table, self._target.columns, immediate=True)
+            tables[key] = OneSnapshot(
+                self._target.table, self._target.columns, self._target.changed
+            )
         found = tables.get(key, self._target.table).get(keys)
         if not found.schema.equals(self._target.columns):
-            raise columns_changed()
+            raise self._target.changed(found.schema)
         return found
 
     def value(self, expression: str) -> Any:

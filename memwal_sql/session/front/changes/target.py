@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import datafusion
@@ -19,9 +20,14 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.session.front.queries.as_of import refuse_past
-from memwal_sql.session.front.queries.one_snapshot import WritableTable, columns_changed
+from memwal_sql.session.front.queries.one_snapshot import WritableTable
 from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.planning import check_names, check_table
+from memwal_sql.session.front.queries.seen_columns import (
+    ColumnsChanged,
+    check_columns,
+    columns_changed,
+)
 from memwal_sql.session.front.queries.tokens import Statement, quoted
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 
@@ -34,7 +40,8 @@ class Target:
     """A table.
 
     Attributes:
-        columns: those that it has for the whole statement.
+        columns: those that the session sees, for the whole statement.
+        changed: the error for others that it has by now.
         text: its name as it is written.
         alias: the other name that the statement gives it, if it does.
         ctes: the text of the WITH clause before the statement; empty for none.
@@ -43,6 +50,7 @@ class Target:
     name: TableName
     table: WritableTable
     columns: pa.Schema
+    changed: ColumnsChanged
     text: str
     parts: Name
     alias: str | None
@@ -88,16 +96,17 @@ class Target:
 
     @contextmanager
     def same_columns(self) -> Iterator[None]:
-        """Within it, what fails as the table has got other columns raises RetryError: nothing was
+        """Within it, what fails as the table has got other columns raises that error: nothing was
         written then."""
         try:
             yield
         except (FencedError, PartlyWrittenError, WriterFailedError):  # rows may be written
             raise
         except (InvalidCallError, ReopenError) as error:
-            if self.table.schema.equals(self.columns):
+            now = self.table.schema
+            if now.equals(self.columns):
                 raise
-            raise columns_changed() from error
+            raise self.changed(now) from error
 
 
 def target_at(
@@ -111,25 +120,27 @@ def target_at(
     one that is not ours. `clauses` are the words that may follow it; without them it gets no other
     name.
 
-    Raises InvalidCallError, with the place, where something else follows, and where the WITH clause
+    Raises ReopenError where it is known to have other columns than the session sees;
+    InvalidCallError, with the place, where something else follows, and where the WITH clause
     has a query of this name; UnsupportedError where the session takes names otherwise.
     """
     parts, after = statement.table(place)
-    found = (
-        search_functions(ctx).table(whole_name(parts), ctx) if len(parts) <= NAME_PARTS else None
-    )
-    if found is None:
+    name = whole_name(parts) if len(parts) <= NAME_PARTS else None
+    found = None if name is None else search_functions(ctx).registered(name, ctx)
+    if name is None or found is None:
         check_table(ctx, statement, place, after)
         return None
     check_names(ctx)
+    check_columns(found)
     refuse_past(statement, after)
     if ctes is not None and len(parts) == 1 and parts[0] in cte_names(ctes):
         raise statement.error("WITH has a query of this name: give that another one", place)
     text = statement.slice(place, after)
     alias, after = (None, after) if clauses is None else alias_at(statement, after, clauses)
-    table = cast(WritableTable, found[0])
+    table, columns = cast(WritableTable, found.table), found.columns
+    changed = partial(columns_changed, ctx, name, columns)
     before = "" if ctes is None else ctes.slice(0, len(ctes))
-    return Target(whole_name(parts), table, table.schema, text, parts, alias, before), after
+    return Target(name, table, columns, changed, text, parts, alias, before), after
 
 
 def alias_at(statement: Statement, place: int, clauses: Collection[str]) -> tuple[str | None, int]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, Protocol, cast
@@ -19,7 +20,7 @@ from datafusion.catalog import Schema, Table
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
 from memwal_native import MountedTable, table_references
-from memwal_sql.errors import RetryError, UnsupportedError
+from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.session.clauses import check_memberships
@@ -35,9 +36,20 @@ from memwal_sql.session.front.queries.places import Edit, StatementError, as_bef
 from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
 from memwal_sql.session.front.queries.scans import is_search, names_of, reads_mounted, scans
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
+from memwal_sql.session.front.queries.seen_columns import (
+    ColumnsChanged,
+    check_columns,
+    columns_changed,
+)
 from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
 from memwal_sql.session.provider import SqlTable, TableProvider
-from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
+from memwal_sql.session.table_functions import (
+    NAME_PARTS,
+    Registered,
+    TableName,
+    search_functions,
+    whole_name,
+)
 from memwal_sql.write.conditional.resolve import ReadChanges
 from memwal_sql.write.result import WriteResult
 from memwal_sql.write.statement import SNAPSHOT
@@ -65,6 +77,9 @@ class WritableTable(SqlTable, PastOf, Protocol):
     def get(self, keys: pa.Table) -> pa.Table:
         """The rows with these keys as they are now, whole, in the order asked."""
 
+    def refresh(self) -> None:
+        """Look for the newest version, whose columns `schema` is then."""
+
     def close(self) -> None:
         """Close the writer of statements."""
 
@@ -85,13 +100,15 @@ class WritableTable(SqlTable, PastOf, Protocol):
 class OneSnapshot:
     """A table in the snapshot that the first to read it takes."""
 
-    def __init__(self, table: WritableTable, columns: pa.Schema, *, immediate: bool) -> None:
-        """`columns` are those that queries are made for; `immediate` is whether these belong to a
-        statement that runs now, and can be made anew."""
+    def __init__(
+        self, table: WritableTable, columns: pa.Schema, changed: ColumnsChanged | None = None
+    ) -> None:
+        """`columns` are those that queries are made for; `changed` is the error for others in the
+        snapshot, of a statement that runs now."""
         self.schema = columns
         self.uri = table.uri
         self._table = table
-        self._immediate = immediate
+        self._changed = changed
         self._lock = Lock()
         self._snapshot: Snapshot | None = None
 
@@ -108,20 +125,14 @@ class OneSnapshot:
         with self._lock:
             if self._snapshot is None:
                 self._snapshot = self._table.snapshot(consistency)
-            if self._immediate and not self._snapshot.info.schema.equals(self.schema):
-                raise columns_changed()
+            found = self._snapshot.info.schema
+            if self._changed is not None and not found.equals(self.schema):
+                raise self._changed(found)
             return self._snapshot
 
     def insert(self, _: pa.Table, columns: pa.Schema) -> int:
         """Raise UnsupportedError."""
         raise UnsupportedError(f"a snapshot of the columns {columns.names} can't be written")
-
-
-def columns_changed() -> RetryError:
-    """The error of a statement that began with other columns."""
-    return RetryError(
-        "the columns of the table have just changed: nothing was written, run the statement again"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +239,15 @@ def _planned(
             if moment is not None:
                 raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
             continue
-        table = cast(WritableTable, found.table)
+        if moment is None and name not in strong:
+            check_columns(found)
+        table, seen = cast(WritableTable, found.table), found.columns
         known = {} if pins is None else pins.tables
         if (name, moment) not in known:
             read = table if moment is None else moment.of(table)
-            columns = strong[name] if is_strong else read.schema
-            known[name, moment] = OneSnapshot(read, columns, immediate=pins is not None)
+            columns = strong[name] if is_strong else seen if moment is None else read.schema
+            changed = None if pins is None else partial(columns_changed, ctx, name, columns)
+            known[name, moment] = OneSnapshot(read, columns, changed)
         is_strong = is_strong or (moment is None and table.uri in uris)
         level = "strong" if is_strong else found.consistency
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
@@ -362,7 +376,8 @@ def _in_schemas(
         own = Schema.memory_schema(ctx)
         own.register_table(name, Table(mounted, ctx))
         catalog.register_schema(schema, own)
-        functions.add(f"{quoted(schema)}.{quoted(name)}", table, level, mounted)
+        whole = f"{quoted(schema)}.{quoted(name)}"
+        functions.add(Registered(whole, table, table.schema, level, mounted))
     try:
         yield
     finally:

@@ -1,0 +1,35 @@
+"""The columns of tables as a session sees them: those of then, when it registered them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import datafusion
+import pyarrow as pa
+
+from memwal_sql.errors import MemWalError, RetryError
+from memwal_sql.session.provider import other_columns
+from memwal_sql.session.table_functions import Registered, TableName, search_functions
+
+# The error of a statement whose table has these columns by now.
+ColumnsChanged = Callable[[pa.Schema], MemWalError]
+
+
+def check_columns(found: Registered) -> None:
+    """Raise ReopenError where a table is known to have other columns than the session sees."""
+    now = found.table.schema
+    if not now.equals(found.columns):
+        raise other_columns(found.name, found.columns, now)
+
+
+def columns_changed(
+    ctx: datafusion.SessionContext, name: TableName, then: pa.Schema, now: pa.Schema
+) -> MemWalError:
+    """The error of a statement that was made for the columns of `then`: a RetryError where the
+    session sees others meanwhile, and so takes the statement for these when it runs again."""
+    found = search_functions(ctx).registered(name, ctx)
+    if found is not None and found.mounted is not None and found.columns.equals(then):
+        return other_columns(found.name, then, now)
+    return RetryError(
+        "the columns of the table have just changed: nothing was written, run the statement again"
+    )
