@@ -10,17 +10,25 @@ from weakref import WeakKeyDictionary
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import InvalidCallError
+from memwal_sql.errors import InvalidCallError, ReopenError
 from memwal_sql.session.front.queries.planning import values
 from memwal_sql.session.front.queries.tokens import Statement, Token
+from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 
 _NOT_FINITE = re.compile("inf|nan", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
+    """A statement that is kept.
+
+    Attributes:
+        tables: those that it names, with the columns that the session saw.
+    """
+
     statement: Statement
     types: tuple[str, ...]
+    tables: Mapping[TableName, pa.Schema]
 
 
 _sessions: WeakKeyDictionary[datafusion.SessionContext, dict[str, _Prepared]] = WeakKeyDictionary()
@@ -50,7 +58,8 @@ def prepare(ctx: datafusion.SessionContext, statement: Statement) -> None:
         raise statement.error(
             f"a statement of this name is prepared: DEALLOCATE {name} lets it go", 1
         )
-    kept[name] = _Prepared(statement.part(place, len(statement)), types)
+    prepared = statement.part(place, len(statement))
+    kept[name] = _Prepared(prepared, types, _tables(ctx, prepared))
 
 
 def executed(
@@ -60,12 +69,14 @@ def executed(
     in the type that PREPARE gives it. None for a name that is not known here.
 
     Raises InvalidCallError where there are more or fewer values than types, or than the statement
-    has places for, and for a value that its type cuts.
+    has places for, and for a value that its type cuts; ReopenError where the session sees other
+    columns of its tables by now.
     """
     name, place = _name(statement, 1)
     found = _sessions.get(ctx, {}).get(name)
     if found is None:
         return None
+    _check_columns(ctx, name, found)
     given: list[str] = []
     if place < len(statement):
         if statement.symbol(place) != "(" or statement.closing(place) != len(statement):
@@ -117,6 +128,33 @@ def deallocate(ctx: datafusion.SessionContext, statement: Statement) -> bool:
         kept.clear()
         return True
     return kept.pop(_name(statement, place)[0], None) is not None
+
+
+def _tables(ctx: datafusion.SessionContext, statement: Statement) -> dict[TableName, pa.Schema]:
+    """The columns of all tables that its names, of whatever, may stand for."""
+    found: dict[TableName, pa.Schema] = {}
+    parts: list[str] = []
+    for place, token in enumerate(statement.tokens):
+        if not token.is_name:
+            continue
+        is_further = place > 0 and statement.symbol(place - 1) == "."
+        parts = [*(parts if is_further else []), token.name]
+        if len(parts) <= NAME_PARTS:
+            name = whole_name(parts)
+            table = search_functions(ctx).registered(name, ctx)
+            if table is not None:
+                found[name] = table.columns
+    return found
+
+
+def _check_columns(ctx: datafusion.SessionContext, name: str, prepared: _Prepared) -> None:
+    for table, columns in prepared.tables.items():
+        now = search_functions(ctx).registered(table, ctx)
+        if now is not None and not now.columns.equals(columns):
+            raise ReopenError(
+                f"the columns of {now.name!r} have changed since PREPARE {name}: DEALLOCATE it, "
+                f"and prepare it again for {now.columns.names}"
+            )
 
 
 def _check_numbers(statement: Statement, start: int, types: Collection[str]) -> None:

@@ -49,6 +49,41 @@ def test_prepared_statements_run_with_their_values(table: mw.Table, ctx: mw.Sess
 
 
 @pytest.mark.parametrize(
+    ("prepared", "values"),
+    [
+        ("INSERT INTO t VALUES ($1, $2)", "5, 50"),
+        ("INSERT INTO public.t (id, n) VALUES ($1, $2)", "5, 50"),
+        ("WITH w AS (SELECT $1 AS id) INSERT INTO u SELECT * FROM w JOIN t USING (id)", "1"),
+        ("UPDATE t AS x SET n = $1 WHERE x.id = 1", "5"),
+        ("MERGE INTO t USING (VALUES ($1)) AS s (i) ON t.id = s.i WHEN MATCHED THEN DELETE", "1"),
+        ("SELECT * FROM datafusion.public.t WHERE id = $1", "1"),
+    ],
+)
+@pytest.mark.parametrize("changes", ["ADD COLUMN m INT", "DROP COLUMN n, ADD COLUMN n BIGINT"])
+def test_a_statement_is_prepared_again_where_columns_of_its_tables_have_changed(
+    table: mw.Table, ctx: mw.SessionContext, uri: str, prepared: str, values: str, changes: str
+) -> None:
+    """Whoever has changed them: the session that sees them by now may have."""
+    second = mw.register(ctx, "u", mw.create_table(f"{uri}-u", SCHEMA, primary_key="id"))
+    ctx.sql(f"PREPARE one AS {prepared}")
+    ctx.sql("PREPARE other AS INSERT INTO u VALUES (1, $1)")
+    ctx.sql(f"EXECUTE one({values})").to_pylist()
+    for change in changes.split(", "):
+        ctx.sql(f"ALTER TABLE t {change}")
+    before = table.to_arrow(), second.to_arrow()
+    for _ in range(2):
+        with pytest.raises(mw.ReopenError, match="columns of 't' have changed since PREPARE one"):
+            ctx.sql(f"EXECUTE one({values})").to_pylist()
+    assert (table.to_arrow(), second.to_arrow()) == before
+    ctx.sql("EXECUTE other(1)")
+    ctx.sql("DEALLOCATE one")
+    ctx.sql(f"PREPARE one AS SELECT {table.schema.names[-1]} FROM t WHERE id = $1")
+    assert ctx.sql("EXECUTE one(3)").schema().names == table.schema.names[-1:]
+    second.close()
+    table.close()
+
+
+@pytest.mark.parametrize(
     ("given", "written"),
     [("7", 7), ("7.0", 7), ("'7'", 7), ("CAST(7 AS DECIMAL(9, 2))", 7), ("NULL", None)],
 )
