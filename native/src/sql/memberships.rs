@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::parser::DFParser;
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, Select, TableFactor, UnaryOperator, Visit, Visitor,
+    BinaryOperator, Expr, Query, Select, TableFactor, UnaryOperator, Visit, Visitor,
 };
 use pyo3::prelude::*;
 
 use crate::python::errors::guarded;
 use crate::sql::text::look_at;
+use crate::sql::tokens::normal;
 
 /// The conditions of a query in which DataFusion takes an unknown membership for a known one.
 ///
@@ -139,7 +140,7 @@ impl Visitor for Names {
         let alias = match factor {
             TableFactor::Table { name, alias, .. } => {
                 let last = name.0.last().and_then(|part| part.as_ident());
-                self.tables.extend(last.map(lower));
+                self.tables.extend(last.map(normal));
                 alias
             }
             TableFactor::Derived { alias, .. }
@@ -149,7 +150,7 @@ impl Visitor for Names {
             | TableFactor::NestedJoin { alias, .. } => alias,
             _ => &None,
         };
-        self.tables.extend(alias.iter().map(|alias| lower(&alias.name)));
+        self.tables.extend(alias.iter().map(|alias| normal(&alias.name)));
         ControlFlow::Continue(())
     }
 
@@ -158,15 +159,11 @@ impl Visitor for Names {
             Expr::Identifier(_) => self.columns |= self.depth == 0,
             Expr::CompoundIdentifier(parts) => {
                 self.columns |= self.depth == 0;
-                self.qualifiers.extend(parts.iter().rev().nth(1).map(lower));
+                self.qualifiers.extend(parts.iter().rev().nth(1).map(normal));
             }
             Expr::InSubquery { .. } => self.memberships |= self.depth == 0,
             _ => {}
         }
         ControlFlow::Continue(())
     }
-}
-
-fn lower(name: &Ident) -> String {
-    name.value.to_ascii_lowercase()
 }

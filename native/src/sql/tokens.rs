@@ -55,7 +55,8 @@ pub fn table_references(sql: &str) -> Option<Vec<(usize, usize, Vec<String>)>> {
     Some(placed.collect())
 }
 
-fn normal(name: &Ident) -> String {
+/// A name as the session looks it up.
+pub fn normal(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
         None => name.value.to_ascii_lowercase(),

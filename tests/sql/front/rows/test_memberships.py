@@ -39,6 +39,8 @@ REFUSED = (
     "(a IN (SELECT m FROM o)) IS NOT FALSE",
     "CASE WHEN a > 1 THEN n NOT IN (SELECT m FROM o) END",
     "a IN (SELECT k FROM o WHERE k = 1 OR m NOT IN (SELECT n FROM t))",
+    'n NOT IN (SELECT m FROM o AS "T" WHERE "T".k = t.a)',
+    "n NOT IN (SELECT m FROM o AS x WHERE X.k = T.a)",
 )
 
 
