@@ -71,9 +71,7 @@ def test_it_runs_where_it_was_prepared_and_explain_writes_nothing(
 def test_it_may_have_queries_before_it_and_answers_returning(
     table: mw.Table, ctx: datafusion.SessionContext, statement: str
 ) -> None:
-    # DataFusion does not run subqueries of VALUES.
-    ten = "10" if "VALUES" in statement else "(SELECT ten FROM w)"
-    text = statement.replace("$1", ten)
+    text = statement.replace("$1", "(SELECT ten FROM w)")
     found = mw.sql(ctx, f"WITH w AS (SELECT 10 AS ten) {text} RETURNING id, n * 2 AS twice, t.n")
     rows = {(row["id"], row["n"]) for row in found.to_pylist()}
     assert all(row["twice"] == 2 * row["n"] for row in found.to_pylist())

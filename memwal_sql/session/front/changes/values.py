@@ -29,6 +29,8 @@ _NULL = "n"
 _DIGITS = 18
 _SYMBOLS = frozenset("[],-")
 _WORDS = {"TRUE": "b", "FALSE": "b", "NULL": _NULL, "DATE": "D", "TIME": "T", "TIMESTAMP": "S"}
+# What may be a query; DataFusion runs none within VALUES.
+_QUERY = re.compile(r"\(\s*SELECT\b", re.IGNORECASE)
 # A literal within a list, or alone.
 _ITEM = re.compile(r"(?<![^\[,])(?:-?[if]|[sbnx]|[DTS]s)(?![^\],])")
 
@@ -86,13 +88,13 @@ class ValueRows(GivenRows):
 
     def _split(self, kinds: Sequence[Sequence[str]], distinct: Sequence[Sequence[str]]) -> str:
         """The query, with a column for each kind of a column."""
-        rows = []
+        rows: list[list[str]] = []
         for cells, own in zip(self.cells, zip(*kinds, strict=True), strict=True):
             texts: list[str] = []
             for cell, kind, several in zip(cells, own, distinct, strict=True):
                 texts += [self._text(cell) if kind == one else "NULL" for one in several]
-            rows.append(f"({', '.join(texts)})")
-        query = f"VALUES {', '.join(rows)}"
+            rows.append(texts)
+        query = _query(rows)
         return f"({query})" if self.target.ctes else query
 
     def _text(self, cell: _Cell) -> str:
@@ -110,6 +112,9 @@ def given_rows(
     if columns is not None and statement.keyword(start) == "VALUES":
         cells = list(_rows(statement, start + 1, stop))
         if all(len(row) == len(cells[0]) > 0 for row in cells):
+            rows = [[statement.slice(one.start, one.stop) for one in row] for row in cells]
+            if any(_QUERY.search(text) for row in rows for text in row):
+                query = f"({_query(rows)})" if target.ctes else _query(rows)
             return ValueRows(target, query, columns, statement, cells)
     return GivenRows(target, query, columns)
 
@@ -125,6 +130,25 @@ def _rows(statement: Statement, start: int, stop: int) -> Iterator[list[_Cell]]:
             return
         place = end + 1 if statement.symbol(end) == "," else stop
     yield []
+
+
+def _query(rows: Sequence[Sequence[str]]) -> str:
+    """The query for rows of values, in their order: by a SELECT those that have one themselves."""
+    plain = [f"({', '.join(row)})" for row in rows]
+    asking = [place for place, row in enumerate(rows) if any(map(_QUERY.search, row))]
+    if not asking:
+        return f"VALUES {', '.join(plain)}"
+    names = [f"c{place}" for place in range(len(rows[0]))]
+    parts = []
+    for place in asking:
+        shown = (f"{value} AS {name}" for value, name in zip(rows[place], names, strict=True))
+        parts.append(f"SELECT {place} AS row, {', '.join(shown)}")
+    if len(asking) < len(rows):
+        others = sorted({*range(len(rows))} - {*asking})
+        values = (f"({place}, {', '.join(rows[place])})" for place in others)
+        parts.append(f"SELECT * FROM (VALUES {', '.join(values)})")
+    found = ", ".join(names)
+    return f"SELECT {found} FROM ({' UNION ALL '.join(parts)}) AS v(row, {found}) ORDER BY row"
 
 
 def _without_null(kinds: Sequence[str]) -> Iterator[str]:

@@ -41,6 +41,10 @@ _NAMES = (
     (re.compile(r"[Tt]able '(.+?)' (?:not found|doesn't exist)"), False),
     (re.compile(r"Invalid function '(.+?)'"), True),
 )
+_IN_VALUES = "ScalarSubqueryExpr evaluated before the subquery was executed"
+_IN_VALUE = re.compile(
+    r"^Physical plan does not support logical expression (?:Exists|InSubquery)\b"
+)
 # What was parsed, as Rust shows it.
 _OF_RUST = re.compile(r"(?:: |\()(?:Some\()?\w+ \{ .*", re.DOTALL)
 # What it says otherwise than its users would, and in its place.
@@ -122,7 +126,17 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
         )
     if message.startswith(_NOT_IMPLEMENTED):
         message = _OF_RUST.sub("", message.removeprefix(_NOT_IMPLEMENTED))
+        if _IN_VALUE.match(message):
+            return UnsupportedError(
+                "DataFusion runs EXISTS and IN of a subquery in conditions alone: as a value write "
+                "(SELECT count(*) > 0 FROM ...)"
+            )
         return UnsupportedError(without_insides(message))
+    if _IN_VALUES in message:
+        return UnsupportedError(
+            "DataFusion runs no subquery within VALUES of a query: write SELECT ... UNION ALL "
+            "SELECT ... instead"
+        )
     message = without_insides(message)
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)

@@ -51,8 +51,10 @@ LITERALS = [
     *("TIMESTAMP '2024-01-02T03:04:05'", "TIME '10:00:00'", "DATE '2024-01-02' + INTERVAL '1 day'"),
     "arrow_cast('2024-01-02T03:04:05', 'Timestamp(ns, \"Europe/Oslo\")')",
     "arrow_cast('2024-01-02T03:04:05', 'Timestamp(s)')",
+    *("(SELECT 5)", "(SELECT '2024-01-02')", "1 + (select max(column1) FROM (VALUES (2), (3)))"),
     *("[1, 2]", "[0.5, -1]", "['7']", "[]", "[NULL]", "[1, 2][1]", "make_array(1, 2)"),
 ]
+WHOLE = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
 PARAMETERS = {"whole": 9007199254740995, "text": "11"}
 
 
@@ -121,6 +123,37 @@ def test_values_of_every_statement_are_read_as_the_type_of_their_column(
     mw.sql(ctx, statement.format(given))
     found = {row["id"]: row["n"] for row in table.to_arrow().to_pylist()}
     assert found == {1: 9007199254740993, 2: 2, 3: 9007199254740995, 4: None}
+    table.close()
+
+
+def test_rows_with_queries_keep_their_order(uri: str, ctx: datafusion.SessionContext) -> None:
+    table = mw.create_table(uri, WHOLE, primary_key="id")
+    mw.register(ctx, "t", table)
+    rng = Random(5)
+    keys = [rng.randrange(40) for _ in range(600)]
+    texts = [str(n) if rng.random() < 0.5 else f"(SELECT {n} FROM t)" for n in range(600)]
+    mw.sql(ctx, "INSERT INTO t VALUES (100, (SELECT 7))")
+    rows = (f"({key}, {text})" for key, text in zip(keys, texts, strict=True))
+    mw.sql(ctx, f"INSERT INTO t VALUES {', '.join(rows)}")
+    found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+    assert found == {100: 7} | dict(zip(keys, range(600), strict=True))
+    table.close()
+
+
+def test_queries_that_datafusion_runs_nowhere_in_values_are_refused(
+    uri: str, ctx: datafusion.SessionContext
+) -> None:
+    table = mw.create_table(uri, WHOLE, primary_key="id")
+    mw.register(ctx, "t", table)
+    for text, remedy in (
+        ("INSERT INTO t SELECT * FROM (VALUES (1, (SELECT 8)))", "UNION ALL"),
+        ("INSERT INTO t VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8))", "UNION ALL"),
+        ("INSERT INTO t VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT))", "count"),
+        ("INSERT INTO t VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT))", "count"),
+    ):
+        with pytest.raises(mw.UnsupportedError, match=remedy):
+            mw.sql(ctx, text)
+    assert table.count_rows() == 0
     table.close()
 
 
