@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from threading import local
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -59,6 +61,31 @@ class SqlTable(ReadTable, Protocol):
 
         Raises ReopenError when the table has other columns than `columns`.
         """
+
+
+class _Noted(local):
+    scans: list[tuple[ReadTable, str]] | None = None
+
+
+_noted = _Noted()
+
+
+@contextmanager
+def noted_scans() -> Iterator[Sequence[tuple[ReadTable, str]]]:
+    """Within it, the tables that plans made in this thread scan are noted, each with the
+    consistency: names do not tell it, as a view keeps what a name stood for when it was made."""
+    before, found = _noted.scans, list[tuple[ReadTable, str]]()
+    _noted.scans = found
+    try:
+        yield found
+    finally:
+        _noted.scans = before
+
+
+def note_scan(table: ReadTable, consistency: str) -> None:
+    """A plan is to scan a table; DataFusion asks in the thread that makes the plan."""
+    if _noted.scans is not None:
+        _noted.scans.append((table, consistency))
 
 
 @dataclass(frozen=True)
@@ -127,6 +154,7 @@ class TableProvider:
 
         `limit` is given only where every filter is exact.
         """
+        note_scan(self._table, self._consistency)
         conditions = [self._condition(given) for given in filters]
         exact = tuple(condition for condition in conditions if _is_exact(condition))
         names = self.schema.names

@@ -13,7 +13,7 @@ from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.search.request import Search
-from memwal_sql.session.provider import ReadTable, Scan, of_columns
+from memwal_sql.session.provider import ReadTable, Scan, note_scan, of_columns
 from memwal_sql.session.scalar_functions import analyzed, text_matches
 from planner.model import Snapshot
 from planner.predicates.condition import condition_of
@@ -56,6 +56,7 @@ class SearchProvider:
         self, projection: Sequence[int] | None, predicates: Sequence[Predicate], _: int | None
     ) -> Scan:
         """The plan of one query; what DataFusion limits, it limits itself."""
+        note_scan(self._table, self._consistency)
         names = self.schema.names
         wanted = tuple(names if projection is None else (names[index] for index in projection))
         found = [p for p in predicates if self._ranking(p)]

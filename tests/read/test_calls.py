@@ -38,7 +38,7 @@ _WARM_UP, _COUNTED = 40, 5
 # write asks at each request for its deadline, and a search for the analyzers of what its filters
 # match.
 _MOST: Mapping[str, int] = {
-    "SELECT with a filter": 280,
+    "SELECT with a filter": 281,
     "table.scan with a filter": 386,
     "SELECT by key": 190,
     "get in the base": 110,

@@ -11,7 +11,6 @@ from functools import partial
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, Protocol, cast
-from weakref import WeakValueDictionary
 
 import datafusion
 import pyarrow as pa
@@ -34,7 +33,7 @@ from memwal_sql.session.front.queries.as_of import (
 )
 from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
 from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
-from memwal_sql.session.front.queries.scans import is_search, names_of, reads_mounted, scans
+from memwal_sql.session.front.queries.scans import is_search, reads_mounted, scans
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.seen_columns import (
     ColumnsChanged,
@@ -42,7 +41,7 @@ from memwal_sql.session.front.queries.seen_columns import (
     columns_changed,
 )
 from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
-from memwal_sql.session.provider import SqlTable, TableProvider
+from memwal_sql.session.provider import SqlTable, TableProvider, noted_scans
 from memwal_sql.session.table_functions import (
     NAME_PARTS,
     Registered,
@@ -56,8 +55,6 @@ from memwal_sql.write.statement import SNAPSHOT
 from planner.model import Snapshot
 
 _numbers = itertools.count()
-# The tables in one snapshot that plans still have, by the schemas in which they were planned.
-_pinned: WeakValueDictionary[str, OneSnapshot] = WeakValueDictionary()
 
 
 class WritableTable(SqlTable, PastOf, Protocol):
@@ -206,7 +203,7 @@ def frame(
     uris = frozenset(cast(WritableTable, table).uri for table in changed)
     found = _planned(ctx, query, parameters, strong, uris, pins)
     if pins is not None:
-        _check_level(ctx, found, strong, uris)
+        _check_level(found, uris, pins)
     return found.frame
 
 
@@ -263,31 +260,26 @@ def _planned(
         raise
 
 
-def _check_level(
-    ctx: datafusion.SessionContext,
-    query: _Query,
-    strong: Collection[TableName],
-    uris: Collection[str],
-) -> None:
-    """Raise UnsupportedError for a query that reads one of the tables at `uris`, which `strong` are
-    the names of, by a view that sees it as it may have been earlier."""
-    functions = search_functions(ctx)
-    for scan in query.others():
-        for name in strong if is_search(scan) else names_of(scan):
-            known = functions.registered(name, ctx)
-            if known is None or known.consistency == "strong":
-                continue
-            if cast(WritableTable, known.table).uri in uris:
-                raise UnsupportedError(
-                    f"a view that this statement reads has {'.'.join(name)!r}, which it changes, "
-                    f"at the consistency {known.consistency!r}: register it as 'strong' and make "
-                    "the view again, or write its query into the statement"
-                )
-        pinned = _pinned.get(scan.partition(".")[0])
-        if pinned is not None and pinned.uri in uris:
+def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
+    """Raise UnsupportedError for a query that reads one of the tables at `uris` by a view that sees
+    it as it may have been earlier."""
+    if not query.others():
+        return
+    with noted_scans() as found, planning_errors():
+        query.frame.execution_plan()
+    for table, consistency in found:
+        if getattr(table, "uri", None) not in uris or table in pins.tables.values():
+            continue
+        if isinstance(table, OneSnapshot):
             raise UnsupportedError(
                 "this statement reads the table that it changes by a frame of mw.sql, which has it "
                 "in a snapshot of its own: use CREATE VIEW, or write its query into the statement"
+            )
+        if consistency != "strong":
+            raise UnsupportedError(
+                "a view that this statement reads has the table that it changes at the consistency "
+                f"{consistency!r}: register it as 'strong' and make the view again, or write its "
+                "query into the statement"
             )
 
 
@@ -371,7 +363,6 @@ def _in_schemas(
     is planned keeps these."""
     catalog, functions = ctx.catalog(), search_functions(ctx)
     for schema, (name, table, level, approximate) in tables.items():
-        _pinned[schema] = table
         mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))
         own = Schema.memory_schema(ctx)
         own.register_table(name, Table(mounted, ctx))

@@ -1,11 +1,8 @@
 """What the plan of a query reads: names, views and queries of a WITH are resolved in it."""
 
-from collections.abc import Iterator
-from itertools import combinations
-
 import datafusion
 
-from memwal_sql.session.table_functions import FUNCTIONS, NAME_PARTS, TableName, whole_name
+from memwal_sql.session.table_functions import FUNCTIONS
 
 _SCAN = "TableScan: "
 _SEARCHES = frozenset(f"{name}()" for function in FUNCTIONS for name in function.names)
@@ -23,16 +20,6 @@ def scans(frame: datafusion.DataFrame) -> list[str]:
 def is_search(scan: str) -> bool:
     """Whether it is a search, which does not say its table."""
     return scan in _SEARCHES
-
-
-def names_of(scan: str) -> Iterator[TableName]:
-    """The tables that a scan may be of: a dot ends a part of the name, or is in one."""
-    dots = [place for place, one in enumerate(scan) if one == "."]
-    for count in range(NAME_PARTS):
-        for ends in combinations(dots, count):
-            starts = [0, *(end + 1 for end in ends)]
-            pairs = zip(starts, [*ends, len(scan)], strict=True)
-            yield whole_name([scan[start:end] for start, end in pairs])
 
 
 def reads_mounted(frame: datafusion.DataFrame) -> bool:
