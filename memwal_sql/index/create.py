@@ -15,20 +15,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import (
-    InvalidCallError,
-    MemWalError,
-    RetryError,
-    StoreUnavailableError,
-    UnsupportedError,
-)
+from memwal_sql.errors import InvalidCallError, OutcomeUnknownError, RetryError, UnsupportedError
 from memwal_sql.index.text import TEXT_KINDS, TextParameters, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, VectorParameters, vector_arguments
 from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
-from memwal_sql.storage.base.commits import is_conflict
+from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
 from memwal_sql.storage.deadlines import check_deadline
 
@@ -86,7 +79,8 @@ def create_index(
         else:
             arguments = _no_arguments(kind, parameters)
         build = dataset.create_scalar_index
-    _built(context.uri, partial(build, column, kind, name=chosen, replace=replace, **arguments))
+    built = partial(build, column, kind, name=chosen, replace=replace, **arguments)
+    _commit(context.uri, f"index {chosen!r}, which replace=True makes anew", built)
     if kind not in SCALAR_KINDS:
         job = f"create_index {chosen}"
         made = f"index {chosen!r} is made, and flushed parts may not get it; replace it"
@@ -111,7 +105,7 @@ def drop_index(context: TableContext, name: str) -> None:
     with _half_done(f"index {name!r} may be there still, and flushed parts do not get it; drop it"):
         forget_indexes(context, [name])
         dataset = latest_dataset(context)
-        _built(context.uri, partial(dataset.drop_index, name))
+        _commit(context.uri, f"the end of index {name!r}", partial(dataset.drop_index, name))
     _log.info("dropped index %r of %s", name, context.uri)
 
 
@@ -162,23 +156,13 @@ def _no_arguments(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _built(uri: str, call: Callable[[], object]) -> None:
+def _commit(uri: str, what: str, call: Callable[[], object]) -> None:
     check_deadline(uri)
-    try:
-        with lance_panics(BASE_NAME, uri):
+    with base_commit(uri, what):
+        try:
             call()
-    except MemWalError:
-        raise
-    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
-        raise InvalidCallError(f"Lance refuses: {error}") from error
-    except (OSError, RuntimeError) as error:
-        if is_conflict(error):
-            raise RetryError(f"the base table changed meanwhile, try again: {error}") from error
-        kind = StoreUnavailableError if isinstance(error, OSError) else MemWalError
-        raise kind(
-            "Lance failed, and the index may be there or not; try again, with replace=True to make "
-            f"one: {error}"
-        ) from error
+        except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
+            raise InvalidCallError(f"Lance refuses: {error}") from error
 
 
 @contextmanager
@@ -187,7 +171,7 @@ def _half_done(what: str) -> Iterator[None]:
     try:
         yield
     except RetryError as error:
-        raise RetryError(f"{what} again: {error}") from error
+        raise OutcomeUnknownError(f"{what} again: {error}") from error
 
 
 def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:

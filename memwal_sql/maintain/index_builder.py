@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors, lance_panics
-from memwal_sql.errors import ConflictError, InvalidCallError, StoreUnavailableError
+from memwal_sql.errors import ConflictError, InvalidCallError, OutcomeUnknownError
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.context import TableContext
@@ -88,7 +88,7 @@ def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
         except (OSError, RuntimeError) as error:
             # Merges and compactions may come in between, and other builders.
             if not is_conflict(error):
-                raise StoreUnavailableError(
+                raise OutcomeUnknownError(
                     f"index {name!r} of {context.uri} may not be up to date yet; build it again: "
                     f"{error}"
                 ) from error

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.errors import ConflictError
 from memwal_sql.index.create import SCALAR_KINDS
 from memwal_sql.index.text import TextParameters
 from memwal_sql.index.vector import IvfParameters, PqParameters, VectorParameters
@@ -174,9 +175,9 @@ def test_merge_progress_survives_an_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raised", "kind"),
     [
-        (RuntimeError("Commit conflict for version 3"), mw.RetryError),
-        (OSError("Retryable commit conflict"), mw.RetryError),
-        (OSError("No space left on device"), mw.StoreUnavailableError),
+        (RuntimeError("Commit conflict for version 3"), ConflictError),
+        (OSError("Retryable commit conflict"), ConflictError),
+        (OSError("No space left on device"), mw.OutcomeUnknownError),
         (RuntimeError("LanceError(Index): no such quantizer"), mw.MemWalError),
     ],
 )

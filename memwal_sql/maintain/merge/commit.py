@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance.mem_wal import CompactedSsTable
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import ConflictError, StoreUnavailableError
+from memwal_sql.errors import ConflictError, OutcomeUnknownError
 from memwal_sql.storage.base.commits import is_conflict
 from memwal_sql.storage.base.merge_token import (
     LAST_PASS,
@@ -87,7 +87,7 @@ def _typed(error: Exception, uri: str) -> Exception:
         return ConflictError(text)
     if "Resources exhausted" in text:
         return TooLargeError(text)
-    return StoreUnavailableError(
+    return OutcomeUnknownError(
         f"{os.fspath(uri)}: a merge did not come to its end; merge again, which goes on from what "
         f"was committed: {text}"
     )
