@@ -44,7 +44,7 @@ from memwal_sql.state.schema import (
 )
 from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.manifest import read_etag
-from memwal_sql.storage.base.memwal_index import commit_details, read_details
+from memwal_sql.storage.base.memwal_index import INDEX_NAME, commit_details, read_details
 from memwal_sql.storage.base.scratch import put_base
 from memwal_sql.storage.deadlines import check_deadline, unbounded
 from memwal_sql.storage.objects.errors import store_error
@@ -231,8 +231,12 @@ def _finish(dataset: Any, uri: str, keys: Sequence[str], spec: RegionSpec) -> No
 
 
 def _set_up(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> int:
-    """Give a table its indexes; its version afterwards."""
+    """Give a table its indexes; its version afterwards. Raises ConflictError where somebody else
+    does."""
     index_primary_key(dataset, keys)
+    # Lance refuses what others commit from this version on, and not what they had before.
+    if any(one.name == INDEX_NAME for one in dataset.describe_indices()):
+        raise ConflictError(f"{dataset.uri} was given its MemWAL index by somebody else just now")
     return int(commit_details(dataset, details_for(dataset, spec)).version)
 
 

@@ -87,7 +87,20 @@ def begin(uri: str, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> int:
     return steps.count
 
 
-@pytest.mark.parametrize("kind", ["local", "remote"])
+@pytest.fixture(params=["local", "remote"])
+def folder(
+    request: pytest.FixtureRequest,
+    fast_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    within: Callable[[Any], Any],
+) -> Path:
+    """Where tables are made as on a disk, or as on a remote store."""
+    if request.param == "remote":
+        monkeypatch.setattr(LocalStore, "remote", True)
+        within(Wave.set(seconds=0.0))
+    return fast_folder
+
+
 @pytest.mark.parametrize(
     ("how", "strike"),
     [("before", interrupts), ("after", interrupts), ("from", gives_no_answer)],
@@ -95,20 +108,15 @@ def begin(uri: str, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_the_same_call_ends_what_another_one_has_begun(
     how: str,
     strike: Callable[[], object],
-    kind: str,
-    fast_folder: Path,
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     no_pauses: None,
-    within: Callable[[Any], Any],
 ) -> None:
-    if kind == "remote":
-        monkeypatch.setattr(LocalStore, "remote", True)
-        within(Wave.set(seconds=0.0))
-    count = begin(str(fast_folder / "whole"), Steps(inf, how, strike), monkeypatch)
+    count = begin(str(folder / "whole"), Steps(inf, how, strike), monkeypatch)
     assert count > 5
     unfinished = 0
     for nth in range(1, count + 1):
-        uri = str(fast_folder / f"table-{nth}")
+        uri = str(folder / f"table-{nth}")
         begin(uri, Steps(nth, how, strike), monkeypatch)
         try:
             table = mw.open_table(uri)
@@ -161,12 +169,12 @@ def test_sql_ends_it_too(unfinished: str) -> None:
 
 
 def test_of_two_that_make_it_at_once_one_does(
-    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each step of the first one comes another, with other regions."""
     whole = Steps(inf, "before", interrupts)
-    for nth in range(1, begin(str(fast_folder / "whole"), whole, monkeypatch) + 1):
-        place, made = fast_folder / f"table-{nth}", list[str]()
+    for nth in range(1, begin(str(folder / "whole"), whole, monkeypatch) + 1):
+        place, made = folder / f"table-{nth}", list[str]()
 
         def making(regions: str, place: Path = place, made: list[str] = made) -> None:
             with suppress(mw.InvalidCallError):
