@@ -83,8 +83,10 @@ def create_index(
     _commit(context.uri, f"index {chosen!r}, which replace=True makes anew", built)
     if kind not in SCALAR_KINDS:
         job = f"create_index {chosen}"
-        made = f"index {chosen!r} is made, and flushed parts may not get it; replace it"
-        with _half_done(made):
+        with _half_done(
+            f"index {chosen!r} is made, and flushed parts may not get it: make it again, with "
+            "replace=True"
+        ):
             _maintain(context, job, lambda maintained: _with(maintained, chosen))
     _log.info("indexed %s: made index %r, %s on %r", context.uri, chosen, kind, column)
 
@@ -102,7 +104,9 @@ def drop_index(context: TableContext, name: str) -> None:
     column = found[name].field_names[0]
     if column in primary_key_of(dataset.schema) and _lone_btree(dataset, name):
         raise InvalidCallError(f"only {name!r} finds the primary key column {column!r}")
-    with _half_done(f"index {name!r} may be there still, and flushed parts do not get it; drop it"):
+    with _half_done(
+        f"index {name!r} may be there still, and flushed parts do not get it: drop it again"
+    ):
         forget_indexes(context, [name])
         dataset = latest_dataset(context)
         _commit(context.uri, f"the end of index {name!r}", partial(dataset.drop_index, name))
@@ -167,11 +171,11 @@ def _commit(uri: str, what: str, call: Callable[[], object]) -> None:
 
 @contextmanager
 def _half_done(what: str) -> Iterator[None]:
-    """Within it errors that may come between two commits say so; `what` ends in what helps."""
+    """Within it errors that may come between two commits say so; `what` says what helps."""
     try:
         yield
     except RetryError as error:
-        raise OutcomeUnknownError(f"{what} again: {error}") from error
+        raise OutcomeUnknownError(f"{what}: {error}") from error
 
 
 def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError
+from memwal_sql.index import create
 from memwal_sql.index.create import SCALAR_KINDS
 from memwal_sql.index.text import TextParameters
 from memwal_sql.index.vector import IvfParameters, PqParameters, VectorParameters
@@ -193,6 +194,29 @@ def test_only_what_may_work_next_time_says_so(
         table.create_index("body", "FTS")
     assert type(caught.value) is kind
     assert "body_idx" not in _maintained(table)
+
+
+def test_what_comes_between_the_commits_of_an_index_says_which_call_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: Any) -> None:
+        raise mw.StoreUnavailableError("no answer")
+
+    table = table_of(tmp_path / "t")
+    with monkeypatch.context() as patched:
+        patched.setattr(create, "change_details", unavailable)
+        with pytest.raises(mw.OutcomeUnknownError, match=r"make it again.*replace=True.*no answer"):
+            table.create_index("body", "FTS")
+    assert "body_idx" not in _maintained(table)
+    table.create_index("body", "FTS", replace=True)
+    assert "body_idx" in _maintained(table)
+    with monkeypatch.context() as patched:
+        patched.setattr(create, "_commit", unavailable)
+        with pytest.raises(mw.OutcomeUnknownError, match=r"drop it again: no answer"):
+            table.drop_index("body_idx")
+    assert "body_idx" not in _maintained(table)
+    table.drop_index("body_idx")
+    assert "body_idx" not in table.indexes()["name"].to_pylist()
 
 
 def _details(table: mw.Table) -> Any:

@@ -19,7 +19,13 @@ from itertools import count
 import pyarrow as pa
 
 from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_panics
-from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, RetryError
+from memwal_sql.errors import (
+    ConflictError,
+    InvalidCallError,
+    MemWalError,
+    OutcomeUnknownError,
+    RetryError,
+)
 from memwal_sql.maintain.checkpoint.records import (
     Checkpoint,
     all_checkpoints,
@@ -33,6 +39,7 @@ from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.snapshots import SnapshotCollector
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.decoding import LAST_SECOND
 from memwal_sql.storage.records.gc_watermarks import Watermark, read_watermarks
 from memwal_sql.storage.retries import over_conflicts
@@ -87,17 +94,20 @@ def make_checkpoint(
         if not write(context.store, made):
             raise InvalidCallError(f"somebody else is making the checkpoint {name!r} now")
         try:
-            whole = _tag(context, made) and _is_whole(context, pinned)
+            if not (_tag(context, made) and _is_whole(context, pinned)):
+                raise ConflictError("files were collected while it was made")
         except RetryError as error:
-            raise RetryError(
-                f"the checkpoint {name!r} is there, and may hold nothing: drop it, and make it "
-                f"again: {error}"
-            ) from error
-        if whole:
-            _log.info("checkpointed %s as %r: version %d", context.uri, name, pinned.version)
-            return pinned.version
-        _release(context, replace(made, number=next(numbers), dropped=True), made.tag)
-        raise ConflictError("files were collected while it was made")
+            try:
+                with unbounded():
+                    _release(context, replace(made, number=next(numbers), dropped=True), made.tag)
+            except RetryError:
+                raise OutcomeUnknownError(
+                    f"the checkpoint {name!r} may be there, and hold nothing: drop it, and make it "
+                    f"again: {error}"
+                ) from error
+            raise
+        _log.info("checkpointed %s as %r: version %d", context.uri, name, pinned.version)
+        return pinned.version
 
     return over_conflicts(pin, f"checkpoint {name!r} of {context.uri}")
 

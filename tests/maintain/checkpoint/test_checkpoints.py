@@ -215,6 +215,53 @@ def test_a_checkpoint_that_a_collector_overtook_is_made_anew(
     assert [tag["version"] for tag in lance.dataset(table.uri).tags.list().values()] == [version]
 
 
+@pytest.mark.parametrize("step", ["latest_dataset", "read_watermarks"])
+@pytest.mark.parametrize("kind", [mw.StoreUnavailableError, mw.DeadlineExceededError])
+def test_a_checkpoint_whose_making_fails_is_given_back(
+    step: str, kind: type[mw.MemWalError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(tmp_path)
+    flush(table, rows(0, 9, 1))
+    asked = getattr(checkpoints, step)
+    failures = iter([kind("no answer")])
+
+    def failing(*given: Any) -> Any:
+        for error in failures:
+            raise error
+        return asked(*given)
+
+    monkeypatch.setattr(checkpoints, step, failing)
+    with pytest.raises(mw.RetryError, match="no answer") as caught:
+        table.checkpoint("then")
+    assert type(caught.value) is kind
+    assert table.checkpoints().num_rows == 0
+    table.checkpoint("then")
+    assert values(mw.open_table(table.uri, checkpoint="then")) == dict.fromkeys(range(10), 1)
+
+
+def test_a_checkpoint_that_can_not_be_given_back_says_to_drop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(tmp_path)
+    wrote = checkpoints.write
+
+    def failing(store: Any, one: Any) -> bool:
+        if one.dropped:
+            raise mw.StoreUnavailableError("nor that")
+        return wrote(store, one)
+
+    def unavailable(*_: Any) -> Any:
+        raise mw.StoreUnavailableError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "write", failing)
+        patched.setattr(checkpoints, "read_watermarks", unavailable)
+        with pytest.raises(mw.OutcomeUnknownError, match="drop it, and make it again: no answer"):
+            table.checkpoint("then")
+    table.drop_checkpoint("then")
+    table.checkpoint("then")
+
+
 def test_a_collector_sees_a_checkpoint_that_is_made_while_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
