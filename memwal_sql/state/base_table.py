@@ -15,7 +15,13 @@ import pyarrow as pa
 from exec_nodes.evolution.project import CurrentSchema
 from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 from exec_nodes.sources.lance_source import LanceSource
-from memwal_sql.errors import InvalidCallError, RepairError, SourceGoneError, TableReplacedError
+from memwal_sql.errors import (
+    ConflictError,
+    InvalidCallError,
+    RepairError,
+    SourceGoneError,
+    TableReplacedError,
+)
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import is_unfinished
 from memwal_sql.state.schema import logical_schema, primary_key_of
@@ -90,18 +96,23 @@ def open_latest(context: TableContext, session: Any = None) -> Any:
 def load_base(context: TableContext, dataset: Any, known: TableInfo | None = None) -> BaseTable:
     """Read what a snapshot needs of `dataset`'s version; keeps `known` if it is still true.
 
-    Raises InvalidCallError when it has no MemWAL index, RepairError when it has no primary key any
-    more, TableReplacedError when it lost its index to an overwrite (protocol rule 22),
-    CorruptFileError when its manifest is damaged, and ReopenError when another table is at this
-    place now.
+    Raises InvalidCallError when it has no MemWAL index, ConflictError when it is from before the
+    table had one, and not the newest, RepairError when it has no primary key any more,
+    TableReplacedError when it lost its index to an overwrite (protocol rule 22), CorruptFileError
+    when its manifest is damaged, and ReopenError when another table is at this place now.
     """
     if not dataset.version:
         raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
     found = read_details(context.store, dataset)
     if found is None and is_unfinished(context.store, dataset):
+        if dataset.version < open_latest(context).version:
+            raise ConflictError(
+                f"{context.uri} was not whole at version {dataset.version}, and was changed since: "
+                "open it again"
+            )
         raise InvalidCallError(
-            f"{context.uri} was not made to its end: make the call of create_table again, or "
-            "delete it with drop_table"
+            f"{context.uri} is being made, or was not made to its end: make the call of "
+            "create_table or enable again"
         )
     metadata = dataset.schema.metadata
     check_incarnation(context.store, metadata, has_index=found is not None, record=context.record)

@@ -5,7 +5,12 @@ from bisect import bisect_right
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from memwal_sql.errors import InvalidCallError, TableReplacedError, UnrecordedVersionWarning
+from memwal_sql.errors import (
+    ConflictError,
+    InvalidCallError,
+    TableReplacedError,
+    UnrecordedVersionWarning,
+)
 from memwal_sql.history.tags import Tags
 from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
 from memwal_sql.maintain.checkpoint.records import Checkpoint
@@ -73,7 +78,7 @@ class PastTable(TableHandle):
             dataset = open_lance(uri, context.storage_options, version)
         try:
             table = cls(context, dataset, pinned=True, checkpoint=live)
-        except TableReplacedError as error:
+        except (ConflictError, TableReplacedError) as error:
             raise InvalidCallError(
                 f"version {version} of {uri} has no regions of this table: it is from before the "
                 f"table was enabled, or of rows that were overwritten since; lance.dataset(uri, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -112,10 +113,10 @@ def test_the_same_call_ends_what_another_one_has_begun(
     monkeypatch: pytest.MonkeyPatch,
     no_pauses: None,
 ) -> None:
-    count = begin(str(folder / "whole"), Steps(inf, how, strike), monkeypatch)
-    assert count > 5
+    steps = begin(str(folder / "whole"), Steps(inf, how, strike), monkeypatch)
+    assert steps > 5
     unfinished = 0
-    for nth in range(1, count + 1):
+    for nth in range(1, steps + 1):
         uri = str(folder / f"table-{nth}")
         begin(uri, Steps(nth, how, strike), monkeypatch)
         try:
@@ -140,12 +141,17 @@ def test_the_same_call_ends_what_another_one_has_begun(
     assert unfinished > 1
 
 
+def cut_off(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> None:
+    """Make a table without its MemWAL index."""
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(create, "commit_details", lambda *_: interrupts())
+        call()
+
+
 @pytest.fixture
 def unfinished(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A table without its MemWAL index."""
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(create, "commit_details", lambda *_: interrupts())
-        make(uri)
+    cut_off(monkeypatch, partial(make, uri))
     return uri
 
 
@@ -155,6 +161,47 @@ def test_another_call_is_told_what_is_there(unfinished: str) -> None:
         mw.create_table(unfinished, other, "id")
     mw.drop_table(unfinished)
     assert mw.create_table(unfinished, other, "id").schema.names == ["id", "text"]
+
+
+def test_versions_of_before_a_table_was_whole_are_told_as_such(uri: str) -> None:
+    table = make(uri)
+    for version in range(1, table.version):
+        for call in (table.as_of, table.restore, partial(mw.open_table, uri)):
+            with pytest.raises(mw.InvalidCallError, match="has no regions of this table"):
+                call(version)
+
+
+def test_a_table_that_is_ended_while_it_is_opened_is_opened_or_the_next_call_does(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = 0
+    for nth in count(1):
+        uri = str(fast_folder / f"table-{nth}")
+        cut_off(monkeypatch, partial(make, uri))
+        steps = Steps(nth, "before", partial(make, uri))
+        with steps.around(monkeypatch):
+            try:
+                mw.open_table(uri)
+            except mw.RetryError as error:
+                refused += "open it again" in str(error)
+            except mw.InvalidCallError as error:
+                assert "is being made" in str(error)
+        if steps.count < nth:
+            break
+        assert mw.open_table(uri).primary_key == KEY
+    assert refused
+
+
+@pytest.mark.parametrize("keys", [[], KEYS])
+def test_enable_ends_what_it_has_begun(
+    keys: list[int], uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(pa.table({"id": pa.array(keys, pa.int64())}), uri)
+    cut_off(monkeypatch, partial(mw.enable, uri, "id"))
+    if not keys:
+        with pytest.raises(mw.InvalidCallError, match="create_table or enable again"):
+            mw.open_table(uri)
+    assert mw.enable(uri, "id").to_arrow().to_pydict() == {"id": keys}
 
 
 def test_sql_ends_it_too(unfinished: str) -> None:
