@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +29,6 @@ _NULL = "n"
 _DIGITS = 18
 _SYMBOLS = frozenset("[],-")
 _WORDS = {"TRUE": "b", "FALSE": "b", "NULL": _NULL, "DATE": "D", "TIME": "T", "TIMESTAMP": "S"}
-# What may be a query; DataFusion runs none within VALUES.
-_QUERY = re.compile(r"\(\s*SELECT\b", re.IGNORECASE)
 # A literal within a list, or alone.
 _ITEM = re.compile(r"(?<![^\[,])(?:-?[if]|[sbnx]|[DTS]s)(?![^\],])")
 
@@ -94,7 +92,7 @@ class ValueRows(GivenRows):
             for cell, kind, several in zip(cells, own, distinct, strict=True):
                 texts += [self._text(cell) if kind == one else "NULL" for one in several]
             rows.append(texts)
-        query = _query(rows)
+        query = _query(rows, _asking(self.statement, self.cells))
         return f"({query})" if self.target.ctes else query
 
     def _text(self, cell: _Cell) -> str:
@@ -112,9 +110,10 @@ def given_rows(
     if columns is not None and statement.keyword(start) == "VALUES":
         cells = list(_rows(statement, start + 1, stop))
         if all(len(row) == len(cells[0]) > 0 for row in cells):
-            rows = [[statement.slice(one.start, one.stop) for one in row] for row in cells]
-            if any(_QUERY.search(text) for row in rows for text in row):
-                query = f"({_query(rows)})" if target.ctes else _query(rows)
+            if asking := _asking(statement, cells):
+                rows = [[statement.slice(one.start, one.stop) for one in row] for row in cells]
+                query = _query(rows, asking)
+                query = f"({query})" if target.ctes else query
             return ValueRows(target, query, columns, statement, cells)
     return GivenRows(target, query, columns)
 
@@ -132,11 +131,24 @@ def _rows(statement: Statement, start: int, stop: int) -> Iterator[list[_Cell]]:
     yield []
 
 
-def _query(rows: Sequence[Sequence[str]]) -> str:
-    """The query for rows of values, in their order: by a SELECT those that have one themselves."""
-    plain = [f"({', '.join(row)})" for row in rows]
-    asking = [place for place, row in enumerate(rows) if any(map(_QUERY.search, row))]
+def _asking(statement: Statement, cells: Sequence[Sequence[_Cell]]) -> list[int]:
+    """The places of the rows that have a query in one of their cells."""
+    return [
+        place
+        for place, row in enumerate(cells)
+        if any(one.kind is None and _has_query(statement, one) for one in row)
+    ]
+
+
+def _has_query(statement: Statement, cell: _Cell) -> bool:
+    inner = pairwise(statement.tokens[cell.start : cell.stop])
+    return any(one.value == "(" and after.keyword == "SELECT" for one, after in inner)
+
+
+def _query(rows: Sequence[Sequence[str]], asking: Sequence[int]) -> str:
+    """The query for rows of values, in their order: by a SELECT those of `asking`."""
     if not asking:
+        plain = (f"({', '.join(row)})" for row in rows)
         return f"VALUES {', '.join(plain)}"
     names = [f"c{place}" for place in range(len(rows[0]))]
     parts = []

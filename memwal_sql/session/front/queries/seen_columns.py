@@ -7,7 +7,7 @@ from collections.abc import Callable
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.errors import MemWalError, RetryError
+from memwal_sql.errors import MemWalError, ReopenError, RetryError
 from memwal_sql.session.provider import other_columns
 from memwal_sql.session.table_functions import Registered, TableName, search_functions
 
@@ -28,7 +28,9 @@ def columns_changed(
     """The error of a statement that was made for the columns of `then`: a RetryError where the
     session sees others meanwhile, and so takes the statement for these when it runs again."""
     found = search_functions(ctx).registered(name, ctx)
-    if found is not None and found.mounted is not None and found.columns.equals(then):
+    if found is None:
+        return ReopenError(f"{'.'.join(name)} was taken out of the session: register it again")
+    if found.mounted is not None and found.columns.equals(then):
         return other_columns(found.name, then, now)
     return RetryError(
         "the columns of the table have just changed: nothing was written, run the statement again"

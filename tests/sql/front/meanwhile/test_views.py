@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.session.provider import noted_scans
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("body", pa.string())]
@@ -110,3 +111,14 @@ def test_a_view_of_the_strong_table_is_read_whatever_was_made_before_or_since(
         mw.sql(ctx, statement.format(t="t", q="t"))
         assert table.get([1])["n"].to_pylist() in ([1001], [1000]), statement
     table.close()
+
+
+def test_every_scan_of_a_plan_is_noted(uri: str, ctx: datafusion.SessionContext) -> None:
+    """Also if a DataFusion to come asks for them in other threads."""
+    with mw.create_table(uri, SCHEMA, primary_key="id") as table:
+        mw.register(ctx, "t", table)
+        union = " UNION ALL ".join(["SELECT n FROM t"] * 20)
+        frame = ctx.sql(f"SELECT n, (SELECT max(n) FROM t) FROM ({union})")
+        with noted_scans() as found:
+            frame.execution_plan()
+        assert len(found) == 21

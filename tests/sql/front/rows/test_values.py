@@ -51,9 +51,14 @@ LITERALS = [
     *("TIMESTAMP '2024-01-02T03:04:05'", "TIME '10:00:00'", "DATE '2024-01-02' + INTERVAL '1 day'"),
     "arrow_cast('2024-01-02T03:04:05', 'Timestamp(ns, \"Europe/Oslo\")')",
     "arrow_cast('2024-01-02T03:04:05', 'Timestamp(s)')",
-    *("(SELECT 5)", "(SELECT '2024-01-02')", "1 + (select max(column1) FROM (VALUES (2), (3)))"),
+    *(
+        "( /* five */ SELECT 5)",
+        "(SELECT '2024-01-02')",
+        "1 + (select max(column1) FROM (VALUES (2), (3)))",
+    ),
     *("[1, 2]", "[0.5, -1]", "['7']", "[]", "[NULL]", "[1, 2][1]", "make_array(1, 2)"),
 ]
+TEXTS = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
 WHOLE = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
 PARAMETERS = {"whole": 9007199254740995, "text": "11"}
 
@@ -137,6 +142,17 @@ def test_rows_with_queries_keep_their_order(uri: str, ctx: datafusion.SessionCon
     mw.sql(ctx, f"INSERT INTO t VALUES {', '.join(rows)}")
     found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
     assert found == {100: 7} | dict(zip(keys, range(600), strict=True))
+    table.close()
+
+
+def test_texts_that_look_like_queries_stay_values(uri: str, ctx: datafusion.SessionContext) -> None:
+    table = mw.create_table(uri, TEXTS, primary_key="id")
+    mw.register(ctx, "t", table)
+    rows = ", ".join(f"({n}, '(select {n})')" for n in range(2000))
+    shown = str(mw.sql(ctx, f"EXPLAIN INSERT INTO t VALUES {rows}").to_pylist())
+    assert "Values" in shown and "Union" not in shown
+    mw.sql(ctx, f"INSERT INTO t VALUES {rows}")
+    assert table.to_arrow()["v"].to_pylist() == [f"(select {n})" for n in range(2000)]
     table.close()
 
 
