@@ -204,15 +204,25 @@ def test_enable_ends_what_it_has_begun(
     assert mw.enable(uri, "id").to_arrow().to_pydict() == {"id": keys}
 
 
-def test_sql_ends_it_too(unfinished: str) -> None:
+@pytest.mark.parametrize("lenient", ["", "IF NOT EXISTS "])
+@pytest.mark.parametrize("name", ["t", "lake.public.t"])
+def test_sql_ends_it_too(
+    name: str, lenient: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "t.lance")
+    cut_off(monkeypatch, partial(make, uri))
     ctx = datafusion.SessionContext()
-    mw.sql(
-        ctx,
-        "CREATE TABLE t (id BIGINT, at INT, n BIGINT, PRIMARY KEY (id, at)) "
-        f"PARTITIONED BY ({REGIONS}) LOCATION '{unfinished}'",
+    mw.catalog(ctx, tmp_path, "lake")
+    place = f" LOCATION '{uri}'" if name == "t" else ""
+    statement = (
+        f"{name} (id BIGINT, at INT, n BIGINT, PRIMARY KEY (id, at)) "
+        f"PARTITIONED BY ({REGIONS}){place}"
     )
-    mw.sql(ctx, "INSERT INTO t VALUES (1, 2, 3)")
-    assert mw.sql(ctx, "SELECT n FROM t").to_pylist() == [{"n": 3}]
+    mw.sql(ctx, f"CREATE TABLE {lenient}{statement}")
+    mw.sql(ctx, f"INSERT INTO {name} VALUES (1, 2, 3)")
+    assert mw.sql(ctx, f"SELECT n FROM {name}").to_pylist() == [{"n": 3}]
+    with pytest.raises(mw.InvalidCallError, match="has a table of this name"):
+        mw.sql(ctx, f"CREATE TABLE {statement}")
 
 
 def test_of_two_that_make_it_at_once_one_does(

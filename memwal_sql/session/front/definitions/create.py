@@ -76,7 +76,9 @@ def created(
     if replaces:
         raise UnsupportedError("OR REPLACE would delete a table: DROP TABLE does, before")
     check_place(ctx, statement, at, parts)
-    if is_known(ctx, parts):
+    if is_known(ctx, parts) and (
+        folder is None or _is_there(folder.location(parts[-1]), folder.storage_options)
+    ):
         if lenient:
             return answer(ctx, pa.table({}))
         raise statement.error("the session has a table of this name", at)
@@ -106,8 +108,7 @@ def created(
         if not columns.primary_key:
             message = "PRIMARY KEY (columns) must say what rows are found by"
             raise statement.error(message, columns_at)
-        known = checked_options(options) or None
-        there = is_table(canonical_uri(location), known)
+        there = _is_there(location, options)
         if there and not (lenient or (external and clauses.query is None)):
             raise InvalidCallError(
                 f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "
@@ -127,6 +128,11 @@ def created(
         register(ctx, written(parts), table, **registering)
     counts = {} if count is None else {"count": pa.array([count], pa.uint64())}
     return answer(ctx, pa.table(counts))
+
+
+def _is_there(location: str, options: Mapping[str, str] | None) -> bool:
+    """Whether there is a table that `create_table` would not make."""
+    return is_table(canonical_uri(location), checked_options(options) or None)
 
 
 def _refuse_view(ctx: datafusion.SessionContext, statement: Statement, place: int) -> None:
