@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -88,7 +89,8 @@ def create_table(
             one region. `mw.manual()` or `"manual"`: the caller names the region of every writer.
         storage_options: for Lance and for MemWAL alike.
 
-    Where a call like this one did not come to its end, this one goes on with what it left.
+    Where a call with these columns did not come to its end, this one goes on with what it left;
+    the metadata of its schema stays, and that of `schema` is not used.
 
     Raises InvalidCallError before anything is written when an argument does not fit or a table
     is there already, and OutcomeUnknownError where the table may be there in part or whole.
@@ -102,35 +104,43 @@ def create_table(
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
-    left = _check_free(store, uri, options)
+    left = beside(
+        store.remote,
+        partial(_unfinished_at, store, uri, options),
+        lambda: beside(
+            store.remote,
+            partial(check_put_if_absent, store),
+            partial(check_no_regions, store, uri),
+        ),
+    )
     incarnation = uuid4()
-    records: list[TableRecord] = []
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
-    # Lance would put one thing after the other; what needs a commit log is left to its own puts.
+    new = _NewTable(uri, store, options, marked, incarnation, keys, spec)
     check_deadline(uri)
     with unbounded(), _unknown_outcome(uri):  # a table without its index is none
         if left is not None:
-            records.append(_finished(left, store, uri, marked, keys, spec))
+            record = _completed(left, new)
         elif store.remote and not isinstance(store, TwoPhaseStore):
-            with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
-                place = f"{scratch}/table"
-                versions = _set_up(_written(marked, uri, place), keys, spec)
-                record = partial(write_record, store, incarnation)
-                there = put_base(store, place, lambda: records.append(record()))
-            if not there:
-                raise _made_by_others(uri)
-            if there < versions:  # somebody has written to the table since it came to be
-                _finish(open_lance(uri, options), uri, keys, spec)
-            stop_writers_before((uri, str(incarnation)))
-        else:
-            dataset = _written(marked, uri, lance_uri(uri), options)
-            records.append(write_record(store, incarnation))
-            stop_writers_before((uri, str(incarnation)))
-            _finish(dataset, uri, keys, spec)
+            record = _made_in_scratch(new)
+        else:  # what needs a commit log is left to Lance's own puts
+            record = _made_in_place(new)
         store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
         _log.info("created %s: primary key %s", uri, list(keys))
-        return Table(TableContext(uri, store, records[0], options), open_lance(uri, options))
+        return Table(TableContext(uri, store, record, options), open_lance(uri, options))
+
+
+@dataclass(frozen=True, slots=True)
+class _NewTable:
+    """What `create_table` makes; `schema` names its primary key and its incarnation."""
+
+    uri: str
+    store: ObjectStore
+    options: dict[str, str] | None
+    schema: pa.Schema
+    incarnation: UUID
+    keys: tuple[str, ...]
+    spec: RegionSpec
 
 
 def is_table(uri: str, options: dict[str, str] | None) -> bool:
@@ -150,84 +160,97 @@ def _unknown_outcome(uri: str) -> Iterator[None]:
         ) from error
 
 
-def _finished(
-    left: Any,
-    store: ObjectStore,
-    uri: str,
-    marked: pa.Schema,
-    keys: Sequence[str],
-    spec: RegionSpec,
-) -> TableRecord:
+def _completed(left: Any, new: _NewTable) -> TableRecord:
     """Make what is left of a table whole, and give its record. Its incarnation stays: whoever
     began it may be at it still, and who comes first at each step makes it.
 
     Raises InvalidCallError where that one has other columns, and where it has come first.
     """
     incarnation = None
-    if logical_schema(left.schema).equals(logical_schema(marked)):
+    if logical_schema(left.schema).equals(logical_schema(new.schema)):
         with suppress(ValueError):
             incarnation = UUID(left.schema.metadata[INCARNATION_KEY].decode())
-    if incarnation is None or primary_key_of(left.schema) != tuple(keys):
+    if incarnation is None or primary_key_of(left.schema) != new.keys:
         raise InvalidCallError(
-            f"{uri} is what is left of a table with other columns, which was not made to its end: "
-            "drop_table deletes it"
+            f"{new.uri} is what is left of a table with other columns, which was not made to its "
+            "end: drop_table deletes it"
         )
-    record = read_record(store)
+    record = read_record(new.store)
     if record is None or record.incarnation != incarnation:
-        record = write_record(store, incarnation)
-    stop_writers_before((uri, str(incarnation)))
-    _finish(left, uri, keys, spec)
+        record = write_record(new.store, incarnation)
+    stop_writers_before((new.uri, str(incarnation)))
+    _finish(left, new)
     return record
 
 
-def _check_free(store: ObjectStore, uri: str, options: dict[str, str] | None) -> Any:
-    """Raise InvalidCallError where there is a table, or regions of one; what is left of one that
-    was not made to its end, None where there is nothing."""
-    left: list[Any] = []
+def _made_in_scratch(new: _NewTable) -> TableRecord:
+    """Make a table on a remote store, where Lance would put one file after the other; its record.
 
-    def no_table() -> None:
-        found = find_lance(uri, options)
-        if found is not None and is_unfinished(store, found):
-            left.append(found)
-        elif found is not None:
-            raise InvalidCallError(
-                f"{uri} is a table already: open_table or enable it; memwal load takes it without "
-                "--primary-key"
-            )
+    Raises InvalidCallError where somebody else does.
+    """
+    records: list[TableRecord] = []
+    with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
+        place = f"{scratch}/table"
+        versions = _set_up(_written(new, place), new.keys, new.spec)
+        there = put_base(
+            new.store, place, lambda: records.append(write_record(new.store, new.incarnation))
+        )
+    if not there:
+        raise _made_by_others(new.uri)
+    if there < versions:  # somebody has written to the table since it came to be
+        _finish(open_lance(new.uri, new.options), new)
+    stop_writers_before((new.uri, str(new.incarnation)))
+    return records[0]
 
-    beside(
-        store.remote,
-        lambda: check_put_if_absent(store),
-        lambda: beside(store.remote, no_table, lambda: check_no_regions(store, uri)),
+
+def _made_in_place(new: _NewTable) -> TableRecord:
+    """Make a table where it is to be; its record. Raises InvalidCallError where somebody else
+    does."""
+    dataset = _written(new, lance_uri(new.uri), new.options)
+    record = write_record(new.store, new.incarnation)
+    stop_writers_before((new.uri, str(new.incarnation)))
+    _finish(dataset, new)
+    return record
+
+
+def _unfinished_at(store: ObjectStore, uri: str, options: dict[str, str] | None) -> Any:
+    """What is left of a table that was not made to its end, None where there is nothing. Raises
+    InvalidCallError where there is a table."""
+    found = find_lance(uri, options)
+    if found is None or is_unfinished(store, found):
+        return found
+    raise InvalidCallError(
+        f"{uri} is a table already: open_table or enable it; memwal load takes it without "
+        "--primary-key"
     )
-    return left[0] if left else None
 
 
 def _written(
-    schema: pa.Schema, uri: str, place: str, options: dict[str, str] | None = None
+    new: _NewTable, place: str, options: dict[str, str] | None = None
 ) -> lance.LanceDataset:
-    """A new table without rows at `place`, which is to be that at `uri`."""
+    """The table at `place`, without rows and indexes."""
+    schema = new.schema
     try:
         return lance.write_dataset(
             schema.empty_table(), place, schema=schema, mode="create", storage_options=options
         )
     except OSError as error:
         if "already exists" in str(error):
-            raise _made_by_others(uri) from None
-        raise store_error(f"{uri} could not be created", str(error), str(error)) from error
+            raise _made_by_others(new.uri) from None
+        raise store_error(f"{new.uri} could not be created", str(error), str(error)) from error
 
 
 def _made_by_others(uri: str) -> InvalidCallError:
     return InvalidCallError(f"{uri} was created by somebody else just now: open it")
 
 
-def _finish(dataset: Any, uri: str, keys: Sequence[str], spec: RegionSpec) -> None:
+def _finish(dataset: Any, new: _NewTable) -> None:
     """Give a new table its indexes. Raises InvalidCallError where somebody else does."""
     try:
-        with base_commit(uri, "the indexes of the new table"):
-            _set_up(dataset, keys, spec)
+        with base_commit(new.uri, "the indexes of the new table"):
+            _set_up(dataset, new.keys, new.spec)
     except ConflictError as error:
-        raise _made_by_others(uri) from error
+        raise _made_by_others(new.uri) from error
 
 
 def _set_up(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> int:
