@@ -15,7 +15,12 @@ from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import InvalidCallError, OutcomeUnknownError, StoreUnavailableError
+from memwal_sql.errors import (
+    DeadlineExceededError,
+    InvalidCallError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
@@ -89,7 +94,9 @@ class Publisher:
             try:
                 published = map_in_threads(publish, parts, PARALLEL)
             except StoreUnavailableError as error:
-                raise OutcomeUnknownError(
+                ended = isinstance(error, DeadlineExceededError)
+                kind = DeadlineExceededError if ended else OutcomeUnknownError
+                raise kind(
                     f"some regions may have their rows; publish them again: {error}"
                 ) from error
         done = [part for part, new in zip(parts, published, strict=True) if new]

@@ -15,7 +15,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from memwal_sql.errors import InvalidCallError, OutcomeUnknownError, RetryError, UnsupportedError
+from memwal_sql.errors import (
+    DeadlineExceededError,
+    InvalidCallError,
+    OutcomeUnknownError,
+    RetryError,
+    UnsupportedError,
+)
 from memwal_sql.index.text import TEXT_KINDS, TextParameters, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, VectorParameters, vector_arguments
 from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
@@ -175,7 +181,9 @@ def _half_done(what: str) -> Iterator[None]:
     try:
         yield
     except RetryError as error:
-        raise OutcomeUnknownError(f"{what}: {error}") from error
+        ended = isinstance(error, DeadlineExceededError)
+        kind = DeadlineExceededError if ended else OutcomeUnknownError
+        raise kind(f"{what}: {error}") from error
 
 
 def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:

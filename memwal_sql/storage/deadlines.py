@@ -41,8 +41,9 @@ def deadline(seconds: float) -> Iterator[None]:
     Once it is over they make no further request to an object store and raise
     DeadlineExceededError, a RetryError. A request that is under way, or a call of Lance, is
     waited for: how long these may take the storage options `timeout` and `client_retry_timeout`
-    say. A call that was ended so leaves nothing half done, and may be made again. An append to the
-    log that has begun is seen through, so that it is known whether rows are durable.
+    say. A call that was ended so may be made again. One of several commits may end between them:
+    its error says which call goes on. An append to the log that has begun is seen through, so that
+    it is known whether rows are durable.
 
     It counts for this thread, or asyncio task, and what it waits for; not for flushes in the
     background. Within another deadline the earlier one ends the call. Tables on a local disk are

@@ -196,23 +196,33 @@ def test_only_what_may_work_next_time_says_so(
     assert "body_idx" not in _maintained(table)
 
 
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (mw.StoreUnavailableError, mw.OutcomeUnknownError),
+        (mw.DeadlineExceededError, mw.DeadlineExceededError),
+    ],
+)
 def test_what_comes_between_the_commits_of_an_index_says_which_call_helps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raised: type[mw.MemWalError],
+    kind: type[mw.MemWalError],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def unavailable(*_: Any) -> None:
-        raise mw.StoreUnavailableError("no answer")
+        raise raised("no answer")
 
     table = table_of(tmp_path / "t")
     with monkeypatch.context() as patched:
         patched.setattr(create, "change_details", unavailable)
-        with pytest.raises(mw.OutcomeUnknownError, match=r"make it again.*replace=True.*no answer"):
+        with pytest.raises(kind, match=r"make it again.*replace=True.*no answer"):
             table.create_index("body", "FTS")
     assert "body_idx" not in _maintained(table)
     table.create_index("body", "FTS", replace=True)
     assert "body_idx" in _maintained(table)
     with monkeypatch.context() as patched:
         patched.setattr(create, "_commit", unavailable)
-        with pytest.raises(mw.OutcomeUnknownError, match=r"drop it again: no answer"):
+        with pytest.raises(kind, match=r"drop it again: no answer"):
             table.drop_index("body_idx")
     assert "body_idx" not in _maintained(table)
     table.drop_index("body_idx")
