@@ -273,7 +273,8 @@ def enable(
 
     `primary_key` may be left out when the table has one. A table whose rows hold a null key or
     the same key twice is refused, naming the key: there would be no telling which row is live.
-    Arguments and errors are otherwise those of `create_table`.
+    Arguments and errors are otherwise those of `create_table`; ConflictError is raised where
+    somebody else changes or enables the table meanwhile.
     """
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None
@@ -287,7 +288,7 @@ def enable(
     check_unique(dataset, keys)
     incarnation = uuid4()
     check_deadline(uri)
-    with unbounded():
+    with unbounded(), base_commit(uri, "the mark and the indexes of the enabled table"):
         mark_table(dataset, keys, incarnation)
         record = write_record(store, incarnation)
         stop_writers_before((uri, str(incarnation)))

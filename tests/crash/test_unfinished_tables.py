@@ -204,6 +204,28 @@ def test_enable_ends_what_it_has_begun(
     assert mw.enable(uri, "id").to_arrow().to_pydict() == {"id": keys}
 
 
+@pytest.mark.parametrize(
+    "step", ["mark_table", "stop_writers_before", "index_primary_key", "commit_details"]
+)
+def test_who_enables_a_table_second_is_told_so(
+    step: str, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(pa.table({"id": KEYS}), uri)
+    real = getattr(create, step)
+
+    def second(*given: Any) -> Any:
+        monkeypatch.setattr(create, step, real)
+        mw.enable(uri, "id", "bucket(id, 3)")
+        return real(*given)
+
+    monkeypatch.setattr(create, step, second)
+    with pytest.raises(mw.ConflictError, match="changed meanwhile"):
+        mw.enable(uri, "id", REGIONS)
+    table = mw.open_table(uri)
+    assert [text_of(spec) for spec in table.info.region_specs] == ["bucket(id, 3)"]
+    assert table.check().ok
+
+
 @pytest.mark.parametrize("lenient", ["", "IF NOT EXISTS "])
 @pytest.mark.parametrize("name", ["t", "lake.public.t"])
 def test_sql_ends_it_too(
