@@ -288,7 +288,8 @@ def enable(
     check_unique(dataset, keys)
     incarnation = uuid4()
     check_deadline(uri)
-    with unbounded(), base_commit(uri, "the mark and the indexes of the enabled table"):
+    commits = base_commit(uri, "the mark and the indexes of the enabled table")
+    with unbounded(), _unknown_outcome(uri), commits:
         mark_table(dataset, keys, incarnation)
         record = write_record(store, incarnation)
         stop_writers_before((uri, str(incarnation)))

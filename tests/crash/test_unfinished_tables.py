@@ -9,6 +9,7 @@ from itertools import count
 from math import inf
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import datafusion
 import lance
@@ -224,6 +225,19 @@ def test_who_enables_a_table_second_is_told_so(
     table = mw.open_table(uri)
     assert [text_of(spec) for spec in table.info.region_specs] == ["bucket(id, 3)"]
     assert table.check().ok
+
+
+@pytest.mark.parametrize("error", [OSError("no answer"), mw.StoreUnavailableError("no answer")])
+@pytest.mark.parametrize("step", ["mark_table", "write_record", "commit_details"])
+def test_where_a_store_fails_it_is_unknown_whether_a_table_is_enabled(
+    step: str, error: Exception, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(pa.table({"id": KEYS}), uri)
+    with monkeypatch.context() as patched:
+        patched.setattr(create, step, Mock(side_effect=error))
+        with pytest.raises(mw.OutcomeUnknownError, match="no answer"):
+            mw.enable(uri, "id")
+    assert mw.enable(uri, "id").check().ok
 
 
 @pytest.mark.parametrize("lenient", ["", "IF NOT EXISTS "])
