@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.errors import MemWalError
+from memwal_sql.errors import ConflictError, MemWalError
 from memwal_sql.storage.objects.side_by_side import Wave
 from tests.model.process import as_another_process
 from tests.model.s3 import Application, s3_server
@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         pa.field("id", pa.int64(), False),
         ("words", pa.string()),
         ("v", pa.list_(pa.float32(), 4)),
+        pa.field("n", pa.int64(), False),
     ]
 )
 NOW = timedelta(0)
@@ -62,7 +63,8 @@ class Refuser:
 def rows(first: int, count: int, word: str) -> pa.Table:
     keys = range(first, first + count)
     vectors = [[float(key), 1.0, 2.0, 3.0] for key in keys]
-    return pa.table({"id": keys, "words": [word] * count, "v": vectors}, schema=SCHEMA)
+    columns = {"id": keys, "words": [word] * count, "v": vectors, "n": [count] * count}
+    return pa.table(columns, schema=SCHEMA)
 
 
 def written(table: mw.Table, first: int, count: int, word: str) -> None:
@@ -93,9 +95,9 @@ READS: dict[str, Callable[[mw.Table], object]] = {
     "time travel": lambda table: table.as_of(version=table.version).to_arrow(),
 }
 CHANGES: dict[str, Callable[[mw.Table], object]] = {
-    "UPDATE": lambda table: sql(table, "UPDATE t SET words = words WHERE id < 3"),
-    "INSERT": lambda table: sql(table, "INSERT OVERWRITE t SELECT * FROM t"),
-    "upsert": lambda table: written(table, 0, 3, "first"),
+    "UPDATE": lambda table: sql(table, "UPDATE t SET words = 'new' WHERE id < 3"),
+    "OVERWRITE": lambda table: sql(table, "INSERT OVERWRITE t SELECT * FROM t WHERE id > 5"),
+    "upsert": lambda table: written(table, 14, 5, "new"),
     "merge": lambda table: table.merge(),
     "create_index": lambda table: table.create_index("id", "BTREE", name="i", replace=True),
     "drop_index": lambda table: table.drop_index("of_words"),
@@ -110,10 +112,19 @@ CHANGES: dict[str, Callable[[mw.Table], object]] = {
     "add_columns": lambda table: table.add_columns(pa.field("more", pa.int32())),
     "drop_columns": lambda table: table.drop_columns("words"),
     "rename_column": lambda table: table.rename_column("words", "texts"),
-    "set_nullable": lambda table: table.set_nullable("words"),
+    "set_nullable": lambda table: table.set_nullable("n"),
 }
-
-
+# What changes the rows, or their columns.
+VISIBLE = {
+    "UPDATE",
+    "OVERWRITE",
+    "upsert",
+    "restore",
+    "add_columns",
+    "drop_columns",
+    "rename_column",
+    "set_nullable",
+}
 CALLS = READS | CHANGES
 
 
@@ -156,19 +167,21 @@ class Run:
                 self.used = requests - self._refuser.left
                 self._refuser.left = EVERY_REQUEST
 
-    def refused(self, place: int) -> None:
+    def refused(self, place: int) -> MemWalError | None:
         """The call, refused from a request on: it fails as it should, or needs no more."""
         try:
             self.call(place)
-        except MemWalError:
-            pass
+        except MemWalError as error:
+            return error
         except BaseException as error:
             raise AssertionError(f"{self._name}, refused from request {place} on") from error
+        return None
 
-    def seen(self) -> set[int]:
+    def seen(self) -> pa.Table:
+        """The rows as another process sees them, in order of their keys."""
         with as_another_process():
             table = mw.open_table(self.uri, storage_options=self._options)
-            return set(table.to_arrow()["id"].to_pylist())
+            return table.to_arrow().sort_by("id").combine_chunks()
 
 
 @pytest.fixture(scope="module")
@@ -200,10 +213,14 @@ def test_a_change_whose_requests_are_refused_says_so(
     first.call()
     assert 0 < first.used < MOST_REQUESTS
     after = first.seen()
+    assert (after != before) == (name in VISIBLE)
     for place in _places(name, first.used):
         run = Run(served, name, made(served[1]))
-        run.refused(place)
-        assert run.seen() in (before, after), place
+        failed = run.refused(place)
+        seen = run.seen()
+        assert seen in (before, after), place
+        if isinstance(failed, mw.StoreUnavailableError | ConflictError):
+            assert seen == before, f"{failed!r}: but it was written"
         with suppress(mw.InvalidCallError):  # it was done
             run.call()
         assert run.seen() == after, place
