@@ -17,7 +17,7 @@ from lance.lance import tokenize
 
 import memwal_sql as mw
 
-QUERIES = 300 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
+QUERIES = 100 * max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),

@@ -21,7 +21,7 @@ from memwal_sql.state.batch_marks import BatchMark
 
 pytestmark = pytest.mark.slow
 
-ATTEMPTS = 100 * int(os.environ.get("MEMWAL_SOAK", "1"))
+ATTEMPTS = 60 * int(os.environ.get("MEMWAL_SOAK", "1"))
 CHILDREN = 4
 REGIONS = {"bucket": mw.bucket("id", 2), "truncate": mw.truncate("id", 30)}
 SCHEMA = pa.schema(
