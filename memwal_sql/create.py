@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,6 @@ import pyarrow as pa
 from memwal_sql.errors import (
     ConflictError,
     InvalidCallError,
-    OutcomeUnknownError,
     StoreUnavailableError,
 )
 from memwal_sql.state.context import TableContext
@@ -43,7 +42,7 @@ from memwal_sql.state.schema import (
     primary_key_of,
     with_primary_key,
 )
-from memwal_sql.storage.base.commits import base_commit
+from memwal_sql.storage.base.commits import base_commit, half_done
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, commit_details, read_details
 from memwal_sql.storage.base.scratch import put_base
@@ -143,21 +142,17 @@ class _NewTable:
     spec: RegionSpec
 
 
-def is_table(uri: str, options: dict[str, str] | None) -> bool:
+def is_table(uri: Uri, storage_options: Mapping[str, str] | None) -> bool:
     """Whether there is a table that `create_table` would not make."""
+    uri, options = canonical_uri(uri), checked_options(storage_options) or None
     found = find_lance(uri, options)
     return found is not None and not is_unfinished(open_store(uri, options), found)
 
 
-@contextmanager
-def _unknown_outcome(uri: str) -> Iterator[None]:
+def _unknown_outcome(uri: str) -> AbstractContextManager[None]:
     """Within it a table is made, and a store that fails does not say how far it has come."""
-    try:
-        yield
-    except StoreUnavailableError as error:
-        raise OutcomeUnknownError(
-            f"{uri} may be made in part, which the same call ends, or whole: {error}"
-        ) from error
+    may_be = f"{uri} may be made in part, which the same call ends, or whole"
+    return half_done(may_be, StoreUnavailableError)
 
 
 def _completed(left: Any, new: _NewTable) -> TableRecord:

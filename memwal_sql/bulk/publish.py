@@ -15,17 +15,13 @@ from exec_nodes.base.tasks import map_in_threads
 from memwal_sql.bulk.publish_region import PublishLimits, RegionPublisher
 from memwal_sql.bulk.read import PARALLEL, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
-from memwal_sql.errors import (
-    DeadlineExceededError,
-    InvalidCallError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
-)
+from memwal_sql.errors import InvalidCallError, StoreUnavailableError
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.batch_marks import BatchMark, complete, last_complete
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import memtables_of
+from memwal_sql.storage.base.commits import half_done
 from memwal_sql.storage.base.indexes import IndexRecipe
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.values import value_types
@@ -91,14 +87,9 @@ class Publisher:
             for part in parts:
                 if part.key not in self._regions:
                     self._regions[part.key] = self._region(base, part)
-            try:
+            message = "some regions may have their rows; publish them again"
+            with half_done(message, StoreUnavailableError):
                 published = map_in_threads(publish, parts, PARALLEL)
-            except StoreUnavailableError as error:
-                ended = isinstance(error, DeadlineExceededError)
-                kind = DeadlineExceededError if ended else OutcomeUnknownError
-                raise kind(
-                    f"some regions may have their rows; publish them again: {error}"
-                ) from error
         done = [part for part, new in zip(parts, published, strict=True) if new]
         rows = sum(part.rows for part in done)
         if mark is not None:

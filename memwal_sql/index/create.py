@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from memwal_sql.errors import (
-    DeadlineExceededError,
     InvalidCallError,
-    OutcomeUnknownError,
-    RetryError,
     UnsupportedError,
 )
 from memwal_sql.index.text import TEXT_KINDS, TextParameters, text_arguments
@@ -27,7 +23,7 @@ from memwal_sql.index.vector import VECTOR_KINDS, VectorParameters, vector_argum
 from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
-from memwal_sql.storage.base.commits import base_commit
+from memwal_sql.storage.base.commits import base_commit, half_done
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
 from memwal_sql.storage.deadlines import check_deadline
 
@@ -89,7 +85,7 @@ def create_index(
     _commit(context.uri, f"index {chosen!r}, which replace=True makes anew", built)
     if kind not in SCALAR_KINDS:
         job = f"create_index {chosen}"
-        with _half_done(
+        with half_done(
             f"index {chosen!r} is made, and flushed parts may not get it: make it again, with "
             "replace=True"
         ):
@@ -110,7 +106,7 @@ def drop_index(context: TableContext, name: str) -> None:
     column = found[name].field_names[0]
     if column in primary_key_of(dataset.schema) and _lone_btree(dataset, name):
         raise InvalidCallError(f"only {name!r} finds the primary key column {column!r}")
-    with _half_done(
+    with half_done(
         f"index {name!r} may be there still, and flushed parts do not get it: drop it again"
     ):
         forget_indexes(context, [name])
@@ -173,17 +169,6 @@ def _commit(uri: str, what: str, call: Callable[[], object]) -> None:
             call()
         except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
             raise InvalidCallError(f"Lance refuses: {error}") from error
-
-
-@contextmanager
-def _half_done(what: str) -> Iterator[None]:
-    """Within it errors that may come between two commits say so; `what` says what helps."""
-    try:
-        yield
-    except RetryError as error:
-        ended = isinstance(error, DeadlineExceededError)
-        kind = DeadlineExceededError if ended else OutcomeUnknownError
-        raise kind(f"{what}: {error}") from error
 
 
 def _with(maintained: Iterable[str], name: str) -> tuple[str, ...]:

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
-from memwal_sql.errors import ConflictError, MemWalError, OutcomeUnknownError
+from memwal_sql.errors import (
+    ConflictError,
+    DeadlineExceededError,
+    MemWalError,
+    OutcomeUnknownError,
+    RetryError,
+)
 
 _CONFLICT = re.compile(
     r"commit conflict|incompatible transaction|concurrent writers|stale sstable|version conflict",
@@ -41,3 +47,15 @@ def base_commit(uri: str, what: str) -> Iterator[None]:
             f"{what}: Lance failed, and the commit may be there or not; look, and try again: "
             f"{error}"
         ) from error
+
+
+@contextmanager
+def half_done(what: str, of: type[RetryError] = RetryError) -> Iterator[None]:
+    """Within it errors that may come between two commits say so; `what` says what helps. A deadline
+    that ends between them is told as one."""
+    try:
+        yield
+    except of as error:
+        ended = isinstance(error, DeadlineExceededError)
+        kind = DeadlineExceededError if ended else OutcomeUnknownError
+        raise kind(f"{what}: {error}") from error

@@ -33,8 +33,6 @@ from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 from memwal_sql.state.enable import region_spec
 from memwal_sql.state.schema import stored_type
-from memwal_sql.storage.objects.open import canonical_uri
-from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.table import Table
 from memwal_sql.table_factory import options_of
 from memwal_sql.write.router import active_spec
@@ -77,7 +75,7 @@ def created(
         raise UnsupportedError("OR REPLACE would delete a table: DROP TABLE does, before")
     check_place(ctx, statement, at, parts)
     if is_known(ctx, parts) and (
-        folder is None or _is_there(folder.location(parts[-1]), folder.storage_options)
+        folder is None or is_table(folder.location(parts[-1]), folder.storage_options)
     ):
         if lenient:
             return answer(ctx, pa.table({}))
@@ -108,7 +106,7 @@ def created(
         if not columns.primary_key:
             message = "PRIMARY KEY (columns) must say what rows are found by"
             raise statement.error(message, columns_at)
-        there = _is_there(location, options)
+        there = is_table(location, options)
         if there and not (lenient or (external and clauses.query is None)):
             raise InvalidCallError(
                 f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "
@@ -128,11 +126,6 @@ def created(
         register(ctx, written(parts), table, **registering)
     counts = {} if count is None else {"count": pa.array([count], pa.uint64())}
     return answer(ctx, pa.table(counts))
-
-
-def _is_there(location: str, options: Mapping[str, str] | None) -> bool:
-    """Whether there is a table that `create_table` would not make."""
-    return is_table(canonical_uri(location), checked_options(options) or None)
 
 
 def _refuse_view(ctx: datafusion.SessionContext, statement: Statement, place: int) -> None:
