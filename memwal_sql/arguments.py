@@ -10,6 +10,9 @@ from typing import Any
 from memwal_native import misread_comparisons
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
+# Characters of a value in an error.
+_SHOWN = 80
+
 
 def is_whole(value: Any, least: int) -> bool:
     """Whether it is a whole number from `least` on, numpy's too; a bool is none."""
@@ -28,6 +31,11 @@ def names_given(argument: str, value: Any) -> list[str]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidCallError(f"{argument}={value!r} must be a list of names: [{value!r}]")
     return list(value)
+
+
+def shortened(text: str) -> str:
+    """A text as errors show it."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def unquoted(name: str) -> str:

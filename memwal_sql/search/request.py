@@ -16,7 +16,7 @@ from exec_nodes.fuse_exec import RELEVANCE_FIELD
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.query.parse import parse_query
 from exec_nodes.text.query.reading import warn_of_syntax
-from memwal_sql.arguments import is_number, is_whole
+from memwal_sql.arguments import is_number, is_whole, shortened
 from memwal_sql.errors import InvalidCallError
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
@@ -28,8 +28,6 @@ DEFAULT_K = 10
 
 Columns = tuple[str, ...]
 Filters = tuple[Condition, ...]
-
-_SHOWN = 80
 
 
 class VectorOptions(TypedDict, total=False):
@@ -277,9 +275,7 @@ def _first_null(elements: npt.NDArray[np.object_]) -> str | None:
 
 
 def _unusable(value: Any) -> InvalidCallError:
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
     return InvalidCallError(
-        f"the query {shown} is no vector: give a list of numbers, or a list of such lists for "
-        "several queries at once"
+        f"the query {shortened(repr(value))} is no vector: give a list of numbers, or a list of "
+        "such lists for several queries at once"
     )

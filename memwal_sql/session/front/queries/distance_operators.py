@@ -14,7 +14,7 @@ import datafusion
 import numpy as np
 import pyarrow as pa
 
-from memwal_sql.arguments import is_number
+from memwal_sql.arguments import is_number, shortened
 from memwal_sql.session.front.queries.places import Edit
 from memwal_sql.session.front.queries.tokens import Statement, Token
 from memwal_sql.session.table_functions import search_functions, whole_name
@@ -33,7 +33,6 @@ _NO_NAMES = frozenset(
 # They bind more tightly than a distance in PostgreSQL.
 _ARITHMETIC = frozenset("+-*/%^")
 _OPENING = frozenset("([{")
-_SHOWN = 80
 
 
 def with_distances(
@@ -155,8 +154,7 @@ def _written_vector(
             return json.dumps([float(one) for one in elements], allow_nan=False)
     except (ValueError, OverflowError):  # of JSON, infinities, and whole numbers above all floats
         pass
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    raise statement.error(f"{shown!r} is no vector, as '[0.5, 1]' is", start)
+    raise statement.error(f"{shortened(text)!r} is no vector, as '[0.5, 1]' is", start)
 
 
 def _parameter(token: Token, parameters: Mapping[str, Any]) -> Any:
