@@ -48,10 +48,12 @@ class ValueRows(GivenRows):
     Attributes:
         statement: what the cells are parts of.
         cells: by row, of which each has as many.
+        asking: the places of the rows that have a query in one of their cells.
     """
 
     statement: Statement
     cells: Sequence[Sequence[_Cell]]
+    asking: Sequence[int]
 
     def may_read_target(self, reading: Reading) -> bool:
         """Whether one of the values may, which are of types that do not go together."""
@@ -92,7 +94,7 @@ class ValueRows(GivenRows):
             for cell, kind, several in zip(cells, own, distinct, strict=True):
                 texts += [self._text(cell) if kind == one else "NULL" for one in several]
             rows.append(texts)
-        query = _query(rows, _asking(self.statement, self.cells))
+        query = _query(rows, self.asking)
         return f"({query})" if self.target.ctes else query
 
     def _text(self, cell: _Cell) -> str:
@@ -110,11 +112,12 @@ def given_rows(
     if columns is not None and statement.keyword(start) == "VALUES":
         cells = list(_rows(statement, start + 1, stop))
         if all(len(row) == len(cells[0]) > 0 for row in cells):
-            if asking := _asking(statement, cells):
+            asking = _asking(statement, cells)
+            if asking:
                 rows = [[statement.slice(one.start, one.stop) for one in row] for row in cells]
                 query = _query(rows, asking)
                 query = f"({query})" if target.ctes else query
-            return ValueRows(target, query, columns, statement, cells)
+            return ValueRows(target, query, columns, statement, cells, asking)
     return GivenRows(target, query, columns)
 
 
