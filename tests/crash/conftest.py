@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from memwal_sql.storage.objects.local import LocalStore
+from memwal_sql.storage.objects.side_by_side import Wave
 
 
 @pytest.fixture(scope="package")
@@ -15,3 +19,16 @@ def context() -> Any:
     children = ("writing_child", "merging_child", "racer")
     found.set_forkserver_preload([f"tests.crash.{name}" for name in children])
     return found
+
+
+@pytest.fixture(params=["local", "remote"])
+def kind(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    within: Callable[[Any], Any],
+) -> str:
+    """What a folder is taken for: a disk, or a remote store, whose requests go out side by side."""
+    if request.param == "remote":
+        monkeypatch.setattr(LocalStore, "remote", True)
+        within(Wave.set(seconds=0.0))
+    return str(request.param)

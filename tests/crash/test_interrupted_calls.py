@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -25,8 +24,6 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
-from memwal_sql.storage.objects.local import LocalStore
-from memwal_sql.storage.objects.side_by_side import Wave
 from tests.crash.strikes import How, Strike, stores_by
 from tests.model.process import as_another_process, forget_writers
 
@@ -233,7 +230,6 @@ def strike(work: Work, template: Template, folder: Path, scratch: Path, nth: int
     return struck.struck
 
 
-@pytest.mark.parametrize("kind", ["local", "remote"])
 @pytest.mark.parametrize("name", WORK)
 def test_a_call_that_is_ended_at_any_request_leaves_nothing_half_done(
     name: str,
@@ -241,12 +237,7 @@ def test_a_call_that_is_ended_at_any_request_leaves_nothing_half_done(
     template: Template,
     fast_folder: Path,
     scratch: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    within: Callable[[Any], Any],
 ) -> None:
-    if kind == "remote":
-        monkeypatch.setattr(LocalStore, "remote", True)
-        within(Wave.set(seconds=0.0))
     rng = Random(f"{name} {kind}")
     for how in How:
         if SOAK:

@@ -26,8 +26,6 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.errors import ConflictError
-from memwal_sql.storage.objects.local import LocalStore
-from memwal_sql.storage.objects.side_by_side import Wave
 from tests.crash.strikes import stores_by
 from tests.model.process import as_another_process, forget_writers
 from tests.write.hooked_store import Call, HookedStore
@@ -208,7 +206,6 @@ def run(name: str, template: Path, place: Path, nth: float) -> tuple[int, State]
     return outage.count, after
 
 
-@pytest.mark.parametrize("kind", ["local", "remote"])
 @pytest.mark.parametrize("name", WORK)
 def test_who_calls_while_the_store_goes_away_is_told_what_became_of_it(
     name: str,
@@ -216,12 +213,7 @@ def test_who_calls_while_the_store_goes_away_is_told_what_became_of_it(
     template: Path,
     fast_folder: Path,
     no_pauses: None,
-    monkeypatch: pytest.MonkeyPatch,
-    within: Callable[[Any], Any],
 ) -> None:
-    if kind == "remote":
-        monkeypatch.setattr(LocalStore, "remote", True)
-        within(Wave.set(seconds=0.0))
     count, done = run(name, template, fast_folder, float("inf"))
     first = 1 if SOAK else max(1, count + 1 - LAST_REQUESTS)
     for nth in [*range(first, count + 1), Random(f"{name} {kind}").randint(1, count)]:

@@ -18,8 +18,6 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create
-from memwal_sql.storage.objects.local import LocalStore
-from memwal_sql.storage.objects.side_by_side import Wave
 from planner.regions.text import text_of
 from tests.crash.strikes import stores_by
 from tests.model.process import as_another_process
@@ -89,17 +87,10 @@ def begin(uri: str, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> int:
     return steps.count
 
 
-@pytest.fixture(params=["local", "remote"])
-def folder(
-    request: pytest.FixtureRequest,
-    fast_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    within: Callable[[Any], Any],
-) -> Path:
+@pytest.fixture
+def folder(kind: str, fast_folder: Path) -> Path:
     """Where tables are made as on a disk, or as on a remote store."""
-    if request.param == "remote":
-        monkeypatch.setattr(LocalStore, "remote", True)
-        within(Wave.set(seconds=0.0))
+    del kind
     return fast_folder
 
 
