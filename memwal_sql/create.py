@@ -275,23 +275,34 @@ def enable(
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
     check_put_if_absent(store)
+    recorded = read_record(store)  # before the mark: who is ahead with both is seen by one of them
     dataset = open_lance(uri, options)
     if read_details(store, dataset) is not None:
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
     keys, spec = wanted_of(uri, dataset, primary_key, regions)
     check_no_regions(store, uri)
     check_unique(dataset, keys)
-    incarnation = uuid4()
+    incarnation = _begun(dataset.schema, recorded) or uuid4()
+    number = 1 if recorded is None else recorded.number + 1
     check_deadline(uri)
     commits = base_commit(uri, "the mark and the indexes of the enabled table")
     with unbounded(), _unknown_outcome(uri), commits:
         mark_table(dataset, keys, incarnation)
-        record = write_record(store, incarnation)
+        record = write_record(store, incarnation, number)
         stop_writers_before((uri, str(incarnation)))
         _set_up(dataset, keys, spec)
         store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("enabled %s: primary key %s", uri, list(keys))
     return Table(TableContext(uri, store, record, options), open_lance(uri, options))
+
+
+def _begun(schema: pa.Schema, recorded: TableRecord | None) -> UUID | None:
+    """The incarnation that somebody has marked a table with, to record it next; None if nobody
+    has. It stays, whether they are at it still or not."""
+    with suppress(KeyError, ValueError):
+        marked = UUID((schema.metadata or {})[INCARNATION_KEY].decode())
+        return None if recorded is not None and recorded.incarnation == marked else marked
+    return None
 
 
 class Opening(TypedDict, total=False):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from math import inf
 from pathlib import Path
+from threading import Event, Thread, current_thread
 from typing import Any
 from unittest.mock import Mock
 
@@ -184,6 +186,57 @@ def test_a_table_that_is_ended_while_it_is_opened_is_opened_or_the_next_call_doe
     assert refused
 
 
+# Before these somebody else may do anything.
+ENABLING = [
+    *("open_lance", "check_unique", "mark_table", "write_record"),
+    *("stop_writers_before", "index_primary_key", "commit_details"),
+]
+
+
+class Turns:
+    """Threads that enable a table, of which each waits before a step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._threads: dict[Thread, Turn] = {}
+        for name in ENABLING:
+            monkeypatch.setattr(create, name, self._waiting(name, getattr(create, name)))
+
+    def thread(self, step: str, work: Callable[..., None], *given: Any) -> Turn:
+        thread = Thread(target=work, args=given, daemon=True)
+        self._threads[thread] = Turn(step, thread)
+        return self._threads[thread]
+
+    def _waiting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def waits(*given: Any) -> Any:
+            turn = self._threads.get(current_thread())
+            if turn is not None and turn.step == name and not turn.waits.is_set():
+                turn.waits.set()
+                turn.goes_on.wait()
+            return call(*given)
+
+        return waits
+
+
+@dataclass
+class Turn:
+    """A thread, and the step that it waits before."""
+
+    step: str
+    thread: Thread
+    waits: Event = field(default_factory=Event)
+    goes_on: Event = field(default_factory=Event)
+
+    def run_until_it_waits(self) -> None:
+        """Or until it has come to its end before that."""
+        self.thread.start()
+        while self.thread.is_alive() and not self.waits.wait(0.001):
+            pass
+
+    def run_to_its_end(self) -> None:
+        self.goes_on.set()
+        self.thread.join()
+
+
 @pytest.mark.parametrize("keys", [[], KEYS])
 def test_enable_ends_what_it_has_begun(
     keys: list[int], uri: str, monkeypatch: pytest.MonkeyPatch
@@ -196,9 +249,7 @@ def test_enable_ends_what_it_has_begun(
     assert mw.enable(uri, "id").to_arrow().to_pydict() == {"id": keys}
 
 
-@pytest.mark.parametrize(
-    "step", ["mark_table", "stop_writers_before", "index_primary_key", "commit_details"]
-)
+@pytest.mark.parametrize("step", ENABLING)
 def test_who_enables_a_table_second_is_told_so(
     step: str, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,11 +262,38 @@ def test_who_enables_a_table_second_is_told_so(
         return real(*given)
 
     monkeypatch.setattr(create, step, second)
-    with pytest.raises(mw.ConflictError, match="changed meanwhile"):
+    error = mw.InvalidCallError if step == "open_lance" else mw.ConflictError
+    with pytest.raises(error, match=r"changed meanwhile|has a MemWAL index already"):
         mw.enable(uri, "id", REGIONS)
     table = mw.open_table(uri)
     assert [text_of(spec) for spec in table.info.region_specs] == ["bucket(id, 3)"]
     assert table.check().ok
+
+
+@pytest.mark.parametrize("second", ENABLING)
+@pytest.mark.parametrize("first", ENABLING)
+def test_of_two_who_enable_a_table_at_once_nobody_breaks_it(
+    first: str, second: str, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One waits before a step until the other one waits before another; then the one ends, and the
+    other goes on. What either may write is there, and the table can be opened."""
+    lance.write_dataset(pa.table({"id": KEYS}), uri)
+    written: list[int] = []
+
+    def enable(number: int) -> None:
+        with suppress(mw.MemWalError), mw.enable(uri, "id") as table, table.writer() as writer:
+            writer.upsert([{"id": number}])
+            written.append(number)
+
+    turns = Turns(monkeypatch)
+    one, other = turns.thread(first, enable, 100), turns.thread(second, enable, 200)
+    one.run_until_it_waits()
+    other.run_until_it_waits()
+    one.run_to_its_end()
+    other.run_to_its_end()
+    table = mw.open_table(uri)
+    assert table.check().ok
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [*KEYS, *sorted(written)]
 
 
 @pytest.mark.parametrize("error", [OSError("no answer"), mw.StoreUnavailableError("no answer")])

@@ -197,22 +197,26 @@ def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
     return {**content, **({_TWO_PHASE_KEY: True} if two_phase else {})}
 
 
-def write_record(store: ObjectStore, incarnation: UUID) -> TableRecord:
-    """Record that the regions of `store` belong to a new incarnation of the table.
+def write_record(store: ObjectStore, incarnation: UUID, number: int | None = None) -> TableRecord:
+    """Record that the regions of `store` belong to a new incarnation of the table; as `number`, or
+    as the next that is free.
 
     The caller has made sure that there are none yet. Raises `InvalidCallError` when somebody else
-    does the same now.
+    has recorded another one under this number.
     """
     records = Records(store, "table")
-    latest = records.latest()
-    version = 1 if latest is None else latest.version + 1
+    if number is None:
+        latest = records.latest()
+        number = 1 if latest is None else latest.version + 1
     content = {**table_content(store, incarnation), **stamp()}
     # None is ever deleted: a number that is free is the next one.
-    if records.create(version, content) is not None:
+    found = records.create(number, content) or Record(number, content)
+    record = _table_record(store, found)
+    if record.incarnation != incarnation:
         raise InvalidCallError(
             f"{store.uri} is being enabled by somebody else; open the table instead"
         )
-    return _table_record(store, Record(version, content))
+    return record
 
 
 def _check_commit_log(store: ObjectStore, record: Record) -> None:
