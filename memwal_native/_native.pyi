@@ -1,8 +1,9 @@
 """The native library: mounts Python plans in DataFusion. Built from native/."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
+import datafusion
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -152,33 +153,45 @@ class TokenMap:
     def items(self) -> list[tuple[str, int]]:
         """Every token with its number, ordered by the token's bytes."""
 
-def calls_functions(condition: str) -> bool:
-    """Whether a condition in SQL calls functions, so that it may mean something else each time it
-    is asked, as `now()` does; also where it can't be read."""
+class SqlParser:
+    """DataFusion's parser: in the dialect of a session and with names as it takes them, or else as
+    it is by default."""
 
-def ignored_clauses(sql: str) -> list[str] | None:
-    """The clauses of a statement that DataFusion parses and then leaves out of its plan; None for
-    one that it can't parse in its default dialect and depth."""
+    def __new__(cls, session: datafusion.SessionContext | None = None) -> Self: ...
+    def tokens(self, sql: str) -> list[tuple[str, str, int, int]]:
+        """The tokens of a text as `(kind, value, start, end)`, without blanks and comments; the
+        places are those of characters. Kinds are "word" (keyword or name), "quoted" (name in
+        quotes), "string", "number", "placeholder" and "symbol".
 
-def misread_comparisons(sql: str) -> list[str]:
-    """The comparisons `a IS [NOT] DISTINCT FROM b AND c` of a statement or an expression, which
-    DataFusion reads as `a IS DISTINCT FROM (b AND c)`. None of one that it can't parse."""
+        Raises ValueError, with the place, for a quote or comment that does not end."""
 
-def misread_memberships(sql: str) -> list[str]:
-    """The conditions with `[NOT] IN (SELECT ...)` of a query in which DataFusion forgets the NULLs
-    of the subquery. None of one that it can't parse."""
+    def statements(self, sql: str) -> SqlText | None:
+        """Statements. None for a text that DataFusion can't parse, or not in its default depth."""
 
-def sql_tokens(sql: str) -> list[tuple[str, str, int, int]]:
-    """The tokens of a text as `(kind, value, start, end)`, without blanks and comments; the places
-    are those of characters. Kinds are "word" (keyword or name), "quoted" (name in quotes),
-    "string", "number", "placeholder" and "symbol".
+    def expression(self, sql: str) -> SqlText | None:
+        """One expression. None for a text that DataFusion can't parse, or not in that depth."""
 
-    Raises ValueError, with the place, for a quote or comment that does not end."""
+class SqlText:
+    """Statements or an expression, parsed."""
 
-def table_references(sql: str) -> list[tuple[int, int, list[str]]] | None:
-    """Where the names of tables stand in a statement, and their parts, those that are not quoted in
-    lower case; without those that stand for a query of a WITH. None for a text that DataFusion
-    can't parse in its default dialect and depth."""
+    def tables(self) -> list[tuple[int, int, list[str]]]:
+        """Where the names of tables stand, and their parts as the session looks them up; without
+        those that stand for a query of a WITH."""
+
+    def ignored_clauses(self) -> list[str]:
+        """The clauses that DataFusion parses and then leaves out of its plan."""
+
+    def misread_comparisons(self) -> list[str]:
+        """The comparisons `a IS [NOT] DISTINCT FROM b AND c`, which DataFusion reads as
+        `a IS DISTINCT FROM (b AND c)`."""
+
+    def misread_memberships(self) -> list[str]:
+        """The conditions with `[NOT] IN (SELECT ...)` in which DataFusion forgets the NULLs of the
+        subquery."""
+
+    def calls_functions(self) -> bool:
+        """Whether it calls functions, so that it may mean something else each time it is asked, as
+        `now()` does."""
 
 def flag_live(addresses: _Uint64s, stale: _Uint64s, flags: _Bytes) -> int:
     """Write a flag for every address, 0 for those in `stale`, which is sorted, else 1; count the

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
-from memwal_native import misread_comparisons
+from memwal_native import SqlParser, SqlText
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 # Characters of a value in an error.
@@ -43,10 +43,17 @@ def unquoted(name: str) -> str:
     return name.encode().lower().decode()
 
 
-def check_comparisons(sql: str) -> None:
-    """Raise UnsupportedError for a comparison in a statement or an expression that DataFusion reads
-    otherwise than SQL says."""
-    if misread := misread_comparisons(sql):
+def check_expression(text: str) -> None:
+    """Raise UnsupportedError for a comparison in an expression that DataFusion reads otherwise than
+    SQL says. What can't be parsed passes."""
+    parsed = SqlParser().expression(text)
+    if parsed is not None:
+        check_comparisons(parsed)
+
+
+def check_comparisons(parsed: SqlText) -> None:
+    """The same for what has been parsed."""
+    if misread := parsed.misread_comparisons():
         raise UnsupportedError(
             f"DataFusion would compare with all that follows in {misread[0]!r}: put the comparison "
             "into parentheses, as in (a IS DISTINCT FROM b) AND c"

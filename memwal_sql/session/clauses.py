@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from memwal_native import ignored_clauses, misread_memberships
+from memwal_native import SqlText
 from memwal_sql.arguments import check_comparisons
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 
-def check_clauses(query: str) -> bool:
-    """Whether DataFusion reads a statement in its default dialect and depth.
-
-    Raises UnsupportedError for one of which it would then leave out a part, as TABLESAMPLE, or
-    which it would read otherwise than SQL says.
-    """
+def check_clauses(query: SqlText) -> None:
+    """Raise UnsupportedError for a statement of which DataFusion would leave out a part, as
+    TABLESAMPLE, or which it would read otherwise than SQL says."""
     check_comparisons(query)
-    ignored = ignored_clauses(query)
-    if ignored:
+    if ignored := query.ignored_clauses():
         raise UnsupportedError(
             f"DataFusion would answer as if {ignored} did not stand in the statement: leave it out"
         )
-    return ignored is not None
 
 
-def check_memberships(query: str) -> None:
+def check_memberships(query: SqlText) -> None:
     """Raise UnsupportedError for a membership that DataFusion 55 computes otherwise than SQL says.
     Those of a statement that changes rows would choose too many."""
-    if misread := misread_memberships(query):
+    if misread := query.misread_memberships():
         raise UnsupportedError(
             f"DataFusion would forget NULLs of the subquery in {misread[0]!r}: write "
             "x <> ALL (SELECT ...), or NOT EXISTS"

@@ -13,8 +13,8 @@ import pyarrow as pa
 from datafusion.expr import EmptyRelation, TableScan
 
 import memwal_native
-from memwal_native import MountedTable, calls_functions
-from memwal_sql.arguments import check_comparisons
+from memwal_native import MountedTable, SqlParser
+from memwal_sql.arguments import check_expression
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.session.provider import SqlTable, TableProvider, answers
@@ -80,7 +80,7 @@ def prefilters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] | Non
 
 def filtered(frame: datafusion.DataFrame, condition: str) -> datafusion.DataFrame:
     """The rows of `frame` for which the condition is true."""
-    check_comparisons(condition)
+    check_expression(condition)
     with condition_errors(condition):
         return frame.filter(frame.parse_sql_expr(condition))
 
@@ -142,6 +142,12 @@ def pushed_filters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] |
     return tuple(condition_of(predicate, schema) for predicate in predicates)
 
 
+@lru_cache(maxsize=256)
+def _calls_functions(condition: str) -> bool:
+    parsed = SqlParser().expression(condition)
+    return parsed is None or parsed.calls_functions()
+
+
 def datafusion_scan(
     table: SqlTable,
     columns: Sequence[str],
@@ -160,7 +166,6 @@ def datafusion_scan(
 
 
 _known_conjuncts = lru_cache(maxsize=256)(conjuncts)
-_calls_functions = lru_cache(maxsize=256)(calls_functions)
 
 
 def _batches(

@@ -18,7 +18,7 @@ from exec_nodes.base.columns import RowAddresses
 from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
-from memwal_native import remember, sql_tokens
+from memwal_native import SqlParser, remember
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from planner.model import Snapshot
@@ -101,7 +101,8 @@ def text_matches(conditions: Iterable[Condition], snapshot: Snapshot) -> TextMat
 
 def _literals(condition: str) -> frozenset[str]:
     try:
-        return frozenset(value for kind, value, *_ in sql_tokens(condition) if kind == "string")
+        tokens = SqlParser().tokens(condition)
+        return frozenset(value for kind, value, *_ in tokens if kind == "string")
     except ValueError:
         return frozenset()
 

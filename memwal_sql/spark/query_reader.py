@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.session.clauses import check_clauses, check_names_differ
 from memwal_sql.session.errors import memwal_errors
@@ -65,7 +66,8 @@ class QueryReader(DataSourceReader):
 
 
 def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, datafusion.DataFrame]:
-    check_clauses(query)
+    if (parsed := SqlParser().statements(query)) is not None:
+        check_clauses(parsed)
     name = options.values.get("name", _DEFAULT_NAME)
     context = datafusion.SessionContext()
     table = table_of(options, options.number("version"))

@@ -25,12 +25,8 @@ fn memwal_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<filters::predicate::Predicate>()?;
     module.add_class::<rules::session_rule::SessionRule>()?;
     module.add_class::<python::arrow_bridge::ArrowStream>()?;
-    module.add_function(wrap_pyfunction!(sql::text::calls_functions, module)?)?;
-    module.add_function(wrap_pyfunction!(sql::text::ignored_clauses, module)?)?;
-    module.add_function(wrap_pyfunction!(sql::text::misread_comparisons, module)?)?;
-    module.add_function(wrap_pyfunction!(sql::memberships::misread_memberships, module)?)?;
-    module.add_function(wrap_pyfunction!(sql::tokens::sql_tokens, module)?)?;
-    module.add_function(wrap_pyfunction!(sql::tokens::table_references, module)?)?;
+    module.add_class::<sql::parser::SqlParser>()?;
+    module.add_class::<sql::text::SqlText>()?;
     hashing::register(module)?;
     rows::register(module)?;
     text::register(module)?;

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_native import SqlParser
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.session.clauses import check_clauses
 from tests.cli.calls import call, failing
@@ -91,6 +92,102 @@ def test_states_of_the_past_are_refused_where_datafusion_sees_to_it(
     assert found is None or (dialect in LEAVE_OUT_STATES and found == [3])
 
 
+# Each is read otherwise, or not at all, in some dialects.
+OF_DIALECTS = [
+    "SELECT a.id # b.id FROM t AS a JOIN t AS b ON a.id = b.id",
+    "SELECT a.id + 1_000 FROM t AS a JOIN t AS b ON a.id = b.id",
+    "SELECT 5--1\n FROM t AS a JOIN t AS b ON a.id = b.id",
+    "# of t\nSELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id",
+    "SELECT a.id // FROM t\n FROM t AS a JOIN t AS b ON a.id = b.id",
+    "SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id WHERE a.s IN ('it\\'s', 'a')",
+    "SELECT a.id FROM `t` AS a JOIN `t` AS b ON a.id = b.id",
+    "SELECT a.id FROM [t] AS a JOIN [t] AS b ON a.id = b.id",
+    'SELECT a."id" FROM "t" AS a JOIN t AS b ON a.id = b.id',
+    "SELECT a.ID FROM T AS a JOIN T AS b ON a.ID = b.ID",
+    "SELECT $$it's$$, a.id FROM t AS a JOIN t AS b ON a.id = b.id",
+    "FROM t AS a JOIN t AS b ON a.id = b.id SELECT a.id",
+    "SELECT /* /* */ id */ a.id FROM t AS a JOIN t AS b ON a.id = b.id",
+]
+
+
+def both_answers(table: mw.Table, query: str, **settings: str) -> list[pa.Table | None]:
+    """Those of DataFusion over rows in memory, and of statements over the table; None for errors.
+
+    `settings` are of the parser.
+    """
+    config = datafusion.SessionConfig()
+    for name, value in settings.items():
+        config = config.set(f"datafusion.sql_parser.{name}", value)
+    plain, ours = datafusion.SessionContext(config), datafusion.SessionContext(config)
+    plain.register_batch("t", table.to_arrow().combine_chunks().to_batches()[0])
+    mw.register(ours, "t", table)
+    found: list[pa.Table | None] = []
+    for answers in (partial(plain.sql, query), partial(mw.sql, ours, query)):
+        try:
+            found.append(answers().to_arrow_table())
+        except Exception:  # DataFusion raises nothing more specific
+            found.append(None)
+    return [one if one is None else one.sort_by(one.column_names[-1]) for one in found]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("query", OF_DIALECTS)
+def test_statements_are_read_in_the_dialect_of_the_session(
+    table: mw.Table, dialect: str, query: str
+) -> None:
+    plain, ours = both_answers(table, query, dialect=dialect)
+    assert ours == plain
+
+
+def test_each_of_them_is_read_in_some_dialect(table: mw.Table) -> None:
+    for query in OF_DIALECTS:
+        answers = [both_answers(table, query, dialect=dialect)[0] for dialect in DIALECTS]
+        assert any(one is not None for one in answers), query
+
+
+@pytest.mark.parametrize("dialect", ["Snowflake", "ClickHouse", "PostgreSQL"])
+def test_changes_are_read_in_the_dialect_of_the_session(uri: str, dialect: str) -> None:
+    """A text ends, and a comment begins, where the session says."""
+    config = datafusion.SessionConfig().set("datafusion.sql_parser.dialect", dialect)
+    ctx = datafusion.SessionContext(config)
+    schema = pa.schema({"id": pa.int64(), "s": pa.string()})
+    with mw.create_table(uri, schema, primary_key="id") as table:
+        mw.register(ctx, "t", table)
+        mw.sql(ctx, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        try:
+            expected = ctx.sql("SELECT 'it\\'s RETURNING' AS s").to_pylist()[0]["s"]
+        except Exception:  # DataFusion raises nothing more specific
+            with pytest.raises(mw.InvalidCallError):
+                mw.sql(ctx, "UPDATE t SET s = 'it\\'s RETURNING' WHERE id = 1")
+        else:
+            mw.sql(ctx, "UPDATE t SET s = 'it\\'s RETURNING' WHERE id = 1")
+            assert table.get([1])["s"].to_pylist() == [expected]
+        if dialect == "Snowflake":
+            mw.sql(ctx, "DELETE FROM t // WHERE id = 5")
+            assert table.to_arrow().num_rows == 0
+        else:
+            with pytest.raises(mw.InvalidCallError):
+                mw.sql(ctx, "DELETE FROM t // WHERE id = 5")
+            assert table.to_arrow().num_rows == 2
+
+
+def test_names_are_those_of_the_session(table: mw.Table, uri: str) -> None:
+    """Where they are taken as they are written, T and t are two tables."""
+    config = datafusion.SessionConfig()
+    ctx = datafusion.SessionContext(
+        config.set("datafusion.sql_parser.enable_ident_normalization", "false")
+    )
+    schema = pa.schema({"id": pa.int64()})
+    with mw.create_table(uri, schema, primary_key="id") as other, other.writer() as writer:
+        writer.upsert([{"id": 7}])
+        mw.register(ctx, '"T"', table)
+        mw.register(ctx, "t", other)
+        text = "SELECT a.id FROM {0} AS a JOIN {0} AS b ON a.id = b.id ORDER BY a.id"
+        for name, expected in (("T", [1, 2, 3]), ("t", [7])):
+            found = mw.sql(ctx, text.format(name)).to_pydict()
+            assert found == {"id": expected}
+
+
 LEFT_OUT = [
     "TABLESAMPLE (1 PERCENT)",
     "SAMPLE 0.1",
@@ -131,7 +228,7 @@ def test_what_datafusion_would_leave_out_is_refused_in_sessions_of_our_own(
     monkeypatch.chdir(tmp_path)
     statement = statement.format(query)
     with pytest.raises(mw.UnsupportedError, match="leave it out"):
-        check_clauses(statement)
+        check_clauses(SqlParser().statements(statement))
     assert "as if [" in failing("sql", table.uri, statement, code=ExitCode.CALL)
     assert len(table.scan().read_all()) == 3 and not list(tmp_path.iterdir())
 
@@ -177,7 +274,7 @@ def test_other_clauses_are_not(table: mw.Table) -> None:
         "SELECT 'TABLESAMPLE (1 PERCENT)' AS x -- FOR UPDATE",
         "SELECT sum(id) FILTER (WHERE id > 1) OVER (PARTITION BY s) FROM t",
     ):
-        check_clauses(query)
+        check_clauses(SqlParser().statements(query))
         assert call("sql", table.uri, query)
 
 

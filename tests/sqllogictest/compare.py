@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memwal_native import table_references
+from memwal_native import SqlParser
 from tests.sqllogictest.files import path_of
 from tests.sqllogictest.records import Record, records
 from tests.sqllogictest.sessions import Refusal, Session, ShadowSession
@@ -118,10 +118,8 @@ def _outside_parentheses(sql: str) -> str:
 
 
 def _has_tables(sql: str) -> bool:
-    try:
-        return bool(table_references(sql))
-    except ValueError:
-        return False
+    parsed = SqlParser().statements(sql)
+    return parsed is not None and bool(parsed.tables())
 
 
 def _answers(todo: Sequence[Record], session: Session, crate: Path) -> list[Answer]:

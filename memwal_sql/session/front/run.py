@@ -7,6 +7,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
+from memwal_native import SqlParser
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.copy_from import check_copy_to, copy_from
@@ -72,7 +73,7 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
     row has; and what `TableWriter.upsert` raises.
     """
     with errors_of_calls():
-        statement = statement_of(text)
+        statement = statement_of(text, SqlParser(ctx))
         check_parameters(ctx, statement, parameters)
         return run(ctx, statement, parameters)
 

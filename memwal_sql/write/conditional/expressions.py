@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.keys.keys import one_array
-from memwal_sql.arguments import check_comparisons
+from memwal_sql.arguments import check_expression
 from memwal_sql.errors import InvalidCallError
 
 _PLACE = "the place of the row"
@@ -83,7 +83,7 @@ def pairs(old: pa.RecordBatch, given: pa.RecordBatch | None = None) -> pa.Record
 
 
 def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
-    check_comparisons(text)
+    check_expression(text)
     try:
         return frame.parse_sql_expr(text)
     except Exception as error:

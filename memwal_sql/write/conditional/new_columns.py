@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import datafusion
 import pyarrow as pa
 
-from memwal_native import sql_tokens
-from memwal_sql.arguments import check_comparisons, unquoted
+from memwal_native import SqlParser
+from memwal_sql.arguments import check_expression, unquoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.schema import stored_type
 from memwal_sql.write.conditional.expressions import Expressions
@@ -46,7 +46,7 @@ class NewColumns:
 def _names(text: str) -> list[str]:
     """The names in an expression, as DataFusion takes them: in lower case unless quoted."""
     try:
-        tokens = sql_tokens(text)
+        tokens = SqlParser().tokens(text)
     except ValueError as error:
         raise InvalidCallError(f"{text!r} is no SQL expression: {error}") from error
     names = ((kind, value) for kind, value, *_ in tokens if kind in ("word", "quoted"))
@@ -54,7 +54,7 @@ def _names(text: str) -> list[str]:
 
 
 def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
-    check_comparisons(text)
+    check_expression(text)
     frame = datafusion.SessionContext().from_arrow(rows.empty_table())
     try:
         kind = stored_type(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)

@@ -3,34 +3,18 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion_sql::parser::DFParser;
+use crate::sql::tables::normal;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, TableFactor, UnaryOperator, Visit, Visitor,
 };
-use pyo3::prelude::*;
-
-use crate::python::errors::guarded;
-use crate::sql::text::look_at;
-use crate::sql::tokens::normal;
 
 /// The conditions of a query in which DataFusion takes an unknown membership for a known one.
 ///
 /// Right are `IN` but below NOT, IS NULL and the like, and `NOT IN` as a conjunct of its own of a
-/// WHERE, with a column on its left and a subquery that names no table around it. None of a query
-/// that DataFusion can't parse.
-#[pyfunction]
-pub fn misread_memberships(sql: &str) -> Vec<String> {
-    let found = guarded(|| {
-        let mut misread = Misread::default();
-        DFParser::parse_sql(sql)?.iter().for_each(|statement| look_at(statement, &mut misread));
-        Ok(misread.found)
-    });
-    found.unwrap_or_default()
-}
-
+/// WHERE, with a column on its left and a subquery that names no table around it.
 #[derive(Default)]
-struct Misread {
-    found: Vec<String>,
+pub struct Misread {
+    pub found: Vec<String>,
     /// The addresses of expressions that are right where they stand.
     right: HashSet<*const Expr>,
 }

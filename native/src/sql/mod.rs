@@ -1,5 +1,8 @@
-//! SQL statements as DataFusion reads them.
+//! SQL text as DataFusion reads it.
 
+pub mod clauses;
 pub mod memberships;
+pub mod parser;
+pub mod tables;
 pub mod text;
 pub mod tokens;

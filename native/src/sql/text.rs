@@ -1,186 +1,92 @@
-//! What SQL text says, read by the parser that DataFusion reads it with, in its default dialect.
+//! SQL text as DataFusion's parser reads it.
 
-use std::fmt::Display;
 use std::ops::ControlFlow;
 
-use datafusion_sql::parser::{CopyToSource, DFParser, Statement};
-use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, PipeOperator, Query, Select, SelectItem, TableFactor,
-    TableSample, TableSampleKind, Visit, Visitor, visit_expressions,
-};
+use datafusion_sql::parser::{CopyToSource, Statement};
+use datafusion_sql::sqlparser::ast::{Expr, Visit, Visitor};
 use pyo3::prelude::*;
 
-use crate::python::errors::guarded;
+use crate::sql::tables::Tables;
+use crate::sql::{clauses, memberships};
 
-/// Whether a condition calls functions, so that it may mean something else each time it is asked,
-/// as `now()` does; also where it can't be read.
-#[pyfunction]
-pub fn calls_functions(condition: &str) -> bool {
-    let found = guarded(|| {
-        let parsed = DFParser::parse_sql_into_expr(condition)?;
-        let function = visit_expressions(&parsed.expr, |expr| match expr {
-            Expr::Function(_) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        });
-        Ok(function.is_break())
-    });
-    found.unwrap_or(true)
+/// Statements, or one expression.
+#[pyclass(frozen, module = "memwal_native")]
+pub struct SqlText {
+    pub text: String,
+    pub parsed: Parsed,
+    pub normalizes: bool,
 }
 
-/// The clauses of a statement that DataFusion parses and then leaves out of its plan. None for one
-/// that it can't parse in its default dialect and depth.
-#[pyfunction]
-pub fn ignored_clauses(sql: &str) -> Option<Vec<String>> {
-    let found = guarded(|| {
-        let mut ignored = Ignored::default();
-        DFParser::parse_sql(sql)?.iter().for_each(|statement| look_at(statement, &mut ignored));
-        Ok(ignored.0)
-    });
-    found.ok()
+pub enum Parsed {
+    Statements(Vec<Statement>),
+    Expression(Expr),
 }
 
-/// The comparisons `a IS [NOT] DISTINCT FROM b AND c` of a statement or an expression, which the
-/// parser reads as `a IS DISTINCT FROM (b AND c)`, other than SQL says. None of one that it can't
-/// parse.
-#[pyfunction]
-pub fn misread_comparisons(sql: &str) -> Vec<String> {
-    let found = guarded(|| {
-        let mut misread = Misread::default();
-        match DFParser::parse_sql(sql) {
-            Ok(statements) => {
-                statements.iter().for_each(|statement| look_at(statement, &mut misread));
+impl SqlText {
+    fn visit<V: Visitor>(&self, visitor: &mut V) -> ControlFlow<V::Break> {
+        match &self.parsed {
+            Parsed::Statements(statements) => {
+                statements.iter().try_for_each(|one| visit(one, visitor))
             }
-            Err(_) => {
-                let _ = DFParser::parse_sql_into_expr(sql)?.expr.visit(&mut misread);
-            }
+            Parsed::Expression(expression) => expression.visit(visitor),
         }
-        Ok(misread.0)
-    });
-    found.unwrap_or_default()
-}
-
-pub(crate) fn look_at(statement: &Statement, visitor: &mut impl Visitor) {
-    match statement {
-        Statement::Statement(inner) => {
-            let _ = inner.visit(visitor);
-        }
-        Statement::Explain(explained) => look_at(&explained.statement, visitor),
-        Statement::CopyTo(copy) => {
-            if let CopyToSource::Query(query) = &copy.source {
-                let _ = query.visit(visitor);
-            }
-        }
-        _ => {}
     }
 }
 
-#[derive(Default)]
-struct Misread(Vec<String>);
+#[pymethods]
+impl SqlText {
+    fn tables(&self) -> Vec<(usize, usize, Vec<String>)> {
+        let mut tables = Tables::new(self.normalizes);
+        let _ = self.visit(&mut tables);
+        tables.placed(&self.text)
+    }
 
-impl Visitor for Misread {
+    fn ignored_clauses(&self) -> Vec<String> {
+        let mut ignored = clauses::Ignored::default();
+        let _ = self.visit(&mut ignored);
+        ignored.0
+    }
+
+    fn misread_comparisons(&self) -> Vec<String> {
+        let mut misread = clauses::Misread::default();
+        let _ = self.visit(&mut misread);
+        misread.0
+    }
+
+    fn misread_memberships(&self) -> Vec<String> {
+        let mut misread = memberships::Misread::default();
+        let _ = self.visit(&mut misread);
+        misread.found
+    }
+
+    /// Whether it calls functions, so that it may mean something else each time it is asked, as
+    /// `now()` does.
+    fn calls_functions(&self) -> bool {
+        self.visit(&mut Calls).is_break()
+    }
+}
+
+fn visit<V: Visitor>(statement: &Statement, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Statement::Statement(inner) => inner.visit(visitor),
+        Statement::Explain(explained) => visit(&explained.statement, visitor),
+        Statement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => query.visit(visitor),
+            CopyToSource::Relation(name) => visitor.pre_visit_relation(name),
+        },
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+struct Calls;
+
+impl Visitor for Calls {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if let Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) = expr
-            && let Expr::BinaryOp { op, .. } = right.as_ref()
-            && matches!(op, BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor)
-        {
-            self.0.push(expr.to_string());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-#[derive(Default)]
-struct Ignored(Vec<String>);
-
-impl Ignored {
-    fn note(&mut self, clause: impl Display) {
-        self.0.push(clause.to_string());
-    }
-
-    fn all<T: Display>(&mut self, clauses: impl IntoIterator<Item = T>) {
-        clauses.into_iter().for_each(|clause| self.note(clause));
-    }
-
-    fn of_columns(&mut self, items: &[SelectItem]) {
-        for item in items {
-            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
-            {
-                self.all(&options.opt_ilike);
-            }
-        }
-    }
-}
-
-impl Visitor for Ignored {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        self.all(&query.locks);
-        self.all(&query.for_clause);
-        self.all(query.settings.iter().flatten().map(|setting| format!("SETTINGS {setting}")));
-        self.all(&query.format_clause);
-        for operator in &query.pipe_operators {
-            match operator {
-                PipeOperator::Select { exprs } => self.of_columns(exprs),
-                PipeOperator::Aggregate { full_table_exprs, group_by_expr } => {
-                    let exprs = full_table_exprs.iter().chain(group_by_expr);
-                    let orders = exprs.map(|expr| expr.order_by.to_string().trim().to_owned());
-                    self.all(orders.filter(|order| !order.is_empty()));
-                }
-                _ => {}
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        self.all(select.prewhere.iter().map(|condition| format!("PREWHERE {condition}")));
-        self.all(&select.connect_by);
-        self.all(&select.exclude);
-        self.all(select.value_table_mode);
-        self.of_columns(&select.projection);
-        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) =
-            &select.group_by;
-        self.all(modifiers);
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        match factor {
-            TableFactor::Table {
-                with_hints,
-                version,
-                with_ordinality,
-                partitions,
-                json_path,
-                sample,
-                index_hints,
-                ..
-            } => {
-                self.all(with_hints.iter().map(|hint| format!("WITH ({hint})")));
-                self.all(version);
-                self.all(with_ordinality.then_some("WITH ORDINALITY"));
-                self.all(partitions.iter().map(|partition| format!("PARTITION ({partition})")));
-                self.all(json_path);
-                self.all(sample.iter().map(sample_text));
-                self.all(index_hints);
-            }
-            TableFactor::Derived { sample, .. } => self.all(sample.iter().map(sample_text)),
-            TableFactor::Function { with_ordinality, .. } => {
-                self.all(with_ordinality.then_some("WITH ORDINALITY"));
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn sample_text(sample: &TableSampleKind) -> &TableSample {
-    match sample {
-        TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample) => {
-            sample
+        match expr {
+            Expr::Function(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     }
 }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memwal_native import table_references
+from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.queries.tokens import statement_of
 
@@ -77,9 +77,9 @@ def test_a_text_without_one_statement_is_refused(text: str, message: str) -> Non
 
 def test_tables_are_found_where_they_stand() -> None:
     text = 'WITH q AS (SELECT * FROM "T" é) SELECT * FROM q JOIN s.t AS z ON q.a = z.a'
-    places = table_references(text)
+    places = SqlParser().statements(text).tables()
     assert [(text[start:end], parts) for start, end, parts in places] == [
         ('"T"', ["T"]),
         ("s.t", ["s", "t"]),
     ]
-    assert table_references("SELECT * FROM (") is None
+    assert SqlParser().statements("SELECT * FROM (") is None

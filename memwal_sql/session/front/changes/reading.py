@@ -12,7 +12,7 @@ import pyarrow as pa
 from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
-from memwal_native import table_references
+from memwal_native import SqlParser
 from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.one_snapshot import (
     OneSnapshot,
@@ -75,7 +75,7 @@ class Reading:
         one of these reads the table, or one of the expressions `others`, which are evaluated
         later, may read any."""
         tables, key = self._pins.tables, (self._target.name, None)
-        if key not in tables and table_references(f"SELECT {', '.join(others)}") != []:
+        if key not in tables and self._read_tables(others):
             tables[key] = OneSnapshot(
                 self._target.table, self._target.columns, self._target.changed
             )
@@ -83,6 +83,10 @@ class Reading:
         if not found.schema.equals(self._target.columns):
             raise self._target.changed(found.schema)
         return found
+
+    def _read_tables(self, expressions: Sequence[str]) -> bool:
+        parsed = SqlParser(self.ctx).statements(f"SELECT {', '.join(expressions)}")
+        return parsed is None or bool(parsed.tables())
 
     def value(self, expression: str) -> Any:
         """What an expression without columns comes to."""

@@ -18,11 +18,11 @@ from datafusion.catalog import Schema, Table
 
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
-from memwal_native import MountedTable, table_references
+from memwal_native import MountedTable, SqlParser, SqlText
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
-from memwal_sql.session.clauses import check_memberships
+from memwal_sql.session.clauses import check_clauses, check_memberships
 from memwal_sql.session.front.queries.as_of import (
     AsOf,
     Moment,
@@ -32,7 +32,13 @@ from memwal_sql.session.front.queries.as_of import (
     without,
 )
 from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
-from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
+from memwal_sql.session.front.queries.planning import (
+    answer,
+    planned,
+    planned_as_checked,
+    planning_errors,
+    unreadable,
+)
 from memwal_sql.session.front.queries.scans import is_search, reads_mounted, scans
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.seen_columns import (
@@ -216,13 +222,14 @@ def _planned(
     pins: Pins | None,
 ) -> _Query:
     """The query, with the tables at `uris` as they are now under all of their names."""
-    statement, whole = statement_of(query), query
+    statement, whole = statement_of(query, SqlParser(ctx)), query
     clauses = as_of_clauses(statement)
     query = without(query, clauses)
-    if pins is not None:
-        check_memberships(query)
     with statement.places():
-        uses = list(_uses(ctx, query, statement, clauses, parameters))
+        parsed = _parsed(ctx, query, statement, parameters)
+        if pins is not None:
+            check_memberships(parsed)
+        uses = list(_uses(ctx, query, parsed, statement, clauses, parameters))
     functions = search_functions(ctx)
     times = Counter((one.name, one.moment) for one in uses)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
@@ -253,7 +260,8 @@ def _planned(
     edits = [Edit(one.start, one.end, text) for one, text in texts if text is not None]
     try:
         with _in_schemas(ctx, tables), as_before(whole, edits):
-            return _Query(planned(ctx, edited(query, edits), parameters), uses, tables)
+            check_clauses(parsed)
+            return _Query(planned_as_checked(ctx, edited(query, edits), parameters), uses, tables)
     except StatementError as error:
         if error.at is not None:
             check_values(statement)
@@ -298,9 +306,25 @@ def may_read(
         return bool(found.others()) and reads_mounted(found.frame)
 
 
+def _parsed(
+    ctx: datafusion.SessionContext, query: str, statement: Statement, parameters: Mapping[str, Any]
+) -> SqlText:
+    parsed = statement.parser.statements(query)
+    if parsed is not None:
+        return parsed
+    list(search_calls(statement, parameters))  # whose errors say more
+    try:
+        with as_before(statement.text, ()):
+            raise unreadable(ctx, query, parameters)
+    except StatementError:
+        check_values(statement)
+        raise
+
+
 def _uses(
     ctx: datafusion.SessionContext,
     query: str,
+    parsed: SqlText,
     statement: Statement,
     clauses: Sequence[AsOf],
     parameters: Mapping[str, Any],
@@ -310,16 +334,7 @@ def _uses(
     Raises InvalidCallError, with the place, for a clause that follows no table.
     """
     left = {one.after: one for one in clauses}
-    references = table_references(query)
-    if references is None:
-        list(search_calls(statement, parameters))  # whose errors say more
-        try:
-            with as_before(statement.text, ()):
-                planned(ctx, query, parameters)  # raises for what is no query, or not read here
-        except StatementError:
-            check_values(statement)
-            raise
-    for start, end, parts in references or ():
+    for start, end, parts in parsed.tables():
         if len(parts) <= NAME_PARTS:
             clause = left.pop(end, None)
             moment = None if clause is None else clause.moment(ctx, parameters)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from memwal_native import sql_tokens
+from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError
 
 Name = tuple[str, ...]
@@ -114,7 +114,8 @@ def _described(text: str, at: int) -> str:
     line = text.count("\n", 0, at) + 1
     column = at - (text.rfind("\n", 0, at) + 1) + 1
     try:
-        value = next((repr(one[1]) for one in sql_tokens(text) if one[3] > at), "the end")
+        tokens = SqlParser().tokens(text)
+        value = next((repr(one[1]) for one in tokens if one[3] > at), "the end")
     except ValueError:  # a quote that does not end
         value = repr(text[at:])
     return f"line {line}, column {column}: {value}"

@@ -8,6 +8,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
+from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.clauses import check_clauses
 from memwal_sql.session.front.queries.datafusion_errors import error_of
@@ -39,31 +40,43 @@ def planned(
     """What DataFusion itself makes of a statement, whatever class the session is of.
 
     Raises InvalidCallError for what it can't plan, UnsupportedError for what it would leave out,
-    and for what is SQL in the dialect or the depth of this session alone.
+    and for what nests deeper than texts are read here.
     """
-    scalars = {name: _scalar(name, value) for name, value in parameters.items()}
-    if not check_clauses(text):
-        raise _unreadable(ctx, text, scalars)
+    parsed = SqlParser(ctx).statements(text)
+    if parsed is None:
+        raise unreadable(ctx, text, parameters)
+    check_clauses(parsed)
+    return planned_as_checked(ctx, text, parameters)
+
+
+def planned_as_checked(
+    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+) -> datafusion.DataFrame:
+    """The same for a text whose clauses have been checked."""
     with planning_errors(text):
-        return datafusion.SessionContext.sql(ctx, text, param_values=scalars)
+        return datafusion.SessionContext.sql(ctx, text, param_values=_scalars(parameters))
 
 
-def _unreadable(
-    ctx: datafusion.SessionContext, text: str, scalars: Mapping[str, Any]
+def unreadable(
+    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
 ) -> MemWalError:
     """The error for a text that is not read here: what DataFusion says of it, if that is no SQL in
     this session either."""
+    scalars = _scalars(parameters)
     try:
         with planning_errors(text):
-            datafusion.SessionContext.sql(ctx, text, _NOTHING_RUNS, param_values=dict(scalars))
+            datafusion.SessionContext.sql(ctx, text, _NOTHING_RUNS, param_values=scalars)
     except StatementError as error:
         if error.at is not None:
             return error
     return UnsupportedError(
-        "which tables this statement reads is not known: it is SQL in the dialect of this session "
-        "alone, or nests deeper than 50 levels. Set datafusion.sql_parser.dialect to 'generic' and "
-        "write it so, or nest it less"
+        "which tables this statement reads is not known, as it nests deeper than 50 levels: nest "
+        "it less"
     )
+
+
+def _scalars(parameters: Mapping[str, Any]) -> dict[str, pa.Scalar]:
+    return {name: _scalar(name, value) for name, value in parameters.items()}
 
 
 def _scalar(name: str, value: Any) -> pa.Scalar:

@@ -60,7 +60,7 @@ def search_calls(statement: Statement, parameters: Mapping[str, Any]) -> Iterato
         if not parts:
             continue
         arguments = _positional(statement, parts, names, parameters)
-        tokens = statement_of(arguments[0]).tokens
+        tokens = statement_of(arguments[0], statement.parser).tokens
         yield SearchCall(
             table_name(tokens[0].value) if [one.kind for one in tokens] == ["string"] else None,
             statement.tokens[first].start,

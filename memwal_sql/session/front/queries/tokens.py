@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from memwal_native import sql_tokens
+from memwal_native import SqlParser
 from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.queries.places import (
@@ -60,6 +60,7 @@ class Statement:
 
     Attributes:
         source: the text that the user gave, with its edits since.
+        parser: what it is read with.
         sliced: what has been cut out, as `(start, end)` in characters: what is put together has
             the user's own words there.
     """
@@ -68,11 +69,13 @@ class Statement:
         self,
         text: str,
         tokens: Sequence[Token],
+        parser: SqlParser,
         source: Source | None = None,
         sliced: set[tuple[int, int]] | None = None,
     ) -> None:
         self.text = text
         self.tokens = tokens
+        self.parser = parser
         self.source = Source(text) if source is None else source
         self.sliced = set() if sliced is None else sliced
 
@@ -110,7 +113,8 @@ class Statement:
 
     def part(self, start: int, stop: int) -> Statement:
         """The statement between two places."""
-        return Statement(self.text, self.tokens[start:stop], self.source, self.sliced)
+        tokens = self.tokens[start:stop]
+        return Statement(self.text, tokens, self.parser, self.source, self.sliced)
 
     def edited(self, edits: Sequence[Edit]) -> Statement:
         """The statement with other texts in places of it."""
@@ -118,8 +122,9 @@ class Statement:
         longer = len(text) - len(self.text)
         first = min(self.tokens[0].start, *(one.start for one in edits))
         last = self.tokens[-1].end + longer
-        tokens = [one for one in _tokens(text).tokens if first <= one.start and one.end <= last]
-        return Statement(text, tokens, self.source.edited(edits))
+        found = _tokens(text, self.parser).tokens
+        tokens = [one for one in found if first <= one.start and one.end <= last]
+        return Statement(text, tokens, self.parser, self.source.edited(edits))
 
     def find(self, words: str, start: int = 0, stop: int | None = None) -> int:
         """The first place from `start` where these keywords stand; `stop`, or the end, if none."""
@@ -234,28 +239,30 @@ class Statement:
         return self.source.place(found[0]) if len(found) == 1 else None
 
 
-def statement_of(text: str) -> Statement:
-    """The one statement of a text.
+def statement_of(text: str, parser: SqlParser | None = None) -> Statement:
+    """The one statement of a text, read with the parser of a session, or as DataFusion's is by
+    default.
 
     Raises InvalidCallError for a text with none or several, and for a quote that does not end.
     """
     if not isinstance(text, str):
         raise InvalidCallError(f"{text!r} is no SQL statement, as text")
-    found = statements_of(text)
+    parser = SqlParser() if parser is None else parser
+    found = statements_of(text, parser)
     if not found:
         raise InvalidCallError("there is no statement in the text")
     if len(found) > 1:
-        whole = _tokens(text)
+        whole = _tokens(text, parser)
         place = next(p for p in range(len(whole)) if whole.symbol(p) == ";")
         raise whole.error("give one statement at a time: another one begins after this", place)
     return found[0]
 
 
-def statements_of(text: str) -> list[Statement]:
+def statements_of(text: str, parser: SqlParser | None = None) -> list[Statement]:
     """The statements of a text, between semicolons. Raises InvalidCallError for a quote that does
     not end, and for a parenthesis that ends nothing: in what is put together of parts of a text it
     could end a parenthesis around one."""
-    whole = _tokens(text)
+    whole = _tokens(text, SqlParser() if parser is None else parser)
     depth = 0
     for place in range(len(whole)):
         symbol = whole.symbol(place)
@@ -268,9 +275,9 @@ def statements_of(text: str) -> list[Statement]:
     return [whole.part(start, stop) for start, stop in pairs if start < stop]
 
 
-def _tokens(text: str) -> Statement:
+def _tokens(text: str, parser: SqlParser) -> Statement:
     try:
-        return Statement(text, [Token(*found) for found in sql_tokens(text)])
+        return Statement(text, [Token(*found) for found in parser.tokens(text)], parser)
     except ValueError as error:
         place = _PLACE.search(str(error))
         at = None if place is None else offset_of(text, *map(int, place.groups()))

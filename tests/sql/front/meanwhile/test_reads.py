@@ -37,7 +37,7 @@ QUERIES = {
     "letters": "SELECT id, n + 1 + seen(n) FROM ÄB",
 }
 VIEWS = ("view", "view of a view", "view in WITH twice", "frame")
-UNREADABLE = ("dialect", "depth", "pinned frame")
+UNREADABLE = ("depth", "pinned frame")
 STATEMENTS = [
     "INSERT INTO {t} {query}",
     "INSERT OVERWRITE {t} {query}",

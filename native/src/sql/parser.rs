@@ -1,0 +1,96 @@
+//! DataFusion's parser, as a session has it.
+
+use datafusion_common::config::Dialect;
+use datafusion_common::{Result, internal_datafusion_err};
+use datafusion_execution::config::SessionConfig;
+use datafusion_ffi::df_result;
+use datafusion_ffi::execution::FFI_TaskContextProvider;
+use datafusion_sql::parser::{DFParser, DFParserBuilder};
+use datafusion_sql::sqlparser::dialect::{Dialect as Reading, dialect_from_str};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::python::errors::{guarded, python_error};
+use crate::sql::text::{Parsed, SqlText};
+use crate::sql::tokens::{Found, tokens};
+
+/// How a session reads SQL: its dialect, and whether names that are not quoted are in lower case.
+/// Without a session, as DataFusion does by default.
+///
+/// Its `recursion_limit` is not taken over: nothing here keeps deeper texts off the end of a stack.
+#[pyclass(frozen, module = "memwal_native")]
+pub struct SqlParser {
+    dialect: Dialect,
+    normalizes: bool,
+}
+
+#[pymethods]
+impl SqlParser {
+    #[new]
+    #[pyo3(signature = (session = None))]
+    fn new(session: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(session) = session else {
+            return Ok(Self { dialect: Dialect::default(), normalizes: true });
+        };
+        let config = config_of(session)?;
+        let options = &config.options().sql_parser;
+        Ok(Self { dialect: options.dialect, normalizes: options.enable_ident_normalization })
+    }
+
+    /// Raises ValueError, with the place, for a quote or comment that does not end.
+    fn tokens(&self, sql: &str) -> PyResult<Vec<Found>> {
+        let reading = self.reading().map_err(python_error)?;
+        tokens(sql, &*reading).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// None for a text that can't be parsed, or not in DataFusion's default depth.
+    fn statements(&self, sql: &str) -> Option<SqlText> {
+        self.parsed(sql, |parser| Ok(Parsed::Statements(parser.parse_statements()?.into())))
+    }
+
+    /// None for a text that can't be parsed.
+    fn expression(&self, sql: &str) -> Option<SqlText> {
+        self.parsed(sql, |parser| Ok(Parsed::Expression(parser.parse_into_expr()?.expr)))
+    }
+}
+
+impl SqlParser {
+    fn reading(&self) -> Result<Box<dyn Reading>> {
+        dialect_from_str(self.dialect)
+            .ok_or_else(|| internal_datafusion_err!("the dialect {} is not known", self.dialect))
+    }
+
+    fn parsed(
+        &self,
+        sql: &str,
+        parse: impl FnOnce(&mut DFParser<'_>) -> Result<Parsed>,
+    ) -> Option<SqlText> {
+        let parsed = guarded(|| {
+            let reading = self.reading()?;
+            parse(&mut DFParserBuilder::new(sql).with_dialect(&*reading).build()?)
+        });
+        let parsed = parsed.ok()?;
+        Some(SqlText { text: sql.to_owned(), parsed, normalizes: self.normalizes })
+    }
+}
+
+/// The settings of a session of the host's.
+fn config_of(session: &Bound<'_, PyAny>) -> PyResult<SessionConfig> {
+    let capsule = session.call_method0("__datafusion_task_context_provider__")?;
+    let provider = capsule
+        .cast::<PyCapsule>()?
+        .pointer_checked(Some(c"datafusion_task_context_provider"))?
+        .cast::<FFI_TaskContextProvider>();
+    let config = guarded(|| {
+        // SAFETY: a capsule of this name holds this type; its layout is stable within a major
+        // version, which `memwal_sql` has checked. The functions are those it came with.
+        let found = unsafe {
+            let provider = provider.as_ref();
+            let context = df_result!((provider.task_ctx)(provider))?;
+            (context.session_config)(&context)
+        };
+        SessionConfig::try_from(&found)
+    });
+    config.map_err(python_error)
+}

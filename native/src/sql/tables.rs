@@ -1,0 +1,101 @@
+//! The tables of SQL text.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query, Visitor};
+
+use crate::sql::tokens::Lines;
+
+/// The names of tables, without those that stand for a query of a WITH.
+pub struct Tables {
+    normalizes: bool,
+    names: Vec<ObjectName>,
+    /// The queries of WITH that a name may stand for where the visit is.
+    visible: Vec<String>,
+    /// How many were visible where each query around that place begins.
+    before: Vec<usize>,
+    /// The name of each query of a WITH, by its address, and whether it sees itself.
+    defined: HashMap<*const Query, (String, bool)>,
+}
+
+impl Tables {
+    /// `normalizes`: whether names that are not quoted are in lower case.
+    pub fn new(normalizes: bool) -> Self {
+        Self {
+            normalizes,
+            names: Vec::new(),
+            visible: Vec::new(),
+            before: Vec::new(),
+            defined: HashMap::new(),
+        }
+    }
+
+    /// Where they stand in the text, and their parts.
+    pub fn placed(self, text: &str) -> Vec<(usize, usize, Vec<String>)> {
+        let lines = Lines::of(text);
+        let placed = self.names.iter().filter_map(|table| {
+            let parts: Option<Vec<&Ident>> = table.0.iter().map(|part| part.as_ident()).collect();
+            let parts = parts?;
+            let start = lines.place(parts.first()?.span.start);
+            let end = lines.place(parts.last()?.span.end);
+            Some((start, end, parts.into_iter().map(|part| name(part, self.normalizes)).collect()))
+        });
+        placed.collect()
+    }
+}
+
+impl Visitor for Tables {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.before.push(self.visible.len());
+        if let Some((name, true)) = self.defined.get(&std::ptr::from_ref(query)) {
+            self.visible.push(name.clone());
+        }
+        let normalizes = self.normalizes;
+        let tables = query
+            .with
+            .iter()
+            .flat_map(|with| with.cte_tables.iter().map(|table| (table, with.recursive)));
+        self.defined.extend(tables.map(|(table, recursive)| {
+            (
+                std::ptr::from_ref(table.query.as_ref()),
+                (name(&table.alias.name, normalizes), recursive),
+            )
+        }));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.visible.truncate(self.before.pop().unwrap_or_default());
+        if let Some((name, _)) = self.defined.remove(&std::ptr::from_ref(query)) {
+            self.visible.push(name); // for the queries after it, and the one that has the WITH
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        let lone = match relation.0.as_slice() {
+            [part] => part.as_ident().map(|part| name(part, self.normalizes)),
+            _ => None,
+        };
+        if lone.is_none_or(|lone| !self.visible.contains(&lone)) {
+            self.names.push(relation.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A name as a session looks it up.
+fn name(name: &Ident, normalizes: bool) -> String {
+    if normalizes { normal(name) } else { name.value.clone() }
+}
+
+/// The same by default.
+pub fn normal(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_ascii_lowercase(),
+    }
+}
