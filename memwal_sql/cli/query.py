@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ import datafusion
 import pyarrow as pa
 import typer
 
+from memwal_native import SqlParser
 from memwal_sql.cli.files import STDIN
 from memwal_sql.cli.options import (
     CheckpointName,
@@ -26,10 +27,11 @@ from memwal_sql.cli.options import (
 )
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
+from memwal_sql.cli.script import read_ahead
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.prepared import refuse_unused
 from memwal_sql.session.front.queries.places import Edit, errors_of_calls
-from memwal_sql.session.front.queries.tokens import Statement, statement_of, statements_of
+from memwal_sql.session.front.queries.tokens import statement_of
 from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import table_name
@@ -118,9 +120,7 @@ def sql(
                 raise InvalidCallError(f"--table {name}={place}: give it a name that no other has")
             tables[name] = stack.enter_context(opened(place, options))
         values = {name: _value(value) for name, value in _pairs("--param", parameters)}
-        with errors_of_calls():
-            statements = statements_of(text)
-        schema, rows = _run(tables, statements, consistency, values)
+        schema, rows = _run(_session(tables, consistency), text, values)
         if schema.names or form is RowFormat.JSON:
             write_rows(schema, rows, form, to, max_rows)
         else:  # a statement without an answer, as CREATE VIEW is; INSERT and COPY return a count
@@ -148,8 +148,10 @@ def explain(
     text = _text(query, file)
     with errors_of_calls():
         statement = statement_of(text).edited([explains])
+    refuse_unused(values.keys() - statement.parameters)
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
-        _, rows = _run({_NAME: table}, [statement], consistency, values)
+        context = _session({_NAME: table}, consistency)
+        rows = _batches(context, run(context, statement, values))
         plans = [row for batch in rows for row in batch.to_pylist()]
     if output is Output.JSON:
         show_json(plans)
@@ -189,24 +191,33 @@ def _value(text: str) -> Any:
         return text
 
 
-def _run(
-    tables: Mapping[str, Table],
-    statements: Sequence[Statement],
-    consistency: str,
-    parameters: Mapping[str, Any],
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of the last statement's result, and its batches as they come."""
-    if not statements:
-        raise InvalidCallError("there is no statement in the text")
-    refuse_unused(parameters.keys() - set().union(*(one.parameters for one in statements)))
+def _session(tables: Mapping[str, Table], consistency: str) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
     register_factory(context)
     for name, table in tables.items():
         register(context, name, table, consistency)
-    for statement in statements[:-1]:
-        for _ in _batches(context, run(context, statement, parameters)):
-            pass
-    frame = run(context, statements[-1], parameters)
+    return context
+
+
+def _run(
+    context: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The columns of the last statement's result, and its batches as they come."""
+    frame: datafusion.DataFrame | None = None
+    unused, place = set(parameters), 0
+    while place < len(text):
+        with errors_of_calls():
+            statements, place = read_ahead(text, place, SqlParser(context))
+        unused = unused.difference(*(one.parameters for one in statements))
+        if place == len(text):
+            refuse_unused(unused)
+        for statement in statements:
+            if frame is not None:
+                for _ in _batches(context, frame):
+                    pass
+            frame = run(context, statement, parameters)
+    if frame is None:
+        raise InvalidCallError("there is no statement in the text")
     return frame.schema(), _batches(context, frame)
 
 
