@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import datafusion
 import pyarrow as pa
 
+from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, ReopenError
 from memwal_sql.session.front.queries.planning import values
 from memwal_sql.session.front.queries.tokens import Statement, Token
@@ -70,12 +71,17 @@ def executed(
 
     Raises InvalidCallError where there are more or fewer values than types, or than the statement
     has places for, and for a value that its type cuts; ReopenError where the session sees other
-    columns of its tables by now.
+    columns of its tables by now, or reads SQL otherwise.
     """
     name, place = _name(statement, 1)
     found = _sessions.get(ctx, {}).get(name)
     if found is None:
         return None
+    if found.statement.parser != SqlParser(ctx):
+        raise ReopenError(
+            f"the session has other settings of datafusion.sql_parser than at PREPARE {name}, and "
+            "would read it otherwise: DEALLOCATE it, and prepare it again"
+        )
     _check_columns(ctx, name, found)
     given: list[str] = []
     if place < len(statement):
@@ -107,6 +113,9 @@ def check_parameters(
     if statement.keyword(0) == "EXECUTE" and parameters.keys() - used:
         found = _sessions.get(ctx, {}).get(_name(statement, 1)[0])
         used |= set() if found is None else found.statement.parameters
+    for place, token in enumerate(statement.tokens):
+        if token.is_name and token.value in {f"${name}" for name in parameters.keys() - used}:
+            raise statement.error("this is a name in the session's dialect, not a parameter", place)
     refuse_unused(parameters.keys() - used)
 
 
@@ -133,17 +142,18 @@ def deallocate(ctx: datafusion.SessionContext, statement: Statement) -> bool:
 def _tables(ctx: datafusion.SessionContext, statement: Statement) -> dict[TableName, pa.Schema]:
     """The columns of all tables that its names, of whatever, may stand for."""
     found: dict[TableName, pa.Schema] = {}
-    parts: list[str] = []
+    parts: list[Token] = []
     for place, token in enumerate(statement.tokens):
         if not token.is_name:
             continue
         is_further = place > 0 and statement.symbol(place - 1) == "."
-        parts = [*(parts if is_further else []), token.name]
-        if len(parts) <= NAME_PARTS:
-            name = whole_name(parts)
-            table = search_functions(ctx).registered(name, ctx)
+        parts = [*(parts if is_further else []), token]
+        if len(parts) > NAME_PARTS:
+            continue
+        for name in ([one.name for one in parts], [one.value for one in parts]):
+            table = search_functions(ctx).registered(whole_name(name), ctx)
             if table is not None:
-                found[name] = table.columns
+                found[whole_name(name)] = table.columns
     return found
 
 

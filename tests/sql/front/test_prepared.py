@@ -97,6 +97,31 @@ def test_a_value_is_cast_to_its_type(
 
 
 @pytest.mark.parametrize(
+    "setting",
+    [
+        "dialect = 'snowflake'",
+        "dialect = 'mysql'",
+        "parse_float_as_decimal = true",
+        "enable_ident_normalization = false",
+    ],
+)
+def test_a_statement_is_prepared_again_where_the_session_reads_sql_otherwise(
+    table: mw.Table, ctx: mw.SessionContext, setting: str
+) -> None:
+    before = table.to_arrow()
+    ctx.sql(r"PREPARE keep AS DELETE FROM t WHERE 'a\\b' = 'a\b'")
+    ctx.sql("PREPARE shown AS SELECT 4.40 FROM T")
+    ctx.sql(f"SET datafusion.sql_parser.{setting}")
+    for name in ("keep", "shown"):
+        with pytest.raises(mw.ReopenError, match="would read it otherwise: DEALLOCATE it"):
+            ctx.sql(f"EXECUTE {name}")
+    assert table.to_arrow() == before
+    ctx.sql("DEALLOCATE shown")
+    ctx.sql("PREPARE shown AS SELECT 4.40 FROM t")
+    assert len(ctx.sql("EXECUTE shown").to_pylist()) == len(before)
+
+
+@pytest.mark.parametrize(
     "given", ["1.9", "'1.9'", "CAST(1.25 AS DECIMAL(9, 2))", "now()", "DATE '1970-01-02'", "1e40"]
 )
 def test_a_value_that_does_not_fit_its_type_is_refused(
