@@ -155,7 +155,7 @@ class TokenMap:
 
 class SqlParser:
     """DataFusion's parser: in the dialect of a session and with names as it takes them, or else as
-    it is by default."""
+    it is by default. Two are equal whose settings are."""
 
     def __new__(cls, session: datafusion.SessionContext | None = None) -> Self: ...
     def tokens(self, sql: str) -> list[tuple[str, str, int, int]]:
@@ -164,6 +164,9 @@ class SqlParser:
         quotes), "string", "number", "placeholder" and "symbol".
 
         Raises ValueError, with the place, for a quote or comment that does not end."""
+
+    def literal(self, text: str) -> str:
+        """A text as SQL writes it in the dialect."""
 
     def statements(self, sql: str) -> SqlText | None:
         """Statements. None for a text that DataFusion can't parse, or not in its default depth."""

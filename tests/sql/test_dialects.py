@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import memwal_sql as mw
 from memwal_native import SqlParser
@@ -36,10 +38,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> mw.Table:
     return table
 
 
+def session_of(dialect: str) -> datafusion.SessionContext:
+    config = datafusion.SessionConfig().set("datafusion.sql_parser.dialect", dialect)
+    return datafusion.SessionContext(config)
+
+
 def answer(table: mw.Table, dialect: str, query: str) -> list[Any] | None:
     """The rows, or None for an error."""
-    options = datafusion.SessionConfig().set("datafusion.sql_parser.dialect", dialect)
-    context = datafusion.SessionContext(options)
+    context = session_of(dialect)
     mw.register(context, "t", table)
     try:
         return [next(iter(row.values())) for row in context.sql(query).to_pylist()]
@@ -148,8 +154,7 @@ def test_each_of_them_is_read_in_some_dialect(table: mw.Table) -> None:
 @pytest.mark.parametrize("dialect", ["Snowflake", "ClickHouse", "PostgreSQL"])
 def test_changes_are_read_in_the_dialect_of_the_session(uri: str, dialect: str) -> None:
     """A text ends, and a comment begins, where the session says."""
-    config = datafusion.SessionConfig().set("datafusion.sql_parser.dialect", dialect)
-    ctx = datafusion.SessionContext(config)
+    ctx = session_of(dialect)
     schema = pa.schema({"id": pa.int64(), "s": pa.string()})
     with mw.create_table(uri, schema, primary_key="id") as table:
         mw.register(ctx, "t", table)
@@ -169,6 +174,109 @@ def test_changes_are_read_in_the_dialect_of_the_session(uri: str, dialect: str) 
             with pytest.raises(mw.InvalidCallError):
                 mw.sql(ctx, "DELETE FROM t // WHERE id = 5")
             assert table.to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(text=st.text(st.sampled_from("\\'\"`$%_n/*-#\n é")))
+@example("\\') UNION ALL SELECT 1 --")
+@example("")
+def test_a_text_is_written_as_the_dialect_reads_it(dialect: str, text: str) -> None:
+    parser = SqlParser(session_of(dialect))
+    literal = parser.literal(text)
+    assert parser.tokens(literal) == [("string", text, 0, len(literal))]
+    assert mw.sql(session_of(dialect), f"SELECT {literal} AS x").to_pydict() == {"x": [text]}
+
+
+HOSTILE = ["\\') UNION ALL SELECT x, 0 FROM secret --", "' word1 \\", "C:\\new\\"]
+NO_PARAMETERS = {"MySQL", "Hive"}
+NO_NAMED_ARGUMENTS = {"MsSQL"}
+COMMENTS = {"MySQL", "Hive", "Snowflake", "BigQuery"}  # at a #
+NO_CHANGES = {"MySQL", "BigQuery", "Databricks", "Spark"}
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mw.Table]:
+    schema = pa.schema({"id": pa.int64(), "s": pa.string(), "v": pa.list_(pa.float32(), 2)})
+    uri = tmp_path_factory.mktemp("searched") / "t"
+    rows = [{"id": i, "s": f"word{i} text", "v": [i, 3 - i]} for i in range(4)]
+    with mw.create_table(uri, schema, "id") as table, table.writer() as writer:
+        writer.upsert(rows)
+        yield table
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_searches_take_parameters_in_every_dialect(searched: mw.Table, dialect: str) -> None:
+    ctx = session_of(dialect)
+    mw.register(ctx, "t", searched)
+    ctx.register_record_batches("secret", [pa.table({"x": ["SECRET"]}).to_batches()])
+    vector = [2.0, 1.1]
+    found: list[tuple[str, list[Any], set[str], list[int]]] = [
+        ("SELECT id FROM t ORDER BY v <-> $q LIMIT 1", [vector, "[2, 1.1]"], set(), [2]),
+        ("SELECT id FROM t ORDER BY v <=> $q LIMIT 1", [vector], set(), [2]),
+        ("SELECT id FROM t ORDER BY v <#> $q LIMIT 1", [vector], COMMENTS, [3]),
+        ("SELECT id FROM vector_search('t', 'v', $q, 1)", [vector], set(), [2]),
+        ("SELECT id FROM vector_search('t', 'v', $q, k => 1)", [vector], NO_NAMED_ARGUMENTS, [2]),
+        ("SELECT s FROM full_text_search('t', 's', $q)", HOSTILE[:1], set(), []),
+        ("SELECT id FROM full_text_search('t', 's', $q)", HOSTILE[1:2], set(), [1]),
+        ("SELECT id FROM full_text_search('t', 's', $q)", HOSTILE[2:], set(), []),
+    ]
+    for text, values, but, expected in found:
+        for value in values:
+            if dialect in but | NO_PARAMETERS:
+                with pytest.raises(mw.InvalidCallError):
+                    mw.sql(ctx, text, q=value)
+            else:
+                answer = mw.sql(ctx, text, q=value).to_pylist()
+                assert [next(iter(row.values())) for row in answer] == expected, text
+
+
+@pytest.mark.parametrize("dialect", sorted({*DIALECTS} - NO_CHANGES))
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM t",
+        "TRUNCATE t",
+        "UPDATE t SET s = 'x'",
+        "UPDATE t SET s = 'x' FROM (SELECT 1 AS one) AS o",
+        "MERGE INTO t USING (SELECT 7 AS id) AS o ON t.id = o.id "
+        "WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        "MERGE INTO t USING (SELECT id FROM t) AS o ON t.id = o.id "
+        "WHEN MATCHED THEN UPDATE SET s = 'x'",
+    ],
+)
+def test_changes_without_a_condition_are_of_all_rows(
+    fast_folder: Path, dialect: str, statement: str
+) -> None:
+    """Also of rows with a column that is called like a constant of other dialects."""
+    schema = pa.schema({"id": pa.int64(), "true": pa.bool_(), "s": pa.string()})
+    with mw.create_table(str(fast_folder / "t"), schema, "id") as table:
+        ctx = session_of(dialect)
+        mw.register(ctx, "t", table)
+        with table.writer() as writer:
+            writer.upsert([{"id": i, "true": one} for i, one in enumerate([True, False, None])])
+        assert mw.sql(ctx, statement).to_pylist()[0]["count"] == 3
+        left = table.to_arrow()["s"].to_pylist()
+        assert left == (["x"] * 3 if "SET" in statement else [])
+
+
+@pytest.mark.parametrize("dialect", ["Generic", "Snowflake", "ClickHouse"])
+def test_files_with_backslashes_in_their_names_are_read(fast_folder: Path, dialect: str) -> None:
+    (fast_folder / "a\\new.csv").write_text("id,n\n1,2\n")
+    schema = pa.schema({"id": pa.int64(), "n": pa.int64()})
+    with mw.create_table(str(fast_folder / "t"), schema, "id") as table:
+        ctx = session_of(dialect)
+        mw.register(ctx, "t", table)
+        mw.sql(ctx, "COPY t FROM $p STORED AS csv", p=str(fast_folder / "a\\new.csv"))
+        assert table.to_arrow().to_pylist() == [{"id": 1, "n": 2}]
+
+
+@pytest.mark.parametrize("dialect", ["Generic", "Snowflake", "MySQL"])
+def test_places_are_told_whatever_the_dialect(table: mw.Table, dialect: str) -> None:
+    ctx = session_of(dialect)
+    mw.register(ctx, "t", table)
+    quote = "''" if dialect == "Generic" else "\\'"
+    with pytest.raises(mw.InvalidCallError, match=r"line 1, column 17: 'zork'"):
+        mw.sql(ctx, f"SELECT 'it{quote}s', zork FROM t WHERE 1 = 1 LIMIT 3")
 
 
 def test_names_are_those_of_the_session(table: mw.Table, uri: str) -> None:
@@ -206,6 +314,10 @@ LEFT_OUT = [
     "|> SELECT * ILIKE '%s%'",
 ]
 QUERIES = [f"SELECT * FROM t {clause}" for clause in LEFT_OUT]
+QUERIES += [
+    "SELECT sum(2)(id) FROM t",
+    "SELECT value FROM generate_series(1, 3, SETTINGS a = 1)",
+]
 QUERIES += ["SELECT * ILIKE '%s%' FROM t", "SELECT 1 AS one, t.* ILIKE '%s%' FROM t"]
 
 

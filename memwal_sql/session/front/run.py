@@ -8,7 +8,7 @@ import datafusion
 import pyarrow as pa
 
 from memwal_native import SqlParser
-from memwal_sql.errors import UnsupportedError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.copy_from import check_copy_to, copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
@@ -72,6 +72,8 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
     that it has not, and for a row that several others match; KeysExistError for a key that another
     row has; and what `TableWriter.upsert` raises.
     """
+    if not isinstance(ctx, datafusion.SessionContext):
+        raise InvalidCallError(f"{ctx!r} is no session, as datafusion.SessionContext() is")
     with errors_of_calls():
         statement = statement_of(text, SqlParser(ctx))
         check_parameters(ctx, statement, parameters)
@@ -144,7 +146,8 @@ def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | No
 def _query(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
-    return frame(ctx, statement.slice(0, len(statement)), parameters)
+    query = statement.slice(0, len(statement))
+    return frame(ctx, query, parameters, parser=statement.parser)
 
 
 def _copy(

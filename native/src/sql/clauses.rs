@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, PipeOperator, Query, Select, SelectItem, TableFactor,
-    TableSample, TableSampleKind, Visitor,
+    BinaryOperator, Expr, FunctionArguments, GroupByExpr, PipeOperator, Query, Select, SelectItem,
+    TableFactor, TableSample, TableSampleKind, Visitor,
 };
 
 /// The comparisons `a IS [NOT] DISTINCT FROM b AND c`, which the parser reads as `a IS DISTINCT FROM
@@ -84,6 +84,15 @@ impl Visitor for Ignored {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = expr
+            && !matches!(function.parameters, FunctionArguments::None)
+        {
+            self.note(&function.parameters);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         match factor {
             TableFactor::Table {
@@ -94,8 +103,11 @@ impl Visitor for Ignored {
                 json_path,
                 sample,
                 index_hints,
+                args,
                 ..
             } => {
+                let settings = args.iter().flat_map(|args| args.settings.iter().flatten());
+                self.all(settings.map(|setting| format!("SETTINGS {setting}")));
                 self.all(with_hints.iter().map(|hint| format!("WITH ({hint})")));
                 self.all(version);
                 self.all(with_ordinality.then_some("WITH ORDINALITY"));

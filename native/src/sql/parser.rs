@@ -1,12 +1,12 @@
 //! DataFusion's parser, as a session has it.
 
-use datafusion_common::config::Dialect;
+use datafusion_common::config::SqlParserOptions;
 use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_execution::config::SessionConfig;
 use datafusion_ffi::df_result;
 use datafusion_ffi::execution::FFI_TaskContextProvider;
 use datafusion_sql::parser::{DFParser, DFParserBuilder};
-use datafusion_sql::sqlparser::dialect::{Dialect as Reading, dialect_from_str};
+use datafusion_sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -19,10 +19,10 @@ use crate::sql::tokens::{Found, tokens};
 /// Without a session, as DataFusion does by default.
 ///
 /// Its `recursion_limit` is not taken over: nothing here keeps deeper texts off the end of a stack.
-#[pyclass(frozen, module = "memwal_native")]
+#[pyclass(frozen, eq, module = "memwal_native")]
+#[derive(PartialEq)]
 pub struct SqlParser {
-    dialect: Dialect,
-    normalizes: bool,
+    options: SqlParserOptions,
 }
 
 #[pymethods]
@@ -30,18 +30,28 @@ impl SqlParser {
     #[new]
     #[pyo3(signature = (session = None))]
     fn new(session: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let Some(session) = session else {
-            return Ok(Self { dialect: Dialect::default(), normalizes: true });
+        let options = match session {
+            Some(session) => config_of(session)?.options().sql_parser.clone(),
+            None => SqlParserOptions::default(),
         };
-        let config = config_of(session)?;
-        let options = &config.options().sql_parser;
-        Ok(Self { dialect: options.dialect, normalizes: options.enable_ident_normalization })
+        Ok(Self { options })
     }
 
     /// Raises ValueError, with the place, for a quote or comment that does not end.
     fn tokens(&self, sql: &str) -> PyResult<Vec<Found>> {
-        let reading = self.reading().map_err(python_error)?;
-        tokens(sql, &*reading).map_err(|error| PyValueError::new_err(error.to_string()))
+        let dialect = self.dialect().map_err(python_error)?;
+        tokens(sql, &*dialect).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// A text as SQL writes it.
+    fn literal(&self, text: &str) -> PyResult<String> {
+        let dialect = self.dialect().map_err(python_error)?;
+        let inner = if dialect.supports_string_literal_backslash_escape() {
+            text.replace('\\', r"\\").replace('\'', r"\'") // '' may begin a text of three quotes
+        } else {
+            text.replace('\'', "''")
+        };
+        Ok(format!("'{inner}'"))
     }
 
     /// None for a text that can't be parsed, or not in DataFusion's default depth.
@@ -56,9 +66,10 @@ impl SqlParser {
 }
 
 impl SqlParser {
-    fn reading(&self) -> Result<Box<dyn Reading>> {
-        dialect_from_str(self.dialect)
-            .ok_or_else(|| internal_datafusion_err!("the dialect {} is not known", self.dialect))
+    fn dialect(&self) -> Result<Box<dyn Dialect>> {
+        let name = self.options.dialect;
+        dialect_from_str(name)
+            .ok_or_else(|| internal_datafusion_err!("the dialect {name} is not known"))
     }
 
     fn parsed(
@@ -67,11 +78,11 @@ impl SqlParser {
         parse: impl FnOnce(&mut DFParser<'_>) -> Result<Parsed>,
     ) -> Option<SqlText> {
         let parsed = guarded(|| {
-            let reading = self.reading()?;
-            parse(&mut DFParserBuilder::new(sql).with_dialect(&*reading).build()?)
+            let dialect = self.dialect()?;
+            parse(&mut DFParserBuilder::new(sql).with_dialect(&*dialect).build()?)
         });
-        let parsed = parsed.ok()?;
-        Some(SqlText { text: sql.to_owned(), parsed, normalizes: self.normalizes })
+        let (parsed, normalizes) = (parsed.ok()?, self.options.enable_ident_normalization);
+        Some(SqlText { text: sql.to_owned(), parsed, normalizes })
     }
 }
 

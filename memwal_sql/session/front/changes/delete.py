@@ -86,7 +86,7 @@ def condition_at(statement: Statement, place: int, stop: int) -> str:
     SELECT can't follow this one, as it is in parentheses."""
     if place + 1 == stop:
         raise statement.error("a condition is missing", stop)
-    return f"WHERE ({statement.slice(place + 1, stop)})" if place < stop else "WHERE true"
+    return f"WHERE ({statement.slice(place + 1, stop)})" if place < stop else "WHERE 1 = 1"
 
 
 def other_tables(statement: Statement, place: int, stop: int, word: str) -> str:

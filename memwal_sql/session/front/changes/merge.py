@@ -150,7 +150,7 @@ class Merge(Change):
             target = self._named(of.get("target", self.target.text))
             join, where = "JOIN", ""
             if alone:
-                asked = " OR ".join(when.condition or "true" for when in alone)
+                asked = " OR ".join(when.condition or "1 = 1" for when in alone)
                 target = self._named(f"(SELECT *, {asked} AS {_ASKED} FROM {target})")
                 join, where = "LEFT JOIN", f"WHERE {number} IS NOT NULL OR {_ASKED}"
             columns = ", ".join(map(self.target.column, names))
@@ -172,7 +172,7 @@ class Merge(Change):
         """The rows of the table with these keys."""
         others = [self._on.text, *(() if self.returning is None else self.returning.items)]
         for when in self.whens:
-            others += [when.condition or "true", *when.values.values()]
+            others += [when.condition or "1 = 1", *when.values.values()]
         return reading.get(keys_of(self.target, [keys.drop_null()]), others)
 
     def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:

@@ -23,7 +23,6 @@ from memwal_sql.session.front.queries.one_snapshot import (
     own_schema,
 )
 from memwal_sql.session.front.queries.planning import planned, planning_errors, values
-from memwal_sql.session.front.queries.search_calls import text_literal
 from memwal_sql.session.front.queries.tokens import quoted
 from memwal_sql.state.schema import stored_type
 
@@ -101,7 +100,7 @@ class Reading:
             name = f"{schema}.files"
             stored = f"STORED AS {kind}" if kind else ""
             given = f"OPTIONS ({options})" if options else ""
-            location = f"LOCATION {text_literal(place)}"
+            location = f"LOCATION {SqlParser(self.ctx).literal(place)}"
             text = f"CREATE EXTERNAL TABLE {name} {stored} {location} {given}"
             with planning_errors():
                 planned(self.ctx, text, {}).collect()

@@ -19,10 +19,11 @@ from memwal_sql.session.front.queries.places import Edit
 from memwal_sql.session.front.queries.tokens import Statement, Token
 from memwal_sql.session.table_functions import search_functions, whole_name
 
+# By what they are in the text: some dialects read two symbols, and others one.
 _SPELLINGS = {
-    ("<", "->"): ("array_distance(", ")"),
-    ("<", "#>"): ("(0.0 - inner_product(", "))"),
-    ("<=>",): ("cosine_distance(", ")"),
+    "<->": ("array_distance(", ")"),
+    "<#>": ("(0.0 - inner_product(", "))"),
+    "<=>": ("cosine_distance(", ")"),
 }
 # Words that no operand begins with; a parenthesis or bracket after them is not theirs.
 _NO_NAMES = frozenset(
@@ -48,19 +49,21 @@ def with_distances(
     """
     after = 0
     while True:
-        place = next(_operators(statement, after), None)
+        place, width = next(_operators(statement, after), (None, 0))
         if place is None:
             return statement
-        width = 1 if statement.symbol(place) == "<=>" else 2
+        operator = "".join(statement.symbol(place + n) for n in range(width))
         first, last = _before(statement, place), _end(statement, place + width)
         if first is None or last is None:
-            if width == 1:  # what DataFusion takes it for
+            if operator == "<=>":  # what DataFusion takes it for
                 after = place + 1
                 continue
             side = "before" if first is None else "after"
             raise statement.error(f"a distance needs a vector {side} its operator", place)
         found = (first, place), (place + width, last)
-        if width == 1 and not any(_is_vector(ctx, statement, *one, parameters) for one in found):
+        if operator == "<=>" and not any(
+            _is_vector(ctx, statement, *one, parameters) for one in found
+        ):
             after = place + 1
             continue
         for beside in (first - 1, last):
@@ -68,7 +71,7 @@ def with_distances(
                 raise statement.error(
                     "put what the distance is of, or the distance, into parentheses", beside
                 )
-        opening, closing = _SPELLINGS[tuple(statement.symbol(place + n) for n in range(width))]
+        opening, closing = _SPELLINGS[operator]
         spans = [(statement.tokens[p].start, statement.tokens[q - 1].end) for p, q in found]
         (start, stop), (begin, end) = spans
         edits = [
@@ -83,15 +86,17 @@ def with_distances(
         after = first
 
 
-def _operators(statement: Statement, start: int) -> Iterator[int]:
-    """The places from one on where an operator begins."""
+def _operators(statement: Statement, start: int) -> Iterator[tuple[int, int]]:
+    """The places from one on where an operator begins, and how many symbols it is."""
     for place in range(start, len(statement)):
         symbol = statement.symbol(place)
-        pair = symbol, statement.symbol(place + 1)
-        if symbol == "<=>" or (
-            pair in _SPELLINGS and statement.tokens[place].end == statement.tokens[place + 1].start
+        if symbol in _SPELLINGS:
+            yield place, 1
+        elif (
+            symbol + statement.symbol(place + 1) in _SPELLINGS
+            and statement.tokens[place].end == statement.tokens[place + 1].start
         ):
-            yield place
+            yield place, 2
 
 
 def _before(statement: Statement, end: int) -> int | None:
@@ -151,7 +156,8 @@ def _written_vector(
     try:
         elements = json.loads(text)
         if isinstance(elements, list) and all(map(is_number, elements)):
-            return json.dumps([float(one) for one in elements], allow_nan=False)
+            numbers = json.dumps([float(one) for one in elements], allow_nan=False)
+            return f"make_array({numbers[1:-1]})"
     except (ValueError, OverflowError):  # of JSON, infinities, and whole numbers above all floats
         pass
     raise statement.error(f"{shortened(text)!r} is no vector, as '[0.5, 1]' is", start)

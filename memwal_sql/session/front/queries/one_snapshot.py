@@ -192,6 +192,7 @@ def frame(
     parameters: Mapping[str, Any],
     strong: Mapping[TableName, pa.Schema] = MappingProxyType({}),
     pins: Pins | None = None,
+    parser: SqlParser | None = None,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session, each in one snapshot, taken when it is
     first asked for, or as it was where AS OF says so.
@@ -200,6 +201,7 @@ def frame(
         strong: a table that is read as it is now, whatever its consistency in the session, with the
             columns that the query is made for.
         pins: of the statement that this query is one of.
+        parser: the session's, where it is at hand.
 
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
     out, and where a query of a statement reads a table of `strong` as it may have been earlier.
@@ -207,7 +209,8 @@ def frame(
     functions = search_functions(ctx)
     changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
     uris = frozenset(cast(WritableTable, table).uri for table in changed)
-    found = _planned(ctx, query, parameters, strong, uris, pins)
+    parser = parser or SqlParser(ctx)
+    found = _planned(ctx, query, parameters, strong, uris, pins, parser)
     if pins is not None:
         _check_level(found, uris, pins)
     return found.frame
@@ -220,9 +223,10 @@ def _planned(
     strong: Mapping[TableName, pa.Schema],
     uris: Collection[str],
     pins: Pins | None,
+    parser: SqlParser,
 ) -> _Query:
     """The query, with the tables at `uris` as they are now under all of their names."""
-    statement, whole = statement_of(query, SqlParser(ctx)), query
+    statement, whole = statement_of(query, parser), query
     clauses = as_of_clauses(statement)
     query = without(query, clauses)
     with statement.places():
@@ -297,7 +301,7 @@ def may_read(
     """Whether a query may read a table as it is now, under whatever name, or by a view: unless its
     plan shows that it does not."""
     functions = search_functions(ctx)
-    found = _planned(ctx, query, parameters, {}, (), Pins())
+    found = _planned(ctx, query, parameters, {}, (), Pins(), SqlParser(ctx))
     for use in found.uses:
         known = functions.registered(use.name, ctx) if use.moment is None else None
         if known is not None and cast(WritableTable, known.table).uri == table.uri:

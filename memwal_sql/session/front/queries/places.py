@@ -113,11 +113,11 @@ def _described(text: str, at: int) -> str:
     """A place, by line and column from 1 on, and what stands there."""
     line = text.count("\n", 0, at) + 1
     column = at - (text.rfind("\n", 0, at) + 1) + 1
+    rest = text[at:].strip()
     try:
-        tokens = SqlParser().tokens(text)
-        value = next((repr(one[1]) for one in tokens if one[3] > at), "the end")
-    except ValueError:  # a quote that does not end
-        value = repr(text[at:])
+        value = next((repr(one[1]) for one in SqlParser().tokens(rest)), "the end")
+    except ValueError:  # a quote that does not end, there or later
+        value = repr(rest if rest[0] in "'\"`" else rest.split(maxsplit=1)[0])
     return f"line {line}, column {column}: {value}"
 
 
