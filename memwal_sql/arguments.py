@@ -38,6 +38,11 @@ def shortened(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+def quoted(name: str) -> str:
+    """A name as SQL takes it whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def unquoted(name: str) -> str:
     """A name without quotes as DataFusion takes it: of `ÄB` the B alone is in lower case."""
     return name.encode().lower().decode()

@@ -32,8 +32,8 @@ def register(
     (`PREPARE`).
 
     Args:
-        name: as SQL would write it: `events`, `schema.events`, `"My events"`. What has the name
-            already is replaced.
+        name: as SQL would write it: `events`, `schema.events`, `"My events"`. A text that is no
+            name in SQL, as `My events`, is one as it is. What has the name already is replaced.
         table: a table, or where it is.
         consistency: what queries see. `"eventual"`: the regions recorded in the MemWAL index;
             `"manifest"`: what is flushed; `"strong"`: durable rows of every writer too, and the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -11,11 +12,12 @@ from datafusion import SessionContext
 
 from exec_nodes.node import Node, Statistics
 from memwal_native import MountedTable
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.history.tables import FILES, HISTORY, SNAPSHOTS
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.session.provider import SqlTable, TableProvider
-from memwal_sql.session.table_functions import Registered, search_functions
+from memwal_sql.session.table_functions import Registered, name_parts, search_functions
 from memwal_sql.session.version import check_datafusion_version
 from memwal_sql.write.ingest.missing import ERROR
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 check_datafusion_version()
 
+# Of a name: what DataFusion reads as it is without quotes.
+_PLAIN = re.compile("[a-z_][a-z0-9_$]*")
 METADATA_TABLES = ("regions", "generations", "wal", "indexes", "history", "snapshots", "files")
 
 
@@ -84,7 +88,7 @@ def mounted(
 ) -> MountedTable:
     """The table as the session is to have it under `name`, for who puts it there; the tables about
     it are there afterwards. Raises as `register` does."""
-    if not name:
+    if not name_parts(name)[-1]:
         raise InvalidCallError("a table needs a name to be registered under")
     table.refresh()
     provider = TableProvider(name, table, consistency, missing, approximate)
@@ -132,10 +136,10 @@ def _remove_about(ctx: SessionContext, name: str) -> None:
 
 
 def metadata_name(name: str, suffix: str) -> str:
-    """`events$regions` for `events`, `"My events$regions"` for `"My events"`."""
-    if name.endswith('"'):
-        return f'{name[:-1]}${suffix}"'
-    return f"{name}${suffix}"
+    """`events$regions` for `events`, `"My events$regions"` for `"My events"` and `My events`."""
+    *before, table = name_parts(name)
+    parts = (*before, f"{table}${suffix}")
+    return ".".join(one if _PLAIN.fullmatch(one) else quoted(one) for one in parts)
 
 
 def _put(ctx: SessionContext, name: str, table: MountedTable) -> None:

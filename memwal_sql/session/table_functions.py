@@ -11,7 +11,6 @@ plans the query, so the session's tables are noted here; whether one is still th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from datafusion import SessionContext, udtf
 
-from memwal_native import MountedTable, SessionRule, remember
+from memwal_native import MountedTable, SessionRule, SqlParser, remember
 from memwal_sql.arguments import unquoted
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.search.request import (
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 MakeSearch = Callable[[pa.Schema, Sequence["Expr"], Any, Mapping[str, Any]], Search]
 
-_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]+?))\s*(\.|$)')
 _DEFAULTS = ("datafusion", "public")
 # Of the name of a table: catalog, schema and table.
 NAME_PARTS = 3
@@ -246,22 +244,27 @@ def search_functions(ctx: SessionContext) -> SearchFunctions:
 
 
 def table_name(text: str) -> TableName:
-    """Catalog, schema and table: `events`, `schema.events`, `"My events"`.
+    """Catalog, schema and table of a name as `register` is given it."""
+    return whole_name(name_parts(text))
 
-    What is not in double quotes is in lower case. Raises InvalidCallError for anything else.
-    """
-    parts: list[str] = []
-    position = 0
-    while True:
-        match = _PART.match(text, position)
-        if match is None or len(parts) == NAME_PARTS:
-            raise InvalidCallError(f"{text!r} is no name of a table")
-        quoted, plain, separator = match.groups()
-        parts.append(unquoted(plain) if quoted is None else quoted.replace('""', '"'))
-        position = match.end()
-        if not separator:
-            break
-    return whole_name(parts)
+
+def name_parts(text: str) -> tuple[str, ...]:
+    """The parts of such a name, as DataFusion reads it for `register_table`: `events`,
+    `schema.events`, `"My events"`. Any other text, as `My events` or `2023-Data`, is a name as it
+    is."""
+    try:
+        tokens = SqlParser().tokens(text)
+    except ValueError:  # a quote that does not end
+        return (text,)
+    names, dots = tokens[::2], tokens[1::2]
+    if (
+        len(names) != len(dots) + 1
+        or len(names) > NAME_PARTS
+        or any(kind not in ("word", "quoted") for kind, *_ in names)
+        or any(value != "." for _, value, *_ in dots)
+    ):
+        return (text,)
+    return tuple(part if kind == "quoted" else unquoted(part) for kind, part, *_ in names)
 
 
 def whole_name(parts: Sequence[str]) -> TableName:

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.session.front.queries.search_calls import text_literal
 
 SCHEMA = pa.schema({"id": pa.int64(), "äb": pa.int64(), "Äb": pa.int64(), "n": pa.int64()})
 
@@ -54,3 +55,85 @@ def test_a_session_that_takes_names_otherwise_changes_nothing(
     with pytest.raises(mw.UnsupportedError, match="enable_ident_normalization"):
         mw.sql(ctx, statement)
     table.close()
+
+
+# As `register` is given it, and what stands in statements then.
+NAMES = {
+    "My T": '"My T"',
+    "my t": '"my t"',
+    '"My T"': '"My T"',
+    "`My T`": '"My T"',
+    'Public . "My T"': '"My T"',
+    " T\n": "t",
+    "ÄB 日本": '"ÄB 日本"',
+    "Sel-X": '"Sel-X"',
+    "2023_Data": '"2023_Data"',
+    "v1.0 Data": '"v1.0 Data"',
+    "Public.My-T": '"Public.My-T"',
+    "A.b.c.d": '"A.b.c.d"',
+    "A..b": '"A..b"',
+    "[T]": '"[T]"',
+    "It's": '"It\'s"',
+    "T -- of mine": "t",
+    '"a""B"': '"a""B"',
+    '"Open': '"""Open"',
+    'A"': '"A"""',
+    "Select": '"select"',
+    '"Übung $ 1"': '"Übung $ 1"',
+}
+
+
+@pytest.mark.parametrize(("name", "written"), NAMES.items())
+def test_a_table_is_read_changed_and_searched_under_every_name(
+    uri: str,
+    ctx: datafusion.SessionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    written: str,
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("body", pa.string())])
+    table = mw.create_table(uri, schema, primary_key="id")
+    mw.register(ctx, name, table)
+    plain = written if written.startswith('"') else f'"{written}"'
+    about = f'{plain[:-1]}$regions"'
+
+    def run(text: str) -> list[dict[str, object]]:
+        return list(mw.sql(ctx, text.replace("$T", written)).to_pylist())
+
+    run("INSERT INTO $T VALUES (1, 1, 'a'), (2, 2, 'b')")
+    run("INSERT INTO $T (id, n) VALUES (3, 3)")
+    run("INSERT INTO $T (id, n) VALUES (2, 7), (4, 4) ON CONFLICT DO UPDATE SET n = $T.n + 1")
+    run("REPLACE INTO $T (id, n) VALUES (4, 5)")
+    run("UPDATE $T SET n = $T.n + 10 WHERE id = 1")
+    run("DELETE FROM $T WHERE id = 3")
+    merge = "MERGE INTO $T USING $T AS s ON $T.id = s.id WHEN MATCHED AND s.n = 11 THEN UPDATE "
+    run(f"{merge} SET n = s.n + 1")
+    run("PREPARE p AS UPDATE $T SET n = n + 1")
+    run("EXECUTE p")
+    run("ALTER TABLE $T ADD COLUMN more INT")
+    run("CREATE INDEX words ON $T USING fts (body)")
+    run(f"CALL memwal.flush({text_literal(name)})")
+    snapshots = []
+    snapshot = mw.Table.snapshot
+    monkeypatch.setattr(
+        mw.Table, "snapshot", lambda *asked: snapshots.append(asked) or snapshot(*asked)
+    )
+    rows = run("SELECT a.id, b.n FROM $T AS a JOIN $T AS b ON a.id = b.id ORDER BY a.id")
+    assert rows == [{"id": 1, "n": 13}, {"id": 2, "n": 4}, {"id": 4, "n": 6}]
+    assert len(snapshots) == 1
+    for call in (name, plain):
+        search = f"full_text_search({text_literal(call)}, 'body', 'b')"
+        assert run(f"SELECT id FROM {search} JOIN $T USING (id)") == [{"id": 2}]
+    assert len(run(f"SELECT * FROM {about}")) == 1
+    run("TRUNCATE TABLE $T")
+    assert run("SELECT count(*) AS n FROM $T") == [{"n": 0}]
+    run("DROP INDEX words ON $T")
+    mw.deregister(ctx, name)
+    assert ctx.catalog().schema().names() == set()
+    table.close()
+
+
+@pytest.mark.parametrize("name", ["", '""', 'public.""'])
+def test_a_table_needs_a_name(table: mw.Table, name: str) -> None:
+    with pytest.raises(mw.InvalidCallError, match="name"):
+        mw.register(datafusion.SessionContext(), name, table)
