@@ -105,10 +105,12 @@ def copy_from(
         return None
     if statement.keyword(1) == "INTO" and statement.keyword(2) not in ("FROM", "TO", ""):
         raise statement.error(_FORM, 1)
+    if statement.keyword(statement.table(1)[1]) == "TO":  # which changes nothing
+        return None
     found = target_at(ctx, statement, 1, ctes)
     if found is None and statement.find("FROM") < statement.find("TO"):
         raise statement.error("the session has no MemWAL table of this name to COPY into", 1)
-    if found is None or statement.keyword(found[1]) == "TO":
+    if found is None:
         return None
     target, place = found
     columns = None
