@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import lance
 import pyarrow as pa
 
+from exec_nodes.lance.errors import is_not_found
 from memwal_sql.errors import (
     ConflictError,
     InvalidCallError,
@@ -31,6 +32,8 @@ from memwal_sql.state.enable import (
     is_unfinished,
     key_columns,
     mark_table,
+    marked_with,
+    of_replaced,
     open_lance,
     region_spec,
     wanted_of,
@@ -42,7 +45,7 @@ from memwal_sql.state.schema import (
     primary_key_of,
     with_primary_key,
 )
-from memwal_sql.storage.base.commits import base_commit, half_done
+from memwal_sql.storage.base.commits import base_commit, half_done, is_conflict
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, commit_details, read_details
 from memwal_sql.storage.base.scratch import put_base
@@ -55,6 +58,7 @@ from memwal_sql.storage.objects.probe import check_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
+from memwal_sql.storage.paths import MEM_WAL_FOLDER
 from memwal_sql.storage.records.table import (
     INCARNATION_KEY,
     TableRecord,
@@ -92,32 +96,39 @@ def create_table(
     the metadata of its schema stays, and that of `schema` is not used.
 
     Raises InvalidCallError before anything is written when an argument does not fit or a table
-    is there already, and OutcomeUnknownError where the table may be there in part or whole.
+    is there already, ConflictError where somebody else makes or enables one at the same time, and
+    OutcomeUnknownError where the table may be there in part or whole.
     """
     if not isinstance(schema, pa.Schema):
         raise InvalidCallError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
     keys = key_columns(primary_key or ())
     logical = logical_schema(schema)
     check_schema(logical, keys)
+    _check_metadata(schema)
     spec = region_spec(regions, logical, keys)
     uri = canonical_uri(uri)
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
-    left = beside(
-        store.remote,
-        partial(_unfinished_at, store, uri, options),
-        lambda: beside(
+    try:
+        recorded, left = beside(
             store.remote,
-            partial(check_put_if_absent, store),
-            partial(check_no_regions, store, uri),
-        ),
-    )
+            partial(_begun_at, store, uri, options),
+            lambda: beside(
+                store.remote,
+                partial(check_put_if_absent, store),
+                partial(check_no_regions, store, uri),
+            ),
+        )
+    except InvalidCallError:
+        _begun_at(store, uri, options)  # raises where the regions are of a table since made
+        raise
     incarnation = uuid4()
     metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
     marked = with_primary_key(logical, keys).with_metadata(metadata)
-    new = _NewTable(uri, store, options, marked, incarnation, keys, spec)
+    new = _NewTable(uri, store, options, marked, incarnation, recorded, keys, spec)
     check_deadline(uri)
-    with unbounded(), _unknown_outcome(uri):  # a table without its index is none
+    # A table without its index is none.
+    with unbounded(), _making(uri):
         if left is not None:
             record = _completed(left, new)
         elif store.remote and not isinstance(store, TwoPhaseStore):
@@ -129,15 +140,28 @@ def create_table(
         return Table(TableContext(uri, store, record, options), open_lance(uri, options))
 
 
+def _check_metadata(schema: pa.Schema) -> None:
+    for key, value in (schema.metadata or {}).items():
+        try:
+            key.decode(), value.decode()
+        except UnicodeDecodeError:
+            raise InvalidCallError(
+                f"the schema's metadata {key!r} can't be stored, as it is not UTF-8: encode it, as "
+                "by base64, or leave it out"
+            ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class _NewTable:
-    """What `create_table` makes; `schema` names its primary key and its incarnation."""
+    """What `create_table` makes; `schema` names its primary key and its incarnation. `recorded` is
+    the record of the table that was there before."""
 
     uri: str
     store: ObjectStore
     options: dict[str, str] | None
     schema: pa.Schema
     incarnation: UUID
+    recorded: TableRecord | None
     keys: tuple[str, ...]
     spec: RegionSpec
 
@@ -149,49 +173,58 @@ def is_table(uri: Uri, storage_options: Mapping[str, str] | None) -> bool:
     return found is not None and not is_unfinished(open_store(uri, options), found)
 
 
-def _unknown_outcome(uri: str) -> AbstractContextManager[None]:
-    """Within it a table is made, and a store that fails does not say how far it has come."""
+@contextmanager
+def _making(uri: str) -> Iterator[None]:
+    """Within it a table is made or enabled, step by step: the base with its marks, the record, the
+    indexes. Each is made by whoever comes first; others keep what is there, or give up, so that
+    any of them may end at any time.
+
+    Raises ConflictError where somebody else came first, and OutcomeUnknownError where a store
+    failed, which does not say how far it came.
+    """
     may_be = f"{uri} may be made in part, which the same call ends, or whole"
-    return half_done(may_be, StoreUnavailableError)
+    try:
+        with half_done(may_be, StoreUnavailableError):
+            yield
+    except ConflictError as error:
+        raise ConflictError(
+            f"{uri} is being made or enabled by somebody else, or was changed meanwhile: open it, "
+            "or call this again"
+        ) from error
 
 
 def _completed(left: Any, new: _NewTable) -> TableRecord:
     """Make what is left of a table whole, and give its record. Its incarnation stays: whoever
     began it may be at it still, and who comes first at each step makes it.
 
-    Raises InvalidCallError where that one has other columns, and where it has come first.
+    Raises InvalidCallError where it has other columns, and ConflictError where others come first.
     """
-    incarnation = None
-    if logical_schema(left.schema).equals(logical_schema(new.schema)):
-        with suppress(ValueError):
-            incarnation = UUID(left.schema.metadata[INCARNATION_KEY].decode())
-    if incarnation is None or primary_key_of(left.schema) != new.keys:
+    incarnation = marked_with(left.schema)
+    same = logical_schema(left.schema).equals(logical_schema(new.schema))
+    if not same or incarnation is None or primary_key_of(left.schema) != new.keys:
         raise InvalidCallError(
             f"{new.uri} is what is left of a table with other columns, which was not made to its "
             "end: drop_table deletes it"
         )
-    record = read_record(new.store)
-    if record is None or record.incarnation != incarnation:
-        record = write_record(new.store, incarnation)
-    stop_writers_before((new.uri, str(incarnation)))
-    _finish(left, new)
-    return record
+    return _ended(left, replace(new, incarnation=incarnation))
 
 
 def _made_in_scratch(new: _NewTable) -> TableRecord:
     """Make a table on a remote store, where Lance would put one file after the other; its record.
 
-    Raises InvalidCallError where somebody else does.
+    Raises ConflictError where somebody else does.
     """
     records: list[TableRecord] = []
     with TemporaryDirectory(prefix="memwal_sql-", ignore_cleanup_errors=True) as scratch:
         place = f"{scratch}/table"
         versions = _set_up(_written(new, place), new.keys, new.spec)
         there = put_base(
-            new.store, place, lambda: records.append(write_record(new.store, new.incarnation))
+            new.store,
+            place,
+            lambda: records.append(write_record(new.store, new.incarnation, new.recorded)),
         )
     if not there:
-        raise _made_by_others(new.uri)
+        raise ConflictError(f"{new.uri} was created by somebody else just now")
     if there < versions:  # somebody has written to the table since it came to be
         _finish(open_lance(new.uri, new.options), new)
     stop_writers_before((new.uri, str(new.incarnation)))
@@ -199,21 +232,27 @@ def _made_in_scratch(new: _NewTable) -> TableRecord:
 
 
 def _made_in_place(new: _NewTable) -> TableRecord:
-    """Make a table where it is to be; its record. Raises InvalidCallError where somebody else
-    does."""
-    dataset = _written(new, lance_uri(new.uri), new.options)
-    record = write_record(new.store, new.incarnation)
+    """Make a table where it is to be; its record. Raises ConflictError where somebody else does."""
+    return _ended(_written(new, lance_uri(new.uri), new.options), new)
+
+
+def _ended(dataset: Any, new: _NewTable) -> TableRecord:
+    """Make a table from its first version on, which has its incarnation; its record."""
+    record = write_record(new.store, new.incarnation, new.recorded)
     stop_writers_before((new.uri, str(new.incarnation)))
     _finish(dataset, new)
     return record
 
 
-def _unfinished_at(store: ObjectStore, uri: str, options: dict[str, str] | None) -> Any:
-    """What is left of a table that was not made to its end, None where there is nothing. Raises
-    InvalidCallError where there is a table."""
+def _begun_at(
+    store: ObjectStore, uri: str, options: dict[str, str] | None
+) -> tuple[TableRecord | None, Any]:
+    """The record, and what is left of a table that was not made to its end, or None where there is
+    nothing. Raises InvalidCallError where there is a table."""
+    recorded = read_record(store)  # before the mark is, see `write_record`
     found = find_lance(uri, options)
     if found is None or is_unfinished(store, found):
-        return found
+        return recorded, found
     raise InvalidCallError(
         f"{uri} is a table already: open_table or enable it; memwal load takes it without "
         "--primary-key"
@@ -223,29 +262,24 @@ def _unfinished_at(store: ObjectStore, uri: str, options: dict[str, str] | None)
 def _written(
     new: _NewTable, place: str, options: dict[str, str] | None = None
 ) -> lance.LanceDataset:
-    """The table at `place`, without rows and indexes."""
-    schema = new.schema
+    """The table at `place`, without rows and indexes. Raises ConflictError where there is one."""
+    operation = lance.LanceOperation.Overwrite(new.schema, [])
     try:
-        return lance.write_dataset(
-            schema.empty_table(), place, schema=schema, mode="create", storage_options=options
-        )
+        # `write_dataset` overwrites what others create after it has looked; without another try
+        # Lance makes the first version, or looks for one before that of the others.
+        return lance.LanceDataset.commit(place, operation, storage_options=options, max_retries=0)
     except OSError as error:
-        if "already exists" in str(error):
-            raise _made_by_others(new.uri) from None
-        raise store_error(f"{new.uri} could not be created", str(error), str(error)) from error
-
-
-def _made_by_others(uri: str) -> InvalidCallError:
-    return InvalidCallError(f"{uri} was created by somebody else just now: open it")
+        reason = str(error)
+        others = "already exists" in reason or is_conflict(error)
+        if others or (is_not_found(error) and find_lance(new.uri, options) is not None):
+            raise ConflictError(f"{new.uri} was created by somebody else just now") from error
+        raise store_error(f"{new.uri} could not be created", reason, reason) from error
 
 
 def _finish(dataset: Any, new: _NewTable) -> None:
-    """Give a new table its indexes. Raises InvalidCallError where somebody else does."""
-    try:
-        with base_commit(new.uri, "the indexes of the new table"):
-            _set_up(dataset, new.keys, new.spec)
-    except ConflictError as error:
-        raise _made_by_others(new.uri) from error
+    """Give a new table its indexes. Raises ConflictError where somebody else does."""
+    with base_commit(new.uri, "the indexes of the new table"):
+        _set_up(dataset, new.keys, new.spec)
 
 
 def _set_up(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> int:
@@ -275,34 +309,26 @@ def enable(
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
     check_put_if_absent(store)
-    recorded = read_record(store)  # before the mark: who is ahead with both is seen by one of them
+    recorded = read_record(store)  # before the mark is, see `write_record`
+    regions_left = store.list_folders(MEM_WAL_FOLDER)  # before the index is: it comes before them
     dataset = open_lance(uri, options)
     if read_details(store, dataset) is not None:
         raise InvalidCallError(f"{uri} has a MemWAL index already: open_table opens it")
     keys, spec = wanted_of(uri, dataset, primary_key, regions)
-    check_no_regions(store, uri)
+    if regions_left:
+        raise of_replaced(uri)
     check_unique(dataset, keys)
-    incarnation = _begun(dataset.schema, recorded) or uuid4()
-    number = 1 if recorded is None else recorded.number + 1
+    incarnation = marked_with(dataset.schema) or uuid4()
     check_deadline(uri)
     commits = base_commit(uri, "the mark and the indexes of the enabled table")
-    with unbounded(), _unknown_outcome(uri), commits:
-        mark_table(dataset, keys, incarnation)
-        record = write_record(store, incarnation, number)
+    with unbounded(), _making(uri), commits:
+        dataset = mark_table(dataset, keys, incarnation)
+        record = write_record(store, incarnation, recorded)
         stop_writers_before((uri, str(incarnation)))
         _set_up(dataset, keys, spec)
         store.sync("")  # Lance leaves that to the system, and rows in front are durable from now on
     _log.info("enabled %s: primary key %s", uri, list(keys))
     return Table(TableContext(uri, store, record, options), open_lance(uri, options))
-
-
-def _begun(schema: pa.Schema, recorded: TableRecord | None) -> UUID | None:
-    """The incarnation that somebody has marked a table with, to record it next; None if nobody
-    has. It stays, whether they are at it still or not."""
-    with suppress(KeyError, ValueError):
-        marked = UUID((schema.metadata or {})[INCARNATION_KEY].decode())
-        return None if recorded is not None and recorded.incarnation == marked else marked
-    return None
 
 
 class Opening(TypedDict, total=False):

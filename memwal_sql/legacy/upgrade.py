@@ -204,7 +204,7 @@ def _make_current(
     wanted = details_for(dataset, spec)
     found = read_details(store, dataset)
     if found is None:
-        mark_table(dataset, keys, incarnation)
+        dataset = mark_table(dataset, keys, incarnation)
         index_primary_key(dataset, keys)
         commit_details(dataset, wanted)
     elif found.details.region_specs != wanted.region_specs:

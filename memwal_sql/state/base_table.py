@@ -23,7 +23,7 @@ from memwal_sql.errors import (
     TableReplacedError,
 )
 from memwal_sql.state.context import TableContext
-from memwal_sql.state.enable import is_unfinished
+from memwal_sql.state.enable import is_begun
 from memwal_sql.state.schema import logical_schema, primary_key_of
 from memwal_sql.storage.base.field_ids import field_ids
 from memwal_sql.storage.base.indexes import BaseIndexes
@@ -104,15 +104,15 @@ def load_base(context: TableContext, dataset: Any, known: TableInfo | None = Non
     if not dataset.version:
         raise damaged(BASE_NAME, context.uri, "the manifest of its newest version holds zeros")
     found = read_details(context.store, dataset)
-    if found is None and is_unfinished(context.store, dataset):
+    if found is None and is_begun(context.store, dataset):
         if dataset.version < open_latest(context).version:
             raise ConflictError(
                 f"{context.uri} was not whole at version {dataset.version}, and was changed since: "
                 "open it again"
             )
         raise InvalidCallError(
-            f"{context.uri} is being made, or was not made to its end: make the call of "
-            "create_table or enable again"
+            f"{context.uri} is being made or enabled, or was not made to its end: make the call "
+            "of create_table or enable again"
         )
     metadata = dataset.schema.metadata
     check_incarnation(context.store, metadata, has_index=found is not None, record=context.record)

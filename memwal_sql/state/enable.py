@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -18,9 +19,15 @@ from exec_nodes.lance.errors import (
     is_not_found,
     lance_panics,
 )
-from memwal_sql.errors import InvalidCallError, MemWalError
-from memwal_sql.state.schema import check_schema, key_metadata, logical_schema, primary_key_of
-from memwal_sql.storage.base.field_ids import field_ids
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
+from memwal_sql.state.schema import (
+    check_schema,
+    logical_schema,
+    primary_key_of,
+    with_primary_key,
+)
+from memwal_sql.storage.base.commits import base_commit
+from memwal_sql.storage.base.field_ids import field_ids, with_marks
 from memwal_sql.storage.base.indexes import searchable_indexes
 from memwal_sql.storage.base.memwal_index import IndexDetails, read_details
 from memwal_sql.storage.deadlines import check_deadline
@@ -122,24 +129,33 @@ def find_lance(uri: str, options: dict[str, str] | None, version: int | None = N
     return None
 
 
-def is_unfinished(store: ObjectStore, dataset: Any) -> bool:
-    """Whether the making of a table ended before it had its MemWAL index. It has no
-    rows, and no regions."""
+def is_begun(store: ObjectStore, dataset: Any) -> bool:
+    """Whether a table is marked and has neither a MemWAL index nor regions: somebody makes or
+    enables it, or has not done so to its end."""
     return (
         INCARNATION_KEY in (dataset.schema.metadata or {})
         and read_details(store, dataset) is None
-        and dataset.count_rows() == 0
         and not store.list_folders(MEM_WAL_FOLDER)
     )
+
+
+def is_unfinished(store: ObjectStore, dataset: Any) -> bool:
+    """Whether it is one that has no rows, which `create_table` ends, too."""
+    return is_begun(store, dataset) and dataset.count_rows() == 0
 
 
 def check_no_regions(store: ObjectStore, uri: str) -> None:
     """Raise InvalidCallError where regions of an earlier table are left."""
     if store.list_folders(MEM_WAL_FOLDER):
-        raise InvalidCallError(
-            f"{uri} still holds regions of a table that was replaced, under {MEM_WAL_FOLDER}/: "
-            "move that folder and _memwal_sql/ away if their rows are not needed any more"
-        )
+        raise of_replaced(uri)
+
+
+def of_replaced(uri: str) -> InvalidCallError:
+    """The error for regions of an earlier table."""
+    return InvalidCallError(
+        f"{uri} still holds regions of a table that was replaced, under {MEM_WAL_FOLDER}/: "
+        "move that folder and _memwal_sql/ away if their rows are not needed any more"
+    )
 
 
 def check_unique(dataset: Any, keys: Sequence[str]) -> None:
@@ -159,14 +175,35 @@ def check_unique(dataset: Any, keys: Sequence[str]) -> None:
         )
 
 
-def mark_table(dataset: Any, keys: Sequence[str], incarnation: UUID) -> None:
-    """Mark the primary key and the incarnation in the table's schema."""
-    if primary_key_of(dataset.schema) != tuple(keys):
-        dataset.alter_columns(*({"path": name, "nullable": False} for name in keys))
-        dataset.update_field_metadata(
-            {name: dict(key_metadata(i)) for i, name in enumerate(keys, start=1)}
+def marked_with(schema: pa.Schema) -> UUID | None:
+    """The incarnation that a table's schema is marked with; None where it is with none."""
+    with suppress(KeyError, ValueError):
+        return UUID((schema.metadata or {})[INCARNATION_KEY].decode())
+    return None
+
+
+def mark_table(dataset: Any, keys: Sequence[str], incarnation: UUID) -> Any:
+    """Mark the primary key and the incarnation in the table's schema, unless they are; the dataset
+    with them.
+
+    It is one commit, a projection: Lance refuses it where others have changed the schema or added
+    rows since, so that of two who mark a version one does; by several commits they would mix.
+    Raises what `base_commit` raises, and ConflictError where `dataset` is not the newest version.
+    """
+    schema = dataset.schema
+    if primary_key_of(schema) != tuple(keys):
+        schema = with_primary_key(schema, keys)
+    elif marked_with(schema) == incarnation:
+        return dataset
+    metadata = {**(schema.metadata or {}), INCARNATION_KEY: str(incarnation).encode()}
+    marked = pa.schema([schema.field(name) for name in keys], metadata)
+    operation = lance.LanceOperation.Project(with_marks(dataset.lance_schema, marked))
+    with base_commit(dataset.uri, "the primary key and the incarnation"):
+        if dataset.latest_version != dataset.version:  # a projection would undo others' metadata
+            raise ConflictError(f"{dataset.uri} was changed by somebody else just now")
+        return lance.LanceDataset.commit(
+            dataset, operation, read_version=dataset.version, max_retries=0
         )
-    dataset.update_schema_metadata({INCARNATION_KEY.decode(): str(incarnation)})
 
 
 def index_primary_key(dataset: Any, keys: Sequence[str]) -> None:

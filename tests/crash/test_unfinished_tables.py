@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, product
 from math import inf
 from pathlib import Path
-from threading import Event, Thread, current_thread
+from threading import Barrier, Event, Thread, current_thread
 from typing import Any
 from unittest.mock import Mock
 
@@ -135,10 +136,12 @@ def test_the_same_call_ends_what_another_one_has_begun(
     assert unfinished > 1
 
 
-def cut_off(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> None:
+def cut_off(
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[], object], before: str = "commit_details"
+) -> None:
     """Make a table without its MemWAL index."""
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(create, "commit_details", lambda *_: interrupts())
+        patched.setattr(create, before, lambda *_: interrupts())
         call()
 
 
@@ -186,33 +189,33 @@ def test_a_table_that_is_ended_while_it_is_opened_is_opened_or_the_next_call_doe
     assert refused
 
 
-# Before these somebody else may do anything.
-ENABLING = [
-    *("open_lance", "check_unique", "mark_table", "write_record"),
-    *("stop_writers_before", "index_primary_key", "commit_details"),
-]
+# Before these somebody else may do anything; a number is that of the call.
+INDEXING = ["create_scalar_index", "create_scalar_index 2", "commit_details"]
+ENABLING = ["open_lance", "mark_table", "write_record", *INDEXING]
+CREATING = ["find_lance", "_written", "write_record", *INDEXING]
+ENDING = ["find_lance", "write_record", *INDEXING]
 
 
 class Turns:
-    """Threads that enable a table, of which each waits before a step."""
+    """Threads that make a table, of which each waits before a step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._threads: dict[Thread, Turn] = {}
-        for name in ENABLING:
-            monkeypatch.setattr(create, name, self._waiting(name, getattr(create, name)))
+        for name in {step.partition(" ")[0] for step in (*ENABLING, *CREATING)}:
+            owner: Any = lance.LanceDataset if name == "create_scalar_index" else create
+            monkeypatch.setattr(owner, name, self._waiting(name, getattr(owner, name)))
 
-    def thread(self, step: str, work: Callable[..., None], *given: Any) -> Turn:
-        thread = Thread(target=work, args=given, daemon=True)
+    def turn(self, step: str, work: Callable[[], None]) -> Turn:
+        """One whose thread does that work."""
+        thread = Thread(target=work, daemon=True)
         self._threads[thread] = Turn(step, thread)
         return self._threads[thread]
 
     def _waiting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def waits(*given: Any) -> Any:
-            turn = self._threads.get(current_thread())
-            if turn is not None and turn.step == name and not turn.waits.is_set():
-                turn.waits.set()
-                turn.goes_on.wait()
-            return call(*given)
+        def waits(*given: Any, **named: Any) -> Any:
+            if (turn := self._threads.get(current_thread())) is not None:
+                turn.comes_to(name)
+            return call(*given, **named)
 
         return waits
 
@@ -225,6 +228,16 @@ class Turn:
     thread: Thread
     waits: Event = field(default_factory=Event)
     goes_on: Event = field(default_factory=Event)
+    dies: bool = False
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def comes_to(self, name: str) -> None:
+        self.calls[name] += 1
+        if self.step == (name if self.calls[name] == 1 else f"{name} {self.calls[name]}"):
+            self.waits.set()
+            self.goes_on.wait()
+            if self.dies:
+                interrupts()
 
     def run_until_it_waits(self) -> None:
         """Or until it has come to its end before that."""
@@ -236,6 +249,11 @@ class Turn:
         self.goes_on.set()
         self.thread.join()
 
+    def die(self) -> None:
+        """Where it waits, if it does."""
+        self.dies = True
+        self.run_to_its_end()
+
 
 @pytest.mark.parametrize("keys", [[], KEYS])
 def test_enable_ends_what_it_has_begun(
@@ -243,13 +261,15 @@ def test_enable_ends_what_it_has_begun(
 ) -> None:
     lance.write_dataset(pa.table({"id": pa.array(keys, pa.int64())}), uri)
     cut_off(monkeypatch, partial(mw.enable, uri, "id"))
-    if not keys:
-        with pytest.raises(mw.InvalidCallError, match="create_table or enable again"):
-            mw.open_table(uri)
+    with pytest.raises(mw.InvalidCallError, match="create_table or enable again"):
+        mw.open_table(uri)
     assert mw.enable(uri, "id").to_arrow().to_pydict() == {"id": keys}
 
 
-@pytest.mark.parametrize("step", ENABLING)
+@pytest.mark.parametrize(
+    "step",
+    ["open_lance", "check_unique", "mark_table", "write_record", "index_primary_key"],
+)
 def test_who_enables_a_table_second_is_told_so(
     step: str, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,37 +283,213 @@ def test_who_enables_a_table_second_is_told_so(
 
     monkeypatch.setattr(create, step, second)
     error = mw.InvalidCallError if step == "open_lance" else mw.ConflictError
-    with pytest.raises(error, match=r"changed meanwhile|has a MemWAL index already"):
+    with pytest.raises(error, match=r"open it, or call this again|has a MemWAL index already"):
         mw.enable(uri, "id", REGIONS)
     table = mw.open_table(uri)
     assert [text_of(spec) for spec in table.info.region_specs] == ["bucket(id, 3)"]
     assert table.check().ok
 
 
-@pytest.mark.parametrize("second", ENABLING)
-@pytest.mark.parametrize("first", ENABLING)
-def test_of_two_who_enable_a_table_at_once_nobody_breaks_it(
-    first: str, second: str, uri: str, monkeypatch: pytest.MonkeyPatch
+def plain(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Lance table without any marks, with rows."""
+    del monkeypatch
+    lance.write_dataset(ROWS, uri)
+
+
+def nothing(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    del uri, monkeypatch
+
+
+def begun(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table whose maker ended after its record."""
+    cut_off(monkeypatch, partial(make, uri), "index_primary_key")
+
+
+def enable(uri: str) -> mw.Table:
+    return mw.enable(uri, KEY, REGIONS)
+
+
+Make = Callable[[str], mw.Table]
+
+
+@pytest.mark.parametrize("second_dies", [False, True], ids=["both", "second dies"])
+@pytest.mark.parametrize(
+    ("before", "first", "second", "first_steps", "second_steps"),
+    [
+        (plain, enable, enable, ENABLING, ENABLING),
+        (nothing, make, make, CREATING, CREATING),
+        (begun, make, enable, ENDING, ENABLING),
+        (begun, enable, make, ENABLING, ENDING),
+    ],
+)
+def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
+    before: Callable[[str, pytest.MonkeyPatch], None],
+    first: Make,
+    second: Make,
+    first_steps: list[str],
+    second_steps: list[str],
+    second_dies: bool,
+    fast_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One waits before a step until the other one waits before another; then the one ends, and the
-    other goes on. What either may write is there, and the table can be opened."""
-    lance.write_dataset(pa.table({"id": KEYS}), uri)
-    written: list[int] = []
+    """One waits before a step until the other one waits before another, or dies there; then the one
+    ends, and the other goes on. What either may write is there, and the table can be opened."""
+    for one_step, other_step in product(first_steps, second_steps):
+        uri = str(fast_folder / f"{one_step}, {other_step}")
+        before(uri, monkeypatch)
+        written: list[int] = []
+        errors: list[Exception] = []
 
-    def enable(number: int) -> None:
-        with suppress(mw.MemWalError), mw.enable(uri, "id") as table, table.writer() as writer:
-            writer.upsert([{"id": number}])
-            written.append(number)
+        def work(
+            call: Make,
+            key: int,
+            uri: str = uri,
+            written: list[int] = written,
+            errors: list[Exception] = errors,
+        ) -> None:
+            try:
+                with call(uri) as table, table.writer() as writer:
+                    writer.upsert([{"id": key, "at": 0, "n": 0}])
+                    written.append(key)
+            except mw.MemWalError as refused:
+                errors.append(refused)
+            except KeyboardInterrupt:
+                pass
 
-    turns = Turns(monkeypatch)
-    one, other = turns.thread(first, enable, 100), turns.thread(second, enable, 200)
-    one.run_until_it_waits()
-    other.run_until_it_waits()
-    one.run_to_its_end()
-    other.run_to_its_end()
-    table = mw.open_table(uri)
-    assert table.check().ok
-    assert sorted(table.to_arrow()["id"].to_pylist()) == [*KEYS, *sorted(written)]
+        with monkeypatch.context() as patched:
+            turns = Turns(patched)
+            one = turns.turn(one_step, partial(work, first, 100))
+            other = turns.turn(other_step, partial(work, second, 200))
+            one.run_until_it_waits()
+            other.run_until_it_waits()
+            if second_dies:
+                other.die()
+            one.run_to_its_end()
+            other.run_to_its_end()
+        case = f"{one_step}, {other_step}: {errors}"
+        for error in errors:
+            assert "or call this again" in str(error) or " already: " in str(error), case
+        try:
+            table = mw.open_table(uri)
+        except mw.InvalidCallError as error:
+            assert second_dies and "enable" in str(error), case
+            table = first(uri)
+        else:
+            assert written or second_dies, case
+        assert table.check().ok, case
+        keys = [*(KEYS if before is plain else []), *sorted(written)]
+        assert sorted(table.to_arrow()["id"].to_pylist()) == keys, case
+
+
+def test_of_many_who_make_a_table_at_the_same_moment_one_does(fast_folder: Path) -> None:
+    """Lance by itself makes one table over another then, nearly every second time."""
+    for turn in range(10):
+        uri, at_once = str(fast_folder / f"table-{turn}"), Barrier(4)
+        written: list[int] = []
+
+        def work(
+            key: int, uri: str = uri, at_once: Barrier = at_once, written: list[int] = written
+        ) -> None:
+            at_once.wait()
+            refusals = suppress(mw.ConflictError, mw.InvalidCallError)
+            with refusals, make(uri).writer() as writer:
+                writer.upsert([{"id": key, "at": 0, "n": 0}])
+            written.append(key)
+
+        threads = [Thread(target=work, args=(key,)) for key in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(written) == 4
+        table = mw.open_table(uri)
+        assert table.check().ok
+        assert table.count_rows() == 1
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["in time", "too late to be looked for"])
+@pytest.mark.parametrize("change", ["add rows", "replace rows", "add a column", "drop a column"])
+def test_a_table_that_is_changed_before_it_is_marked_is_not_enabled(
+    change: str, before: bool, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys may not be unique any more, and the marks would be those of an older schema."""
+    lance.write_dataset(ROWS, uri)
+
+    def changed(*given: Any, **named: Any) -> Any:
+        other = lance.dataset(uri)
+        match change:
+            case "add rows":
+                lance.write_dataset(ROWS, other, mode="append")
+            case "replace rows":
+                lance.write_dataset(ROWS, uri, mode="overwrite")
+            case "add a column":
+                other.add_columns({"more": "n + 1"})
+            case _:
+                other.drop_columns(["n"])
+        return real(*given, **named)
+
+    owner, name = (create, "mark_table") if before else (lance.LanceDataset, "commit")
+    real = getattr(owner, name)
+    with monkeypatch.context() as patched, pytest.raises(mw.ConflictError, match="call this again"):
+        patched.setattr(owner, name, changed)
+        enable(uri)
+    names = lance.dataset(uri).schema.names
+    if change == "add rows":
+        with pytest.raises(mw.InvalidCallError, match="occurs more than once"):
+            enable(uri)
+    else:
+        assert enable(uri).schema.names == names
+
+
+def test_marks_leave_the_rest_of_a_schema_as_it_is(uri: str) -> None:
+    inner = pa.struct([pa.field("text", pa.string(), metadata={b"unit": b"word"})])
+    columns = [
+        pa.field("gone", pa.int8()),
+        pa.field("nested", pa.list_(inner), metadata={b"of": b"nested"}),
+        pa.field("id", pa.int64(), metadata={b"of": b"id"}),
+        pa.field("kind", pa.dictionary(pa.int8(), pa.string())),
+    ]
+    schema = pa.schema(columns, {b"of": "text \xff".encode()})
+    rows = {"gone": [1], "nested": [[{"text": "a"}]], "id": [7], "kind": ["k"]}
+    dataset = lance.write_dataset(pa.table(rows, schema), uri)
+    dataset.drop_columns(["gone"])
+    before = dataset.schema
+    ids = [one.id() for one in dataset.lance_schema.fields()]
+    table = mw.enable(uri, "id")
+    marked = lance.dataset(uri)
+    assert [one.id() for one in marked.lance_schema.fields()] == ids
+    assert [one.name() for one in marked.lance_schema.unenforced_primary_key()] == ["id"]
+    assert not marked.schema.field("id").nullable
+    assert marked.schema.field("id").metadata.items() >= {b"of": b"id"}.items()
+    assert marked.schema.metadata.items() >= before.metadata.items()
+    for name in ("nested", "kind"):
+        assert marked.schema.field(name).equals(before.field(name), check_metadata=True)
+    assert table.to_arrow().to_pylist() == [{"nested": [{"text": "a"}], "id": 7, "kind": "k"}]
+
+
+@pytest.mark.parametrize("moved", [("_mem_wal",), ("_mem_wal", "_memwal_sql")], ids=len)
+def test_a_table_that_was_overwritten_is_enabled_as_another_one(
+    moved: tuple[str, ...], uri: str
+) -> None:
+    old = make(uri)
+    with old.writer() as writer:
+        writer.upsert(ROWS)
+    whole = lance.dataset(uri).version
+    lance.write_dataset(ROWS.slice(0, 2), uri, mode="overwrite")
+    for call in (partial(mw.open_table, uri), partial(enable, uri)):
+        with pytest.raises(mw.MemWalError, match="away"):
+            call()
+    for name in moved:
+        Path(uri, name).rename(f"{uri}-{name}")
+    table = enable(uri)
+    assert table.count_rows() == 2
+    with pytest.raises(mw.ReopenError):
+        old.to_arrow()
+    lance.dataset(uri, version=whole).restore()
+    with pytest.raises(mw.TableReplacedError, match="copy the rows to another place"):
+        mw.open_table(uri)
+    lance.write_dataset(lance.dataset(uri), f"{uri}-2")
+    assert mw.enable(f"{uri}-2").count_rows() == 0
 
 
 @pytest.mark.parametrize("error", [OSError("no answer"), mw.StoreUnavailableError("no answer")])
@@ -339,7 +535,7 @@ def test_of_two_that_make_it_at_once_one_does(
         place, made = folder / f"table-{nth}", list[str]()
 
         def making(regions: str, place: Path = place, made: list[str] = made) -> None:
-            with suppress(mw.InvalidCallError):
+            with suppress(mw.InvalidCallError, mw.ConflictError):
                 mw.create_table(place, SCHEMA, KEY, regions)
                 made.append(regions)
 

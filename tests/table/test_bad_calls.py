@@ -238,6 +238,12 @@ def test_blobs_are_refused_as_no_scan_gives_their_bytes(uri: str) -> None:
         mw.enable(uri, primary_key="id")
 
 
+@pytest.mark.parametrize("metadata", [{b"of": b"\xff"}, {b"\xff": b"of"}])
+def test_metadata_that_is_no_text_is_refused(uri: str, metadata: dict[bytes, bytes]) -> None:
+    with pytest.raises(mw.InvalidCallError, match="UTF-8"):
+        mw.create_table(uri, pa.schema({"id": pa.int64()}, metadata), "id")
+
+
 def test_a_quote_in_the_name_of_a_key_is_refused(uri: str) -> None:
     with pytest.raises(mw.InvalidCallError, match="rename the key columns"):
         mw.create_table(uri, pa.schema({'k"b': pa.int64()}), 'k"b')

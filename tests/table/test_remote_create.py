@@ -14,7 +14,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql import create
-from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.errors import MemWalError
 from memwal_sql.storage.objects.local import LocalStore
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.s3 import Requests, s3_server
@@ -111,7 +111,7 @@ def test_what_others_commit_in_between_stays(uri: str, before: int) -> None:
 
     hook.commits = 0  # type: ignore[attr-defined]
     if before == 1:
-        with pytest.raises(InvalidCallError, match="created by somebody else"):
+        with pytest.raises(mw.ConflictError, match="made or enabled by somebody else"):
             made_over(uri, lambda store: HookedStore(store, hook))
     else:
         table = made_over(uri, lambda store: HookedStore(store, hook))

@@ -51,6 +51,21 @@ def with_columns(base: LanceSchema, added: pa.Schema, first_id: int) -> LanceSch
     return restore(metadata, *fields, *renumbered)
 
 
+def with_marks(base: LanceSchema, marked: pa.Schema) -> LanceSchema:
+    """`base` with the metadata of `marked`, and with its columns in the place of those that have
+    their names; these keep their ids. They have no fields inside."""
+    restore, _, fields = _parts(base)
+    _, metadata, new = _parts(LanceSchema.from_pyarrow(marked))
+    found = dict(_fields(new))
+    encoded = []
+    for data, (path, message) in zip(fields, _fields(fields), strict=True):
+        if path in found:
+            found[path].id, found[path].parent_id = message.id, message.parent_id
+            data = found[path].SerializeToString()
+        encoded.append(data)
+    return restore(metadata, *encoded)
+
+
 def _ids(schema: LanceSchema) -> dict[tuple[str, ...], int]:
     """Field ids by the names that lead to them, nested fields after their parents."""
     _, _, fields = _parts(schema)

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from memwal_sql.errors import (
+    ConflictError,
     InvalidCallError,
     NotFoundError,
     OutcomeUnknownError,
@@ -197,24 +198,26 @@ def table_content(store: ObjectStore, incarnation: UUID) -> dict[str, Any]:
     return {**content, **({_TWO_PHASE_KEY: True} if two_phase else {})}
 
 
-def write_record(store: ObjectStore, incarnation: UUID, number: int | None = None) -> TableRecord:
-    """Record that the regions of `store` belong to a new incarnation of the table; as `number`, or
-    as the next that is free.
+def write_record(
+    store: ObjectStore, incarnation: UUID, before: TableRecord | None = None
+) -> TableRecord:
+    """Record that the regions of `store` belong to the table of `incarnation`, unless `before` says
+    so: the newest record, read before the incarnation was found in the base table or put there.
 
-    The caller has made sure that there are none yet. Raises `InvalidCallError` when somebody else
-    has recorded another one under this number.
+    The caller has made sure that there are no regions yet. Raises `ConflictError` when somebody
+    else has recorded another one since.
     """
+    if before is not None and before.incarnation == incarnation:
+        return before
     records = Records(store, "table")
-    if number is None:
-        latest = records.latest()
-        number = 1 if latest is None else latest.version + 1
+    number = 1 if before is None else before.number + 1
     content = {**table_content(store, incarnation), **stamp()}
     # None is ever deleted: a number that is free is the next one.
     found = records.create(number, content) or Record(number, content)
     record = _table_record(store, found)
     if record.incarnation != incarnation:
-        raise InvalidCallError(
-            f"{store.uri} is being enabled by somebody else; open the table instead"
+        raise ConflictError(
+            f"{store.uri} was recorded as another table by somebody else just now: call this again"
         )
     return record
 
@@ -260,10 +263,14 @@ def check_incarnation(
     now = read_record(store)
     if has_index and now is not None and found == str(now.incarnation):
         raise made_again(store.uri)
+    remedy = (
+        "copy the rows to another place and enable them there"
+        if has_index
+        else f"move _mem_wal and {RECORD_FOLDER} away and enable the table again"
+    )
     raise TableReplacedError(
         f"{store.uri} was overwritten: it has incarnation {found or 'none'}, and its regions hold"
-        f" rows of {record.incarnation}; restore a version of that, or move _mem_wal and"
-        f" {RECORD_FOLDER} away and enable the table again"
+        f" rows of {record.incarnation}; restore a version of that, or {remedy}"
     )
 
 

@@ -35,7 +35,7 @@ def test_the_newest_incarnation_is_read(store: ObjectStore) -> None:
     assert read_record(store) is None
     for _ in range(2):
         incarnation = uuid4()
-        write_record(store, incarnation)
+        write_record(store, incarnation, read_record(store))
         found = read_record(store)
         assert found is not None and found.incarnation == incarnation
 
@@ -110,7 +110,7 @@ def make_table(path: Path) -> tuple[ObjectStore, Any]:
     )
     rows = pa.table({"id": [1, 2], "v": [1.0, 2.0]}, schema)
     lance.write_dataset(rows, str(path)).initialize_mem_wal(unsharded=True)
-    write_record(store, incarnation)
+    write_record(store, incarnation, read_record(store))
     return store, rows
 
 
