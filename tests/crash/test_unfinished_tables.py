@@ -381,7 +381,49 @@ def test_of_two_who_make_a_table_at_once_nobody_breaks_it(
         assert sorted(table.to_arrow()["id"].to_pylist()) == keys, case
 
 
-def test_of_many_who_make_a_table_at_the_same_moment_one_does(fast_folder: Path) -> None:
+def insert(uri: str, key: int) -> None:
+    """Make a table unless it is there, and write a row, as a process of its own would."""
+    ctx = datafusion.SessionContext()
+    mw.sql(
+        ctx,
+        "CREATE TABLE IF NOT EXISTS t (id BIGINT, at INT, n BIGINT, PRIMARY KEY (id, at)) "
+        f"PARTITIONED BY ({REGIONS}) LOCATION '{uri}'",
+    )
+    mw.sql(ctx, f"INSERT INTO t VALUES ({key}, 0, 0)")
+
+
+@pytest.mark.parametrize("second_dies", [False, True], ids=["both", "second dies"])
+def test_create_table_if_not_exists_opens_what_another_one_makes(
+    second_dies: bool, fast_folder: Path, monkeypatch: pytest.MonkeyPatch, no_pauses: None
+) -> None:
+    for steps in product(CREATING, CREATING):
+        uri = str(fast_folder / ", ".join(steps))
+        written: list[int] = []
+
+        def work(key: int, uri: str = uri, written: list[int] = written) -> None:
+            with suppress(KeyboardInterrupt):
+                insert(uri, key)
+                written.append(key)
+
+        with monkeypatch.context() as patched:
+            turns = Turns(patched)
+            one, other = (turns.turn(step, partial(work, key)) for key, step in enumerate(steps))
+            one.run_until_it_waits()
+            other.run_until_it_waits()
+            if second_dies:
+                other.die()
+            one.run_to_its_end()
+            other.run_to_its_end()
+        assert 0 in written and (second_dies or 1 in written), steps
+        table = mw.open_table(uri)
+        assert table.check().ok, steps
+        assert sorted(table.to_arrow()["id"].to_pylist()) == sorted(written), steps
+
+
+@pytest.mark.parametrize("lenient", [False, True], ids=["create_table", "IF NOT EXISTS"])
+def test_of_many_who_make_a_table_at_the_same_moment_one_does(
+    lenient: bool, fast_folder: Path
+) -> None:
     """Lance by itself makes one table over another then, nearly every second time."""
     for turn in range(10):
         uri, at_once = str(fast_folder / f"table-{turn}"), Barrier(4)
@@ -391,9 +433,12 @@ def test_of_many_who_make_a_table_at_the_same_moment_one_does(fast_folder: Path)
             key: int, uri: str = uri, at_once: Barrier = at_once, written: list[int] = written
         ) -> None:
             at_once.wait()
-            refusals = suppress(mw.ConflictError, mw.InvalidCallError)
-            with refusals, make(uri).writer() as writer:
-                writer.upsert([{"id": key, "at": 0, "n": 0}])
+            if lenient:
+                insert(uri, key)
+            else:
+                refusals = suppress(mw.ConflictError, mw.InvalidCallError)
+                with refusals, make(uri).writer() as writer:
+                    writer.upsert([{"id": key, "at": 0, "n": 0}])
             written.append(key)
 
         threads = [Thread(target=work, args=(key,)) for key in range(4)]
@@ -404,7 +449,7 @@ def test_of_many_who_make_a_table_at_the_same_moment_one_does(fast_folder: Path)
         assert len(written) == 4
         table = mw.open_table(uri)
         assert table.check().ok
-        assert table.count_rows() == 1
+        assert table.count_rows() == (4 if lenient else 1)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["in time", "too late to be looked for"])

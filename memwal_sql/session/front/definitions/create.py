@@ -7,7 +7,8 @@ CREATE EXTERNAL TABLE t STORED AS MEMWAL LOCATION '...'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import datafusion
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from memwal_sql.create import create_table, is_table, open_table
 from memwal_sql.drop import drop_table
-from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.front.definitions.clauses import Clauses, are_ours, clauses_of
 from memwal_sql.session.front.definitions.columns import Columns, columns_of
@@ -33,6 +34,7 @@ from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
 from memwal_sql.state.enable import region_spec
 from memwal_sql.state.schema import stored_type
+from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
 from memwal_sql.table_factory import options_of
 from memwal_sql.write.router import active_spec
@@ -106,26 +108,58 @@ def created(
         if not columns.primary_key:
             message = "PRIMARY KEY (columns) must say what rows are found by"
             raise statement.error(message, columns_at)
-        there = is_table(location, options)
-        if there and not (lenient or (external and clauses.query is None)):
+        find = partial(_found, location, options, columns, regions)
+        opens = lenient or (external and clauses.query is None)
+        found = find() if opens else None
+        if not opens and is_table(location, options):
             raise InvalidCallError(
                 f"{location} is a table already: IF NOT EXISTS opens it as it is, and DROP TABLE "
                 "deletes it then"
             )
-        if there:
-            table = _as_wanted(open_table(location, storage_options=options), columns, regions)
+        if found is not None:
+            table = found
         else:
             rows: pa.Table | None = None
             if clauses.query is not None:
                 rows = _rows(ctx, statement, clauses.query, parameters, columns.schema)
                 columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
-            table = create_table(location, columns.schema, columns.primary_key, regions, options)
-            if rows is not None:
+            key = columns.primary_key
+            make = partial(create_table, location, columns.schema, key, regions, options)
+            table, made = _made_or_found(make, find) if opens else (make(), True)
+            if made and rows is not None:
                 count = _filled(table, rows, options)
     if folder is None:
         register(ctx, written(parts), table, **registering)
     counts = {} if count is None else {"count": pa.array([count], pa.uint64())}
     return answer(ctx, pa.table(counts))
+
+
+def _found(
+    location: str, options: Mapping[str, str] | None, columns: Columns, regions: str | None
+) -> Table | None:
+    """The table that is there, None where none is. Raises InvalidCallError unless it is the one
+    that is described."""
+    if not is_table(location, options):
+        return None
+    return _as_wanted(open_table(location, storage_options=options), columns, regions)
+
+
+def _made_or_found(
+    make: Callable[[], Table], find: Callable[[], Table | None]
+) -> tuple[Table, bool]:
+    """A table that was not there, and whether it was made here: somebody else may make it at the
+    same time."""
+
+    def once() -> tuple[Table, bool]:
+        try:
+            return make(), True
+        except (ConflictError, InvalidCallError):
+            found = find()
+            if found is None:
+                raise
+            return found, False
+
+    return with_retries(once, "CREATE TABLE", on=ConflictError)
 
 
 def _refuse_view(ctx: datafusion.SessionContext, statement: Statement, place: int) -> None:
