@@ -55,6 +55,12 @@ class TableHandle:
         return self._context.uri
 
     @property
+    def newest_of(self) -> tuple[str, str] | None:
+        """The table whose newest state this handle reads, told from all others, also at the same
+        place; None for a handle that reads a past one."""
+        return None if self._pinned else self._context.identity
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns, in the base table's order."""
         return self._tracker.current.info.schema

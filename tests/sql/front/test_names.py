@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
-from memwal_sql.session.front.queries.search_calls import text_literal
+from memwal_native import SqlParser
 
 SCHEMA = pa.schema({"id": pa.int64(), "äb": pa.int64(), "Äb": pa.int64(), "n": pa.int64()})
 
@@ -112,7 +112,7 @@ def test_a_table_is_read_changed_and_searched_under_every_name(
     run("EXECUTE p")
     run("ALTER TABLE $T ADD COLUMN more INT")
     run("CREATE INDEX words ON $T USING fts (body)")
-    run(f"CALL memwal.flush({text_literal(name)})")
+    run(f"CALL memwal.flush({SqlParser().literal(name)})")
     snapshots = []
     snapshot = mw.Table.snapshot
     monkeypatch.setattr(
@@ -122,7 +122,7 @@ def test_a_table_is_read_changed_and_searched_under_every_name(
     assert rows == [{"id": 1, "n": 13}, {"id": 2, "n": 4}, {"id": 4, "n": 6}]
     assert len(snapshots) == 1
     for call in (name, plain):
-        search = f"full_text_search({text_literal(call)}, 'body', 'b')"
+        search = f"full_text_search({SqlParser().literal(call)}, 'body', 'b')"
         assert run(f"SELECT id FROM {search} JOIN $T USING (id)") == [{"id": 2}]
     assert len(run(f"SELECT * FROM {about}")) == 1
     run("TRUNCATE TABLE $T")

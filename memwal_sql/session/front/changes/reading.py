@@ -73,14 +73,13 @@ class Reading:
         """The rows of the statement's own table with these keys, in the snapshot of its queries if
         one of these reads the table, or one of the expressions `others`, which are evaluated
         later, may read any."""
-        tables, key = self._pins.tables, (self._target.name, None)
+        target, tables, key = self._target, self._pins.tables, (self._target.name, None)
         if key not in tables and self._read_tables(others):
-            tables[key] = OneSnapshot(
-                self._target.table, self._target.columns, self._target.changed
-            )
-        found = tables.get(key, self._target.table).get(keys)
-        if not found.schema.equals(self._target.columns):
-            raise self._target.changed(found.schema)
+            state = self._pins.state(target.name, target.table)
+            tables[key] = OneSnapshot(target.table, target.columns, target.changed, state)
+        found = tables.get(key, target.table).get(keys)
+        if not found.schema.equals(target.columns):
+            raise target.changed(found.schema)
         return found
 
     def _read_tables(self, expressions: Sequence[str]) -> bool:

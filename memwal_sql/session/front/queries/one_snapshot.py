@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from memwal_native import MountedTable, SqlParser, SqlText
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
+from memwal_sql.read.snapshots import CONSISTENCIES
 from memwal_sql.session.clauses import check_clauses, check_memberships
 from memwal_sql.session.front.queries.as_of import (
     AsOf,
@@ -71,6 +72,10 @@ class WritableTable(SqlTable, PastOf, Protocol):
         """Where it is."""
 
     @property
+    def newest_of(self) -> Hashable | None:
+        """The table whose newest state it reads, told from all others; None for a past one."""
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
         """The primary key's columns."""
 
@@ -100,20 +105,39 @@ class WritableTable(SqlTable, PastOf, Protocol):
         """Write what a statement computes from the rows that it reads."""
 
 
+class State:
+    """One state of a table, which the first to read it takes, for all of its names."""
+
+    def __init__(self, table: WritableTable) -> None:
+        self._table = table
+        self._lock = Lock()
+        self._taken: tuple[int, Snapshot] | None = None
+
+    def snapshot(self, consistency: str) -> Snapshot:
+        """It; another one only for a query of the statement that asks for more than the first."""
+        level = CONSISTENCIES.index(consistency)
+        with self._lock:
+            if self._taken is None or self._taken[0] < level:
+                self._taken = level, self._table.snapshot(consistency)
+            return self._taken[1]
+
+
 class OneSnapshot:
     """A table in the snapshot that the first to read it takes."""
 
     def __init__(
-        self, table: WritableTable, columns: pa.Schema, changed: ColumnsChanged | None = None
+        self,
+        table: WritableTable,
+        columns: pa.Schema,
+        changed: ColumnsChanged | None = None,
+        state: State | None = None,
     ) -> None:
         """`columns` are those that queries are made for; `changed` is the error for others in the
-        snapshot, of a statement that runs now."""
+        snapshot, of a statement that runs now; `state` is that of its other names."""
         self.schema = columns
         self.uri = table.uri
-        self._table = table
         self._changed = changed
-        self._lock = Lock()
-        self._snapshot: Snapshot | None = None
+        self._state = State(table) if state is None else state
 
     def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
         """The plan of one of the scans."""
@@ -125,13 +149,11 @@ class OneSnapshot:
         return get_in(snapshot, distinct(KeyBatch(keys)), self.schema.names)
 
     def _taken(self, consistency: str) -> Snapshot:
-        with self._lock:
-            if self._snapshot is None:
-                self._snapshot = self._table.snapshot(consistency)
-            found = self._snapshot.info.schema
-            if self._changed is not None and not found.equals(self.schema):
-                raise self._changed(found)
-            return self._snapshot
+        snapshot = self._state.snapshot(consistency)
+        found = snapshot.info.schema
+        if self._changed is not None and not found.equals(self.schema):
+            raise self._changed(found)
+        return snapshot
 
     def insert(self, _: pa.Table, columns: pa.Schema) -> int:
         """Raise UnsupportedError."""
@@ -148,19 +170,33 @@ class _Use:
     end: int
     call: SearchCall | None = None
 
-    def text(self, schema: str | None) -> str | None:
+    def text(self, schema: str | None, is_named: bool = False) -> str | None:
         """What stands there, if the table is read as the one in a schema of its own: under its
-        name, which its columns go by; None for no change."""
-        table = None if schema is None else f"{quoted(schema)}.{quoted(self.name[-1])}"
-        return table if self.call is None else self.call.text(table)
+        name, which its columns go by; None for no change. `is_named`: also where the name stands
+        for all of them, as in `t.*`."""
+        name = quoted(self.name[-1])
+        table = None if schema is None else f"{quoted(schema)}.{name}"
+        if self.call is not None:
+            return self.call.text(table)
+        return f"{table} AS {name}" if table is not None and is_named else table
 
 
 class Pins:
     """The tables that the queries of one statement read, each in the snapshot that the first scan
-    of all took."""
+    of all took.
+
+    Attributes:
+        tables: by the names that they have in the session.
+        states: by what they are of.
+    """
 
     def __init__(self) -> None:
         self.tables: dict[tuple[TableName, Moment | None], OneSnapshot] = {}
+        self.states: dict[Hashable, State] = {}
+
+    def state(self, name: TableName, table: WritableTable) -> State:
+        """That of a table under one of its names; a past one has one under each."""
+        return self.states.setdefault(table.newest_of or name, State(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,34 +270,53 @@ def _planned(
         if pins is not None:
             check_memberships(parsed)
         uses = list(_uses(ctx, query, parsed, statement, clauses, parameters))
-    functions = search_functions(ctx)
+    functions, pinned = search_functions(ctx), Pins() if pins is None else pins
     times = Counter((one.name, one.moment) for one in uses)
+    known: dict[TableName, Registered | None] = {}
+    if len(uses) > 1 or pins is not None or strong or clauses:  # one scan reads one state anyway
+        known = {name: functions.registered(name, ctx) for name, _ in times}
+    levels: dict[State, list[str]] = {}
+    for (name, moment), count in times.items():
+        if moment is None and (one := known.get(name)) is not None:
+            table = cast(WritableTable, one.table)
+            is_strong = name in strong or table.uri in uris
+            level = "strong" if is_strong else one.consistency
+            levels.setdefault(pinned.state(name, table), []).extend([level] * count)
     schemas: dict[tuple[TableName, Moment | None], str] = {}
     tables: dict[str, tuple[str, OneSnapshot, str, bool]] = {}
     for name, moment in times:
-        is_strong = name in strong and moment is None
-        if times[name, moment] == 1 and moment is None and not is_strong and pins is None:
-            continue
-        found = functions.registered(name, ctx)
+        found = known.get(name)
         if found is None:
             if moment is not None:
                 raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
             continue
-        if moment is None and name not in strong:
-            check_columns(found)
-        table, seen = cast(WritableTable, found.table), found.columns
-        known = {} if pins is None else pins.tables
-        if (name, moment) not in known:
-            read = table if moment is None else moment.of(table)
-            columns = strong[name] if is_strong else seen if moment is None else read.schema
+        table, columns, level = cast(WritableTable, found.table), found.columns, found.consistency
+        state: State | None = None
+        if moment is None:
+            state = pinned.state(name, table)
+            if len(levels[state]) == 1 and name not in strong and pins is None:
+                continue
+            level = max(levels[state], key=CONSISTENCIES.index)
+            columns = strong.get(name, columns)
+            if name not in strong:
+                check_columns(found)
+        if (name, moment) not in pinned.tables:
+            if moment is not None:
+                table = moment.of(table)
+                columns = table.schema
             changed = None if pins is None else partial(columns_changed, ctx, name, columns)
-            known[name, moment] = OneSnapshot(read, columns, changed)
-        is_strong = is_strong or (moment is None and table.uri in uris)
-        level = "strong" if is_strong else found.consistency
+            pinned.tables[name, moment] = OneSnapshot(table, columns, changed, state)
         schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
-        tables[schema] = name[-1], known[name, moment], level, found.approximate
-    texts = [(one, one.text(schemas.get((one.name, one.moment)))) for one in uses]
-    edits = [Edit(one.start, one.end, text) for one, text in texts if text is not None]
+        tables[schema] = name[-1], pinned.tables[name, moment], level, found.approximate
+    edits = []
+    names = Counter(name[-1] for name, _ in times)
+    for use in uses:
+        schema_of = schemas.get((use.name, use.moment))
+        # Two tables of one name are told apart by their schemas.
+        is_named = schema_of is not None and names[use.name[-1]] == 1
+        text = use.text(schema_of, is_named and not _has_alias(query, use, parser))
+        if text is not None:
+            edits.append(Edit(use.start, use.end, text))
     try:
         with _in_schemas(ctx, tables), as_before(whole, edits):
             check_clauses(parsed)
@@ -350,6 +405,11 @@ def _uses(
             planned(ctx, query, parameters)  # raises for what is no query
         clause = next(iter(left.values()))
         raise statement.error("AS OF must follow the name of a table", clause.place)
+
+
+def _has_alias(query: str, use: _Use, parser: SqlParser) -> bool:
+    """Whether a query gives a table another name, or can't: none may follow it then."""
+    return parser.statements(edited(query, [Edit(use.end, use.end, " AS other")])) is None
 
 
 @contextmanager
