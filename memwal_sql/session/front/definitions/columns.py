@@ -11,7 +11,7 @@ import pyarrow as pa
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.datafusion_errors import error_of
 from memwal_sql.session.front.queries.places import StatementError
-from memwal_sql.session.front.queries.tokens import Statement
+from memwal_sql.session.front.queries.tokens import Statement, quoted
 
 # What else stands behind a column's type, and is nothing that a table has.
 _REFUSED = (
@@ -83,7 +83,7 @@ def columns_of(statement: Statement, parts: Sequence[tuple[int, int]]) -> Column
                     message = f"a vector is a list of its length: write FLOAT[{length}]"
                 raise UnsupportedError(str(statement.error(message, place)))
         key = statement.find("PRIMARY KEY", first + 1, last)
-        text = f"{statement.slice(first, key)} {statement.slice(key + 2, last)}"
+        text = f"{statement.slice(first + 1, key)} {statement.slice(key + 2, last)}"
         fields.append(_field(statement, text, first))
         if key < last:
             keys.append((fields[-1].name,))
@@ -105,13 +105,17 @@ def _whole(statement: Statement, parts: Sequence[tuple[int, int]]) -> list[tuple
     return whole
 
 
-def _field(statement: Statement, text: str, place: int) -> pa.Field:
+def _field(statement: Statement, kind: str, place: int) -> pa.Field:
+    """The column whose name stands at a place, with the text behind it."""
+    if not statement.tokens[place].is_name:
+        raise statement.error("the name of a column must stand here", place)
+    column = f"{quoted(statement.tokens[place].name)} {kind}"  # whatever quotes the dialect has
     config = datafusion.SessionConfig()
     for name, value in _TYPES.items():
         config = config.set(name, value)
     scratch = datafusion.SessionContext(config)
     try:
-        scratch.sql(f"CREATE TABLE one ({text})")  # of a column, in a session of its own
+        scratch.sql(f"CREATE TABLE one ({column})")  # of a column, in a session of its own
         (field,) = scratch.table("one").schema()
     except Exception as error:  # DataFusion raises nothing more specific
         reason = error_of(error)
