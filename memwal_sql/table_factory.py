@@ -12,9 +12,10 @@ from datafusion.catalog import Table as SessionTable
 from datafusion.expr import CreateExternalTable
 
 from memwal_native import remember
+from memwal_sql.arguments import quoted
 from memwal_sql.create import open_table
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
-from memwal_sql.session.front.queries.tokens import quoted, statement_of
+from memwal_sql.session.front.queries.tokens import statement_of
 from memwal_sql.session.register import mounted
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.write.ingest.missing import ERROR

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from memwal_native import MountedTable
-from memwal_sql.session.front.queries.tokens import quoted
+from memwal_sql.arguments import quoted
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.session.table_functions import Registered, search_functions
 from planner.model import Snapshot

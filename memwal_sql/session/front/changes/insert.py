@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.keys.keys import KeyBatch
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.changes.acts import INSERT, UPDATE, Act, count_keys, keys_of
 from memwal_sql.session.front.changes.change import Change
@@ -21,7 +22,6 @@ from memwal_sql.session.front.changes.reading import Reading
 from memwal_sql.session.front.changes.returning import Returning
 from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.places import Name
-from memwal_sql.session.front.queries.tokens import quoted
 
 # What `excluded` stands for: the rows given, whose columns have names that the table has none of.
 _GIVEN = "memwal given"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datafusion
 
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.acts import UPDATE
 from memwal_sql.session.front.changes.change import Change
@@ -22,7 +23,7 @@ from memwal_sql.session.front.changes.target import Target, columns_at, target_a
 from memwal_sql.session.front.changes.update import QUERIES, assignments
 from memwal_sql.session.front.changes.values import given_rows
 from memwal_sql.session.front.queries.places import Edit
-from memwal_sql.session.front.queries.tokens import Statement, quoted
+from memwal_sql.session.front.queries.tokens import Statement
 
 _CLAUSES = (*QUERIES, "BY", "ON", "RETURNING", "DEFAULT", "PARTITION")
 _EXCLUDED = "excluded"

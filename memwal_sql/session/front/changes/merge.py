@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.changes.acts import DELETE, INSERT, UPDATE, Act, keys_of
 from memwal_sql.session.front.changes.change import Change
@@ -22,7 +23,6 @@ from memwal_sql.session.front.changes.fitting import fitted
 from memwal_sql.session.front.changes.reading import ROW, Reading
 from memwal_sql.session.front.changes.returning import Returning
 from memwal_sql.session.front.changes.target import Target
-from memwal_sql.session.front.queries.tokens import quoted
 
 # Of what rows a WHEN is: of both tables, of the source alone, of the target alone.
 MATCHED, NEW, ALONE = "matched", "new", "alone"

@@ -7,13 +7,14 @@ from functools import partial
 
 import datafusion
 
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.changes.acts import DELETE, INSERT, UPDATE
 from memwal_sql.session.front.changes.merge import ALONE, MATCHED, NEW, Merge, On, When
 from memwal_sql.session.front.changes.returning import returning_at
 from memwal_sql.session.front.changes.target import Target, columns_at, target_at
 from memwal_sql.session.front.changes.update import assignments, lone_column, source_column
-from memwal_sql.session.front.queries.tokens import Statement, quoted
+from memwal_sql.session.front.queries.tokens import Statement
 
 _SOURCE = "memwal source"
 # Symbols that bind tighter than `=`, and those of operands; operators before what they are of.

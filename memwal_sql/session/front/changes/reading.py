@@ -13,6 +13,7 @@ from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
 from memwal_native import SqlParser
+from memwal_sql.arguments import quoted
 from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.one_snapshot import (
     OneSnapshot,
@@ -23,7 +24,6 @@ from memwal_sql.session.front.queries.one_snapshot import (
     own_schema,
 )
 from memwal_sql.session.front.queries.planning import planned, planning_errors, values
-from memwal_sql.session.front.queries.tokens import quoted
 from memwal_sql.state.schema import stored_type
 
 # The number of a row, as a column of tables in memory.

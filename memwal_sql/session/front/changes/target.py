@@ -11,6 +11,7 @@ from typing import cast
 import datafusion
 import pyarrow as pa
 
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import (
     FencedError,
     InvalidCallError,
@@ -28,7 +29,7 @@ from memwal_sql.session.front.queries.seen_columns import (
     check_columns,
     columns_changed,
 )
-from memwal_sql.session.front.queries.tokens import Statement, quoted
+from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.table_functions import NAME_PARTS, TableName, search_functions, whole_name
 
 # What other databases take at the end of such a statement.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import datafusion
 import pyarrow as pa
 
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.changes.acts import UPDATE, Act
 from memwal_sql.session.front.changes.change import Change
@@ -16,7 +17,7 @@ from memwal_sql.session.front.changes.reading import Reading
 from memwal_sql.session.front.changes.returning import Returning, returning_at
 from memwal_sql.session.front.changes.target import Target, refuse_others, target_at
 from memwal_sql.session.front.queries.places import Name
-from memwal_sql.session.front.queries.tokens import Statement, quoted
+from memwal_sql.session.front.queries.tokens import Statement
 
 _CLAUSES = ("SET", "FROM", "WHERE", "RETURNING", "ORDER", "LIMIT")
 # The words that a query begins with.

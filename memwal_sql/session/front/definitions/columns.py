@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import datafusion
 import pyarrow as pa
 
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.datafusion_errors import error_of
 from memwal_sql.session.front.queries.places import StatementError
-from memwal_sql.session.front.queries.tokens import Statement, quoted
+from memwal_sql.session.front.queries.tokens import Statement
 
 # What else stands behind a column's type, and is nothing that a table has.
 _REFUSED = (

@@ -7,10 +7,11 @@ from typing import cast
 
 import datafusion
 
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.planning import check_names, check_table
-from memwal_sql.session.front.queries.tokens import Statement, quoted
+from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.table_functions import NAME_PARTS, Registered, search_functions, whole_name
 from memwal_sql.table import Table
 

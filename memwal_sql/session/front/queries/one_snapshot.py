@@ -19,6 +19,7 @@ from datafusion.catalog import Schema, Table
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.node import Node
 from memwal_native import MountedTable, SqlParser, SqlText
+from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.lookup import distinct, get_in
 from memwal_sql.read.planning import Planner, opened
@@ -47,7 +48,7 @@ from memwal_sql.session.front.queries.seen_columns import (
     check_columns,
     columns_changed,
 )
-from memwal_sql.session.front.queries.tokens import Statement, quoted, statement_of
+from memwal_sql.session.front.queries.tokens import Statement, statement_of
 from memwal_sql.session.provider import SqlTable, TableProvider, noted_scans
 from memwal_sql.session.table_functions import (
     NAME_PARTS,

@@ -282,8 +282,3 @@ def _tokens(text: str, parser: SqlParser) -> Statement:
         place = _PLACE.search(str(error))
         at = None if place is None else offset_of(text, *map(int, place.groups()))
         raise StatementError(_PLACE.sub("", str(error)), text, at) from error
-
-
-def quoted(name: str) -> str:
-    """A name as SQL takes it whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'
