@@ -15,15 +15,10 @@ from exec_nodes.keys.keys import KeyBatch
 from memwal_native import SqlParser
 from memwal_sql.arguments import quoted
 from memwal_sql.session.front.changes.target import Target
-from memwal_sql.session.front.queries.one_snapshot import (
-    OneSnapshot,
-    Pins,
-    frame,
-    in_memory,
-    may_read,
-    own_schema,
-)
+from memwal_sql.session.front.queries.one_snapshot import frame, may_read
+from memwal_sql.session.front.queries.pins import OneSnapshot, Pins
 from memwal_sql.session.front.queries.planning import planned, planning_errors, values
+from memwal_sql.session.front.queries.schemas import in_memory, own_schema
 from memwal_sql.state.schema import stored_type
 
 # The number of a row, as a column of tables in memory.

@@ -21,7 +21,7 @@ from memwal_sql.errors import (
     WriterFailedError,
 )
 from memwal_sql.session.front.queries.as_of import refuse_past
-from memwal_sql.session.front.queries.one_snapshot import WritableTable
+from memwal_sql.session.front.queries.pins import WritableTable
 from memwal_sql.session.front.queries.places import Name
 from memwal_sql.session.front.queries.planning import check_names, check_table
 from memwal_sql.session.front.queries.seen_columns import (

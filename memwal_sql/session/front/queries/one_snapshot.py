@@ -2,54 +2,45 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import datafusion
 import pyarrow as pa
-from datafusion.catalog import Schema, Table
 
-from exec_nodes.keys.keys import KeyBatch
-from exec_nodes.node import Node
-from memwal_native import MountedTable, SqlParser, SqlText
+from memwal_native import SqlParser, SqlText
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
-from memwal_sql.read.lookup import distinct, get_in
-from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.snapshots import CONSISTENCIES
 from memwal_sql.session.clauses import check_clauses, check_memberships
 from memwal_sql.session.front.queries.as_of import (
     AsOf,
     Moment,
-    PastOf,
     as_of_clauses,
     check_values,
     without,
 )
+from memwal_sql.session.front.queries.pins import OneSnapshot, Pins, State, WritableTable
 from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
 from memwal_sql.session.front.queries.planning import (
-    answer,
     planned,
     planned_as_checked,
     planning_errors,
     unreadable,
 )
 from memwal_sql.session.front.queries.scans import is_search, reads_mounted, scans
+from memwal_sql.session.front.queries.schemas import in_schemas, schema_name
 from memwal_sql.session.front.queries.search_calls import SearchCall, search_calls
 from memwal_sql.session.front.queries.seen_columns import (
-    ColumnsChanged,
     check_columns,
     columns_changed,
 )
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
-from memwal_sql.session.provider import SqlTable, TableProvider, noted_scans
+from memwal_sql.session.provider import noted_scans
 from memwal_sql.session.table_functions import (
     NAME_PARTS,
     Registered,
@@ -57,108 +48,6 @@ from memwal_sql.session.table_functions import (
     search_functions,
     whole_name,
 )
-from memwal_sql.write.conditional.resolve import ReadChanges
-from memwal_sql.write.result import WriteResult
-from memwal_sql.write.statement import SNAPSHOT
-from planner.model import Snapshot
-
-_numbers = itertools.count()
-
-
-class WritableTable(SqlTable, PastOf, Protocol):
-    """What a statement needs of a table."""
-
-    @property
-    def uri(self) -> str:
-        """Where it is."""
-
-    @property
-    def newest_of(self) -> Hashable | None:
-        """The table whose newest state it reads, told from all others; None for a past one."""
-
-    @property
-    def primary_key(self) -> tuple[str, ...]:
-        """The primary key's columns."""
-
-    def snapshot(self, consistency: str = "strong") -> Snapshot:
-        """The state of the table."""
-
-    def get(self, keys: pa.Table) -> pa.Table:
-        """The rows with these keys as they are now, whole, in the order asked."""
-
-    def refresh(self) -> None:
-        """Look for the newest version, whose columns `schema` is then."""
-
-    def close(self) -> None:
-        """Close the writer of statements."""
-
-    def replace_rows(self, rows: pa.Table | Callable[[], pa.Table]) -> int:
-        """Replace all rows, by those of a function where they are made of the table's own."""
-
-    def change(
-        self,
-        read: ReadChanges,
-        columns: pa.Schema,
-        *,
-        whole: bool = False,
-        isolation: str = SNAPSHOT,
-    ) -> WriteResult:
-        """Write what a statement computes from the rows that it reads."""
-
-
-class State:
-    """One state of a table, which the first to read it takes, for all of its names."""
-
-    def __init__(self, table: WritableTable) -> None:
-        self._table = table
-        self._lock = Lock()
-        self._taken: tuple[int, Snapshot] | None = None
-
-    def snapshot(self, consistency: str) -> Snapshot:
-        """It; another one only for a query of the statement that asks for more than the first."""
-        level = CONSISTENCIES.index(consistency)
-        with self._lock:
-            if self._taken is None or self._taken[0] < level:
-                self._taken = level, self._table.snapshot(consistency)
-            return self._taken[1]
-
-
-class OneSnapshot:
-    """A table in the snapshot that the first to read it takes."""
-
-    def __init__(
-        self,
-        table: WritableTable,
-        columns: pa.Schema,
-        changed: ColumnsChanged | None = None,
-        state: State | None = None,
-    ) -> None:
-        """`columns` are those that queries are made for; `changed` is the error for others in the
-        snapshot, of a statement that runs now; `state` is that of its other names."""
-        self.schema = columns
-        self.uri = table.uri
-        self._changed = changed
-        self._state = State(table) if state is None else state
-
-    def planned(self, planner: Planner, consistency: str = "strong", _: object = ()) -> Node:
-        """The plan of one of the scans."""
-        return opened(planner(self._taken(consistency)))
-
-    def get(self, keys: pa.Table) -> pa.Table:
-        """The rows with these keys, whole, of a snapshot that is strong if this takes it."""
-        snapshot = self._taken("strong")
-        return get_in(snapshot, distinct(KeyBatch(keys)), self.schema.names)
-
-    def _taken(self, consistency: str) -> Snapshot:
-        snapshot = self._state.snapshot(consistency)
-        found = snapshot.info.schema
-        if self._changed is not None and not found.equals(self.schema):
-            raise self._changed(found)
-        return snapshot
-
-    def insert(self, _: pa.Table, columns: pa.Schema) -> int:
-        """Raise UnsupportedError."""
-        raise UnsupportedError(f"a snapshot of the columns {columns.names} can't be written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,24 +69,6 @@ class _Use:
         if self.call is not None:
             return self.call.text(table)
         return f"{table} AS {name}" if table is not None and is_named else table
-
-
-class Pins:
-    """The tables that the queries of one statement read, each in the snapshot that the first scan
-    of all took.
-
-    Attributes:
-        tables: by the names that they have in the session.
-        states: by what they are of.
-    """
-
-    def __init__(self) -> None:
-        self.tables: dict[tuple[TableName, Moment | None], OneSnapshot] = {}
-        self.states: dict[Hashable, State] = {}
-
-    def state(self, name: TableName, table: WritableTable) -> State:
-        """That of a table under one of its names; a past one has one under each."""
-        return self.states.setdefault(table.newest_of or name, State(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +178,7 @@ def _planned(
                 columns = table.schema
             changed = None if pins is None else partial(columns_changed, ctx, name, columns)
             pinned.tables[name, moment] = OneSnapshot(table, columns, changed, state)
-        schema = schemas[name, moment] = f"memwal$statement{next(_numbers)}"
+        schema = schemas[name, moment] = schema_name()
         tables[schema] = name[-1], pinned.tables[name, moment], level, found.approximate
     edits = []
     names = Counter(name[-1] for name, _ in times)
@@ -319,7 +190,7 @@ def _planned(
         if text is not None:
             edits.append(Edit(use.start, use.end, text))
     try:
-        with _in_schemas(ctx, tables), as_before(whole, edits):
+        with in_schemas(ctx, tables), as_before(whole, edits):
             check_clauses(parsed)
             return _Query(planned_as_checked(ctx, edited(query, edits), parameters), uses, tables)
     except StatementError as error:
@@ -411,47 +282,3 @@ def _uses(
 def _has_alias(query: str, use: _Use, parser: SqlParser) -> bool:
     """Whether a query gives a table another name, or can't: none may follow it then."""
     return parser.statements(edited(query, [Edit(use.end, use.end, " AS other")])) is None
-
-
-@contextmanager
-def own_schema(ctx: datafusion.SessionContext) -> Iterator[tuple[Schema, str]]:
-    """Within it, the session has a schema of this name, as SQL takes it."""
-    name = f"memwal$statement{next(_numbers)}"
-    ctx.catalog().register_schema(name, schema := Schema.memory_schema(ctx))
-    try:
-        yield schema, quoted(name)
-    finally:
-        ctx.catalog().deregister_schema(name)
-
-
-@contextmanager
-def in_memory(
-    ctx: datafusion.SessionContext, tables: Mapping[str, pa.Table]
-) -> Iterator[Mapping[str, str]]:
-    """Within it, the session has these rows; what each of the tables is called there."""
-    with own_schema(ctx) as (schema, schema_name):
-        for name, rows in tables.items():
-            schema.register_table(name, Table(answer(ctx, rows), ctx))
-        yield {name: f"{schema_name}.{quoted(name)}" for name in tables}
-
-
-@contextmanager
-def _in_schemas(
-    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, OneSnapshot, str, bool]]
-) -> Iterator[None]:
-    """Within it, the session has these schemas, of a table each, and its searches find them; what
-    is planned keeps these."""
-    catalog, functions = ctx.catalog(), search_functions(ctx)
-    for schema, (name, table, level, approximate) in tables.items():
-        mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))
-        own = Schema.memory_schema(ctx)
-        own.register_table(name, Table(mounted, ctx))
-        catalog.register_schema(schema, own)
-        whole = f"{quoted(schema)}.{quoted(name)}"
-        functions.add(Registered(whole, table, table.schema, level, mounted))
-    try:
-        yield
-    finally:
-        for schema, (name, *_) in tables.items():
-            functions.remove(f"{quoted(schema)}.{quoted(name)}", ctx)
-            catalog.deregister_schema(schema)

@@ -3,8 +3,8 @@
 import datafusion
 import pyarrow as pa
 
-from memwal_sql.session.front.queries.one_snapshot import in_memory
 from memwal_sql.session.front.queries.planning import answer
+from memwal_sql.session.front.queries.schemas import in_memory
 
 # Three arrays that fit into no single one, as columns of texts above 2 GiB do not.
 PLACES = pa.array(range(100), pa.int8())
