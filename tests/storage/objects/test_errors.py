@@ -164,7 +164,7 @@ def test_lance_that_can_t_link_is_told_as_that(tmp_path: Path) -> None:
         )
 
     with (
-        patch.object(lance, "write_dataset", refuse),
+        patch.object(lance.LanceDataset, "commit", refuse),
         pytest.raises(UnsupportedError, match="no hard links"),
     ):
         mw.create_table(tmp_path / "t", SCHEMA, "id")
