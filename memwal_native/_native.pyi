@@ -177,9 +177,9 @@ class SqlParser:
 class SqlText:
     """Statements or an expression, parsed."""
 
-    def tables(self) -> list[tuple[int, int, list[str]]]:
-        """Where the names of tables stand, and their parts as the session looks them up; without
-        those that stand for a query of a WITH."""
+    def tables(self) -> list[tuple[int, int, list[str], bool]]:
+        """Where the names of tables stand, their parts as the session looks them up, and whether an
+        alias may follow; without those that stand for a query of a WITH."""
 
     def ignored_clauses(self) -> list[str]:
         """The clauses that DataFusion parses and then leaves out of its plan."""

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use crate::sql::tables::normal;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, TableFactor, UnaryOperator, Visit, Visitor,
 };
+
+use crate::sql::tables::normal;
 
 /// The conditions of a query in which DataFusion takes an unknown membership for a known one.
 ///

@@ -3,14 +3,20 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query, Visitor};
+use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query, TableFactor, Visitor};
 
 use crate::sql::tokens::Lines;
+
+/// (start, end, parts, whether an alias may follow): the places are those of characters.
+pub type Placed = (usize, usize, Vec<String>, bool);
 
 /// The names of tables, without those that stand for a query of a WITH.
 pub struct Tables {
     normalizes: bool,
-    names: Vec<ObjectName>,
+    /// Each with whether it stands alone where an alias may follow it.
+    names: Vec<(ObjectName, bool)>,
+    /// The address of the name that the visit is about to come to, if it stands so.
+    alone: Option<*const ObjectName>,
     /// The queries of WITH that a name may stand for where the visit is.
     visible: Vec<String>,
     /// How many were visible where each query around that place begins.
@@ -25,21 +31,23 @@ impl Tables {
         Self {
             normalizes,
             names: Vec::new(),
+            alone: None,
             visible: Vec::new(),
             before: Vec::new(),
             defined: HashMap::new(),
         }
     }
 
-    /// Where they stand in the text, and their parts.
-    pub fn placed(self, text: &str) -> Vec<(usize, usize, Vec<String>)> {
+    /// Where they stand in the text, their parts, and whether an alias may follow there.
+    pub fn placed(self, text: &str) -> Vec<Placed> {
         let lines = Lines::of(text);
-        let placed = self.names.iter().filter_map(|table| {
+        let placed = self.names.iter().filter_map(|(table, alone)| {
             let parts: Option<Vec<&Ident>> = table.0.iter().map(|part| part.as_ident()).collect();
             let parts = parts?;
             let start = lines.place(parts.first()?.span.start);
             let end = lines.place(parts.last()?.span.end);
-            Some((start, end, parts.into_iter().map(|part| name(part, self.normalizes)).collect()))
+            let parts = parts.into_iter().map(|part| name(part, self.normalizes)).collect();
+            Some((start, end, parts, *alone))
         });
         placed.collect()
     }
@@ -75,13 +83,21 @@ impl Visitor for Tables {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, alias: None, args: None, .. } = factor {
+            self.alone = Some(std::ptr::from_ref(name));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
         let lone = match relation.0.as_slice() {
             [part] => part.as_ident().map(|part| name(part, self.normalizes)),
             _ => None,
         };
         if lone.is_none_or(|lone| !self.visible.contains(&lone)) {
-            self.names.push(relation.clone());
+            let alone = self.alone == Some(std::ptr::from_ref(relation));
+            self.names.push((relation.clone(), alone));
         }
         ControlFlow::Continue(())
     }

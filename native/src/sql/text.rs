@@ -6,7 +6,7 @@ use datafusion_sql::parser::{CopyToSource, Statement};
 use datafusion_sql::sqlparser::ast::{Expr, Visit, Visitor};
 use pyo3::prelude::*;
 
-use crate::sql::tables::Tables;
+use crate::sql::tables::{Placed, Tables};
 use crate::sql::{clauses, memberships};
 
 /// Statements, or one expression.
@@ -35,7 +35,7 @@ impl SqlText {
 
 #[pymethods]
 impl SqlText {
-    fn tables(&self) -> Vec<(usize, usize, Vec<String>)> {
+    fn tables(&self) -> Vec<Placed> {
         let mut tables = Tables::new(self.normalizes);
         let _ = self.visit(&mut tables);
         tables.placed(&self.text)

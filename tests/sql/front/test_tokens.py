@@ -76,10 +76,11 @@ def test_a_text_without_one_statement_is_refused(text: str, message: str) -> Non
 
 
 def test_tables_are_found_where_they_stand() -> None:
-    text = 'WITH q AS (SELECT * FROM "T" é) SELECT * FROM q JOIN s.t AS z ON q.a = z.a'
+    text = 'WITH q AS (SELECT * FROM "T" é) SELECT * FROM q JOIN s.t AS z ON q.a = z.a JOIN t'
     places = SqlParser().statements(text).tables()
-    assert [(text[start:end], parts) for start, end, parts in places] == [
-        ('"T"', ["T"]),
-        ("s.t", ["s", "t"]),
+    assert [(text[start:end], parts, alone) for start, end, parts, alone in places] == [
+        ('"T"', ["T"], False),
+        ("s.t", ["s", "t"], False),
+        ("t", ["t"], True),
     ]
     assert SqlParser().statements("SELECT * FROM (") is None

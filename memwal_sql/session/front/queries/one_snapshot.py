@@ -52,12 +52,17 @@ from memwal_sql.session.table_functions import (
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A place in a query where a table is read: a reference, or the arguments of a search."""
+    """A place in a query where a table is read: a reference, or the arguments of a search.
+
+    Attributes:
+        alone: whether an alias may follow a reference.
+    """
 
     name: TableName
     moment: Moment | None
     start: int
     end: int
+    alone: bool = False
     call: SearchCall | None = None
 
     def text(self, schema: str | None, is_named: bool = False) -> str | None:
@@ -68,7 +73,7 @@ class _Use:
         table = None if schema is None else f"{quoted(schema)}.{name}"
         if self.call is not None:
             return self.call.text(table)
-        return f"{table} AS {name}" if table is not None and is_named else table
+        return f"{table} AS {name}" if table is not None and is_named and self.alone else table
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +190,7 @@ def _planned(
     for use in uses:
         schema_of = schemas.get((use.name, use.moment))
         # Two tables of one name are told apart by their schemas.
-        is_named = schema_of is not None and names[use.name[-1]] == 1
-        text = use.text(schema_of, is_named and not _has_alias(query, use, parser))
+        text = use.text(schema_of, names[use.name[-1]] == 1)
         if text is not None:
             edits.append(Edit(use.start, use.end, text))
     try:
@@ -265,20 +269,15 @@ def _uses(
     Raises InvalidCallError, with the place, for a clause that follows no table.
     """
     left = {one.after: one for one in clauses}
-    for start, end, parts in parsed.tables():
+    for start, end, parts, alone in parsed.tables():
         if len(parts) <= NAME_PARTS:
             clause = left.pop(end, None)
             moment = None if clause is None else clause.moment(ctx, parameters)
-            yield _Use(whole_name(parts), moment, start, end)
+            yield _Use(whole_name(parts), moment, start, end, alone)
     for call in search_calls(statement, parameters):
-        yield _Use(call.table or ("", "", ""), None, call.start, call.end, call)
+        yield _Use(call.table or ("", "", ""), None, call.start, call.end, call=call)
     if left:
         with as_before(statement.text, ()):
             planned(ctx, query, parameters)  # raises for what is no query
         clause = next(iter(left.values()))
         raise statement.error("AS OF must follow the name of a table", clause.place)
-
-
-def _has_alias(query: str, use: _Use, parser: SqlParser) -> bool:
-    """Whether a query gives a table another name, or can't: none may follow it then."""
-    return parser.statements(edited(query, [Edit(use.end, use.end, " AS other")])) is None
