@@ -127,8 +127,7 @@ def _idle(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
     """Jobs where nothing happens, by a clock that goes on with each pause: the first hour, in which
     the pauses grow, and the second."""
     table = mw.open_table(_OURS, storage_options=storage)
-    for _ in mw.run_all_jobs(table):
-        pass
+    mw.run_all_jobs(table)
     collect = counter.again(lambda: table.collect_garbage(older_than=timedelta(hours=1)))
     yield Operation("collect_garbage, nothing to do", collect)
     moment = 0.0
@@ -144,8 +143,7 @@ def _idle(storage: dict[str, str], counter: Counter) -> Iterator[Operation]:
 
     counter.so_far()
     with suppress(TimeoutError):
-        for _ in mw.run_jobs(table, clock=lambda: moment, sleep=sleep):
-            pass
+        mw.run_jobs(table, clock=lambda: moment, sleep=sleep)
     yield Operation("run, the first idle hour", hours[0])
     yield Operation("run, the second idle hour", hours[1], Bound(inf, 120))
 

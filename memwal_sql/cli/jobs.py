@@ -24,7 +24,6 @@ from memwal_sql.cli.output import (
     show_result,
     show_rows,
 )
-from memwal_sql.errors import RetryError
 from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.view.texts import count_text, size_text
 
@@ -145,19 +144,17 @@ def run(
         grace_seconds=grace_seconds,
         version_seconds=version_seconds,
     )
+
+    def show(run: JobRun) -> None:
+        _show_run(table.uri, run, output)
+
     with progress_bars(output) as report:
         if once:
-            done = run_all_jobs(table, triggers, progress=report)
+            run_all_jobs(table, triggers, on_run=show, progress=report)
         else:
-            done = run_jobs(table, triggers, interval=interval, rounds=rounds, progress=report)
-        failed: dict[str, RetryError] = {}
-        for one in done:
-            _show_run(table.uri, one, output)
-            failed.pop(one.job, None)
-            if one.error is not None:
-                failed[one.job] = one.error
-    if failed:
-        raise next(iter(failed.values()))
+            run_jobs(
+                table, triggers, interval=interval, rounds=rounds, on_run=show, progress=report
+            )
 
 
 def _show_run(uri: str, run: JobRun, output: Output) -> None:

@@ -6,20 +6,23 @@ themselves. Another loop is what makes up for one that died.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from threading import TIMEOUT_MAX
+from threading import TIMEOUT_MAX, Event
 from typing import Protocol
 
 import pyarrow as pa
 
 from memwal_sql.arguments import is_number, is_whole
-from memwal_sql.errors import InvalidCallError, RetryError
+from memwal_sql.errors import InvalidCallError, MemWalError, RetryError
 from memwal_sql.maintain.progress import Report, report_nothing
 from planner.model import Snapshot
+
+_log = logging.getLogger(__name__)
 
 MERGE = "merge"
 INDEX = "index"
@@ -34,6 +37,10 @@ _Generations = frozenset[tuple[str, int]]
 
 class Maintained(Protocol):
     """What the loop needs of a table; see `Table`."""
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
 
     def snapshot(self, consistency: str) -> Snapshot:
         """One state of the table."""
@@ -101,13 +108,16 @@ class JobRun:
     Attributes:
         job: one of `JOBS`.
         outcome: what it did, such as `4 generations merged`; the error's text if there is one.
-        error: what kept it from its end; it is tried again in the next round.
+        error: what kept it from its end.
     """
 
     job: str
     outcome: str
     seconds: float
-    error: RetryError | None = None
+    error: MemWalError | None = None
+
+
+OnRun = Callable[[JobRun], object]
 
 
 def run_jobs(
@@ -117,21 +127,29 @@ def run_jobs(
     interval: float = 5.0,
     idle_interval: float = 600.0,
     rounds: int | None = None,
+    stop: Event | None = None,
+    on_run: OnRun | None = None,
     progress: Report | None = None,
     clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[JobRun]:
-    """Do what is due, again and again; yields a record of every job that was run.
+    sleep: Callable[[float], object] | None = None,
+) -> None:
+    """Do what is due, again and again, in the caller's thread; returns after `rounds`, or when
+    `stop` is set.
 
     Args:
         interval: seconds between two rounds.
         idle_interval: the most of these: as long as nothing is flushed and no job finds anything to
             do, each pause is twice the one before, and so are the times after which such a job is
             due again.
-        rounds: how many; for ever by default. Leave the loop to stop it between two jobs.
+        rounds: how many; for ever by default.
+        stop: an event that another thread sets to end the loop, between two jobs or in a pause.
+        on_run: called with the record of every job that was run, when it ends. What it raises ends
+            the loop.
         progress: gets the progress of each job while it runs.
 
-    An error that another attempt can mend is part of the record, any other one is raised.
+    A job that failed with a `RetryError` runs again in the next round, and the other jobs go on. An
+    error of the last round is raised when the loop ends, with a note for each job that failed in
+    it. Any other error ends the loop at once.
     """
     for name, seconds in (("interval", interval), ("idle_interval", idle_interval)):
         if not is_number(seconds) or not 0 <= seconds <= TIMEOUT_MAX:
@@ -140,44 +158,65 @@ def run_jobs(
             )
     if rounds is not None and not is_whole(rounds, least=0):
         raise InvalidCallError(f"rounds={rounds!r} must be a whole number, 0 or more")
-    return _rounds(
-        _Loop(table, triggers or Triggers(), progress or report_nothing, clock),
-        interval,
-        idle_interval,
-        rounds,
-        sleep,
-    )
-
-
-def _rounds(
-    loop: _Loop,
-    interval: float,
-    longest: float,
-    rounds: int | None,
-    sleep: Callable[[float], None],
-) -> Iterator[JobRun]:
+    stop = stop or Event()
+    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock)
+    runs: list[JobRun] = []
     done, pause = 0, interval
-    while rounds is None or done < rounds:
+    while not stop.is_set() and (rounds is None or done < rounds):
         if done:
-            sleep(pause)
+            (sleep or stop.wait)(pause)
         loop.is_idle = True
-        yield from loop.round()
-        pause = max(interval, min(2 * pause, longest)) if loop.is_idle else interval
+        runs = []
+        for run in loop.round(stop):
+            runs.append(run)
+            if on_run is not None:
+                on_run(run)
+        pause = max(interval, min(2 * pause, idle_interval)) if loop.is_idle else interval
         done += 1
+    _raise_failed(runs)
 
 
 def run_all_jobs(
     table: Maintained,
     triggers: Triggers | None = None,
     *,
+    on_run: OnRun | None = None,
     progress: Report | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[JobRun]:
-    """Do every job once, due or not; for a scheduler that starts it now and then. Of `triggers`
-    only what says how to collect is looked at."""
+) -> list[JobRun]:
+    """Do every job once, due or not, in the order of `JOBS`; for a scheduler that starts it now and
+    then.
+
+    Args:
+        triggers: only what says how to collect is looked at.
+        on_run: called with the record of each job when it ends.
+        progress: gets the progress of each job while it runs.
+
+    Returns the records, one a job. A job that fails keeps none of the others from their turn; then
+    its error is raised. Where several failed it is the gravest one: a `RetryError` comes last. A
+    note for each of them says which job it was.
+    """
     loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock)
+    runs: list[JobRun] = []
     for job in JOBS:
-        yield loop.run(job)
+        run = loop.run(job, MemWalError)
+        runs.append(run)
+        if on_run is not None:
+            on_run(run)
+    _raise_failed(runs)
+    return runs
+
+
+def _raise_failed(runs: list[JobRun]) -> None:
+    """Raise the gravest error of these runs, if any, with a note for each failed job."""
+    errors = [run.error for run in runs if run.error is not None]
+    if not errors:
+        return
+    gravest = min(errors, key=lambda error: isinstance(error, RetryError))
+    for run in runs:
+        if run.error is not None:
+            gravest.add_note(f"the job {run.job!r} was not done: {run.outcome}")
+    raise gravest
 
 
 class _Loop:
@@ -200,35 +239,33 @@ class _Loop:
         self._in_vain: dict[str, int] = {}
         self.is_idle = True
 
-    def round(self) -> Iterator[JobRun]:
-        """Every job that is due, in order."""
+    def round(self, stop: Event) -> Iterator[JobRun]:
+        """Every job that is due, in order, until `stop` is set."""
         try:
             flushed = self._look()
         except RetryError as error:
-            self.is_idle = False
-            yield JobRun(MERGE, str(error), 0.0, error)
+            yield self._failed(MERGE, error, self._clock())
             return
-        if self._merge_is_due(flushed):
-            yield self.run(MERGE)
-        if self._is_overdue(INDEX, self._triggers.index_seconds):
-            yield self.run(INDEX)
-        if flushed - self._recorded and self._is_overdue(SNAPSHOT, self._triggers.snapshot_seconds):
-            yield self.run(SNAPSHOT)
-        if self._is_overdue(COLLECT, self._triggers.collect_seconds):
-            yield self.run(COLLECT)
+        for job in JOBS:
+            if not stop.is_set() and self._is_due(job, flushed):
+                yield self.run(job)
 
-    def run(self, job: str) -> JobRun:
-        """Do a job now."""
+    def run(self, job: str, kept: type[MemWalError] = RetryError) -> JobRun:
+        """Do a job now; an error of the kind `kept` is part of the record."""
         start = self._clock()
         try:
             found, outcome = self._do(job)
-        except RetryError as error:
-            self.is_idle = False
-            return JobRun(job, str(error), self._clock() - start, error)
+        except kept as error:
+            return self._failed(job, error, start)
         self._last[job] = self._clock()
         self._in_vain[job] = 0 if found else self._in_vain.get(job, 0) + 1
         self.is_idle &= not found
         return JobRun(job, outcome, self._clock() - start)
+
+    def _failed(self, job: str, error: MemWalError, start: float) -> JobRun:
+        self.is_idle = False
+        _log.warning("%s: the job %s failed: %s", self._table.uri, job, type(error).__name__)
+        return JobRun(job, str(error), self._clock() - start, error)
 
     def _do(self, job: str) -> tuple[bool, str]:
         """Whether there was anything to do, and what was done."""
@@ -275,6 +312,17 @@ class _Loop:
             self._in_vain.clear()
         self._waiting_since = {one: self._waiting_since.get(one, now) for one in flushed}
         return flushed
+
+    def _is_due(self, job: str, flushed: _Generations) -> bool:
+        triggers = self._triggers
+        if job == MERGE:
+            return self._merge_is_due(flushed)
+        if job == INDEX:
+            return self._is_overdue(INDEX, triggers.index_seconds)
+        if job == SNAPSHOT:
+            is_new = bool(flushed - self._recorded)
+            return is_new and self._is_overdue(SNAPSHOT, triggers.snapshot_seconds)
+        return self._is_overdue(COLLECT, triggers.collect_seconds)
 
     def _merge_is_due(self, flushed: _Generations) -> bool:
         counts: dict[str, int] = {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -42,8 +43,9 @@ class FakeTable:
 
     flushed: dict[int, set[int]] = field(default_factory=dict)
     failing: set[str] = field(default_factory=set)
-    error: type[Exception] = RetryError
+    error: type[Exception] | dict[str, type[Exception]] = RetryError
     now: float = 0.0
+    uri: str = "memory:t"
     behind: list[str] = field(default_factory=lambda: ["a_idx"])
     garbage: list[str] = field(default_factory=lambda: ["x", "y"])
 
@@ -52,7 +54,8 @@ class FakeTable:
 
     def _call(self, name: str) -> None:
         if name in self.failing:
-            raise self.error(f"{name} failed")
+            error = self.error[name] if isinstance(self.error, dict) else self.error
+            raise error(f"{name} failed")
 
     def snapshot(self, consistency: str) -> Any:
         assert consistency == "manifest"
@@ -92,9 +95,7 @@ class Loop:
         self.table = table
         self._waiting: list[Any] = []
         self.pauses: list[float] = []
-        self._jobs = run_jobs(
-            table, triggers, clock=table.clock, sleep=self._sleep, interval=5.0, rounds=100
-        )
+        self._triggers = triggers
 
     def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -112,11 +113,13 @@ class Loop:
             return call
 
         self._waiting = [step(change) for change in between] + [_stop]
-        try:
-            for one in self._jobs:
-                rounds[-1].append(one.job if one.error is None else f"{one.job}!")
-        except StopError:
-            pass
+
+        def note(run: JobRun) -> None:
+            rounds[-1].append(run.job if run.error is None else f"{run.job}!")
+
+        clock, sleep = self.table.clock, self._sleep
+        with pytest.raises(StopError):
+            run_jobs(self.table, self._triggers, clock=clock, sleep=sleep, rounds=100, on_run=note)
         return rounds
 
 
@@ -146,7 +149,7 @@ TRIGGERS = Triggers(
 )
 def test_collections_keep_what_the_triggers_say(triggers: Triggers, ages: Any) -> None:
     table = FakeTable()
-    list(run_all_jobs(table, triggers))
+    run_all_jobs(table, triggers)
     assert table.ages == ages
 
 
@@ -243,17 +246,79 @@ def test_a_record_that_fails_is_made_in_the_next_round() -> None:
 def test_other_errors_end_the_loop() -> None:
     table = FakeTable(failing={"gc"}, error=mw.RepairError)
     with pytest.raises(mw.RepairError, match="gc failed"):
-        list(run_jobs(table, TRIGGERS, clock=table.clock, rounds=1))
+        run_jobs(table, TRIGGERS, clock=table.clock, rounds=9)
+
+
+def test_an_error_of_the_last_round_is_raised_and_an_earlier_one_is_not() -> None:
+    table = FakeTable({1: {1, 2, 3}}, failing={"merge", "gc"})
+    failed: list[str] = []
+    with pytest.raises(RetryError, match="merge failed") as raised:
+        run_jobs(table, TRIGGERS, rounds=2, interval=0, on_run=lambda run: failed.append(run.job))
+    assert failed.count("merge") == 2 and failed.count("gc") == 2
+    assert raised.value.__notes__ == [
+        "the job 'merge' was not done: merge failed",
+        "the job 'gc' was not done: gc failed",
+    ]
+    run_jobs(table, TRIGGERS, rounds=2, sleep=lambda seconds: table.failing.clear())
+
+
+def test_an_event_ends_the_loop_between_two_jobs_and_in_a_pause() -> None:
+    for job in ("merge", "gc"):
+        stop, done = Event(), list[str]()
+
+        def note(run: JobRun, stop: Event = stop, done: list[str] = done, last: str = job) -> None:
+            done.append(run.job)
+            if run.job == last:
+                stop.set()
+
+        table = FakeTable({1: {1, 2, 3}})
+        run_jobs(table, TRIGGERS, interval=1e6, idle_interval=1e6, stop=stop, on_run=note)
+        assert done == (["merge"] if job == "merge" else ["merge", "index", "gc"])
 
 
 def test_every_job_once() -> None:
-    found = list(run_all_jobs(FakeTable({1: {1}}), clock=lambda: 0.0))
-    assert found == [
+    runs = [
         JobRun("merge", "1 generations merged", 0.0),
         JobRun("index", "indexes brought up to date: a_idx", 0.0),
         JobRun("snapshot", "regions recorded in version 7", 0.0),
         JobRun("gc", "2 things deleted", 0.0),
     ]
+    seen: list[JobRun] = []
+    table = FakeTable({1: {1}})
+    assert run_all_jobs(table, clock=lambda: 0.0, on_run=seen.append) == runs
+    assert seen == runs and table.flushed == {}
+
+
+def test_what_fails_once_is_raised_after_the_other_jobs_had_their_turn() -> None:
+    """The gravest error of several, and a note for each."""
+    retry, repair = RetryError, mw.CorruptFileError
+    cases: list[tuple[dict[str, type[Exception]], str]] = [
+        ({"merge": retry}, "merge"),
+        ({"gc": retry}, "gc"),
+        ({"index": repair}, "index"),
+        ({"merge": retry, "index": repair, "gc": repair}, "index"),
+        ({"merge": repair, "snapshot": mw.FencedError, "gc": retry}, "merge"),
+        (dict.fromkeys(["merge", "index", "snapshot", "gc"], retry), "merge"),
+    ]
+    for errors, raised in cases:
+        table, seen = FakeTable({1: {1}}, failing=set(errors), error=errors), list[JobRun]()
+        with pytest.raises(errors[raised], match=f"^{raised} failed") as caught:
+            run_all_jobs(table, clock=lambda: 0.0, on_run=seen.append)
+        assert [run.job for run in seen] == ["merge", "index", "snapshot", "gc"], errors
+        assert {run.job for run in seen if run.error is not None} == set(errors)
+        notes = [f"the job {job!r} was not done: {job} failed" for job in errors]
+        assert caught.value.__notes__ == notes
+    with pytest.raises(OSError, match="gc failed"):  # of none of our kinds
+        run_all_jobs(FakeTable(failing={"gc"}, error=OSError))
+
+
+def test_a_failed_job_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    run_jobs(
+        table := FakeTable(failing={"index"}),
+        rounds=2,
+        sleep=lambda seconds: table.failing.clear(),
+    )
+    assert caplog.messages == ["memory:t: the job index failed: RetryError"]
 
 
 @pytest.mark.parametrize("values", [{"merge_generations": -1}, {"index_seconds": "9"}])
@@ -264,12 +329,13 @@ def test_triggers_are_numbers(values: dict[str, Any]) -> None:
 
 def test_the_loop_keeps_a_real_table_short(tmp_path: Path) -> None:
     table = mw.create_table(str(tmp_path / "t"), SCHEMA, primary_key="id")
-    jobs = run_jobs(table, Triggers(2, 60, 0, 0, 0), interval=0, rounds=3)
+    done: list[JobRun] = []
     with table.writer() as writer:
         for number in range(4):
             writer.upsert(pa.table({"id": [number], "n": [number]}, schema=SCHEMA))
             writer.flush()
-        done = list(jobs)
+        triggers = Triggers(2, 60, 0, 0, 0)
+        run_jobs(table, triggers, interval=0, rounds=3, on_run=done.append)
     assert all(one.error is None for one in done)
     assert [one.job for one in done][:3] == ["merge", "index", "gc"]
     assert done[0].outcome == "4 generations merged"
