@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,8 +26,8 @@ from tempfile import mkdtemp
 from weakref import WeakSet, finalize
 
 from exec_nodes.base.tasks import is_ending, map_in_threads
-from memwal_sql.errors import MemWalError, NotFoundError
-from memwal_sql.storage.objects.protocol import check_path
+from memwal_sql.errors import InvalidCallError, MemWalError, NotFoundError
+from memwal_sql.storage.objects.protocol import check_path, checked
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +63,30 @@ _Copies = Mapping[str, tuple[Path, _CopiedFile]]
 FindFiles = Callable[[], Sequence[OriginalFile] | None]
 
 
+def check_owner(folder: Path) -> None:
+    """Refuse a folder of copies that another user could have filled: checksums have no key, so
+    whoever can write there decides what is read. One that is not there yet is fine.
+
+    Raises InvalidCallError naming the folder.
+    """
+    try:
+        status = folder.lstat()
+    except OSError:  # not there, or a disk that is gone
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        why = "is a symbolic link or no folder"
+    elif status.st_uid != os.geteuid():
+        why = f"belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}"
+    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        why = f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+    else:
+        return
+    raise InvalidCallError(
+        f"cache_dir: {folder} {why}, who could change the rows that queries read: remove it, or "
+        "give a cache_dir of your own"
+    )
+
+
 class CachedFolder:
     """A copy that is whole, and is not evicted as long as this object lives."""
 
@@ -83,7 +108,8 @@ class CachedFolder:
 class DiskCache:
     """The copies in one folder. Safe to use from several threads and processes, of one machine.
 
-    A disk that is full, read-only or gone is no error: there are no copies then.
+    A disk that is full, read-only or gone is no error: there are no copies then. Nor are there any
+    in a folder that `check_owner` refuses.
     """
 
     def __init__(
@@ -103,8 +129,12 @@ class DiskCache:
         if len(self._open) >= _MOST_OPEN:
             return None
         try:
+            check_owner(self.folder)  # again, as it may be another one than when it was configured
             listed = os.open(path / _LIST, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
+            return None
+        except InvalidCallError as error:
+            _log.warning("%s; files are read from the store", error)
             return None
         found = CachedFolder(path, listed)
         try:
@@ -136,6 +166,7 @@ class DiskCache:
             if files is None or sum(file.size for file in files) > self.max_bytes:
                 return False
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_owner(self.folder)
             with self._alone() as alone:
                 return alone and not (path / _LIST).exists() and self._add(path, files, like)
         except (OSError, MemWalError) as error:
@@ -250,7 +281,9 @@ class DiskCache:
 
     def _is_as_listed(self, path: Path, file: _CopiedFile) -> bool:
         try:
-            status = path.stat()
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):
+                return False
             known = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, file.checksum
             if known in self._checked:
                 return True
@@ -281,7 +314,8 @@ def _listed(folder: Path) -> Mapping[str, _CopiedFile] | None:
     """The list of a copy's files; None where it is damaged."""
     try:
         content = json.loads((folder / _LIST).read_bytes())
-        return {name: _CopiedFile(*file) for name, file in content.items()}
+        checked(content)
+        return {name: _CopiedFile(*file) for name, file in content.items()} or None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from exec_nodes.resident.store import memory_bytes
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.storage.cache.disk_cache import DiskCache
+from memwal_sql.storage.cache.disk_cache import DiskCache, check_owner
 
 _FOLDER, _BYTES = "MEMWAL_CACHE_DIR", "MEMWAL_CACHE_BYTES"
 _DEFAULT_BYTES = 4 << 30
@@ -45,7 +45,9 @@ class CacheSettings:
         room = _DEFAULT_BYTES if given is None else _bytes(given)
         if not named:
             raise InvalidCallError(f"cache_bytes={most!r} needs a cache_dir, or {_FOLDER}")
-        self._cache = DiskCache(Path(os.path.abspath(named), _OWN), room) if room else None
+        own = Path(os.path.abspath(named), _OWN)
+        check_owner(own)
+        self._cache = DiskCache(own, room) if room else None
         self._folder, self._most = folder or self._folder, bound
         self._is_known = True
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
@@ -16,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memwal_sql.errors import NotFoundError, StoreUnavailableError
+from memwal_sql.errors import InvalidCallError, NotFoundError, StoreUnavailableError
 from memwal_sql.storage.cache import disk_cache
 from memwal_sql.storage.cache.disk_cache import CachedFolder, DiskCache, OriginalFile
+from memwal_sql.storage.cache.settings import CacheSettings
 
 ROOM = 10_000
 
@@ -80,6 +82,60 @@ def test_what_is_damaged_is_never_opened_and_is_copied_anew(
     assert read(cache.open("one")) is None
     add(cache, "one", original(content))
     assert read(cache.open("one")) == content
+
+
+def test_a_list_that_names_other_files_is_damaged(tmp_path: Path) -> None:
+    """Nothing outside of the copy is read, and no device or pipe, which would never end."""
+    beside = tmp_path / "beside"
+    beside.write_bytes(b"")
+    cache, content = DiskCache(tmp_path / "cache", ROOM), {"f": b"rows"}
+    right = [4, zlib.crc32(b"rows")]
+    lists: list[object] = [{}, [], {"f": right, "../../beside": [0, 0]}, {"f": right, "": [0, 0]}]
+    lists += [{"f": right, name: [0, 0]} for name in ("/dev/zero", "pipe", "link", str(beside))]
+    for wrong in lists:
+        assert add(cache, "one", original(content))
+        copy = cache.folder / "one"
+        os.mkfifo(copy / "pipe")
+        (copy / "link").symlink_to(beside)
+        (copy / "files.json").write_text(json.dumps(wrong))
+        assert cache.open("one") is None, wrong
+    assert add(cache, "one", original(content))
+    assert read(cache.open("one")) == content
+
+
+def test_a_folder_that_others_could_have_filled_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer there decides what queries read; a link leads evictions to what is not ours."""
+    theirs = tmp_path / "theirs"
+    for name in (".tmp-work", "project"):
+        (theirs / name).mkdir(parents=True)
+        (theirs / name / "files.json").write_text("{}")
+    cases: dict[str, Callable[[Path], object]] = {
+        "symbolic link": lambda folder: folder.symlink_to(theirs),
+        "no folder": lambda folder: folder.write_text(""),
+        "mode 777": lambda folder: (folder.mkdir(), folder.chmod(0o777)),
+        "mode 770": lambda folder: (folder.mkdir(), folder.chmod(0o770)),
+        "belongs to user": lambda folder: (
+            folder.mkdir(mode=0o700),
+            monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1),
+        ),
+    }
+    for place, (why, make) in enumerate(cases.items()):
+        given = tmp_path / str(place)
+        folder = given / "memwal_sql"
+        cache = DiskCache(folder, 10, clock=lambda place=place: place * 1e6)
+        assert not add(cache, "early", original({"f": bytes(20)}))  # there may be none yet
+        given.mkdir(exist_ok=True)
+        make(folder)
+        settings = CacheSettings()
+        with pytest.raises(InvalidCallError, match=rf"{folder} .*{why}.*: remove it, or give"):
+            settings.set(given, "1MiB")
+        assert settings.get() is None
+        before = sorted(tmp_path.rglob("*"))
+        assert not add(cache, "one", original({"f": b"rows"})) and cache.open("one") is None
+        assert cache.open("project") is None
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_what_was_opened_the_longest_ago_goes_first(tmp_path: Path) -> None:
