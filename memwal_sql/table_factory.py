@@ -17,7 +17,8 @@ from memwal_sql.create import open_table
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.front.queries.tokens import statement_of
 from memwal_sql.session.register import mounted
-from memwal_sql.session.table_functions import search_functions
+from memwal_sql.session.table_functions import SearchFunctions, search_functions
+from memwal_sql.storage.objects.options import check_statement_options
 from memwal_sql.write.ingest.missing import ERROR
 
 FORMAT = "MEMWAL"
@@ -28,7 +29,7 @@ _OPENING = ("version", "timestamp", "checkpoint")
 _REGISTERING = ("consistency", "missing")
 
 
-def register_factory(ctx: SessionContext) -> None:
+def register_factory(ctx: SessionContext, *, any_storage_option: bool = False) -> None:
     """Let a session open tables by its own statement, in `ctx.sql` as in `mw.sql`:
 
         CREATE EXTERNAL TABLE weather STORED AS MEMWAL LOCATION 's3://bucket/weather'
@@ -40,14 +41,22 @@ def register_factory(ctx: SessionContext) -> None:
 
     The table must be there. DataFusion shows a factory no types of columns, so `ctx.sql` refuses a
     statement with columns: `mw.sql` and `create_table` make tables.
+
+    Args:
+        any_storage_option: whether statements of this session, those of `mw.sql` too, may set any
+            storage option. By default they can't name endpoints, proxies, commit logs and the like:
+            requests signed with the credentials of the environment would go to whatever server the
+            text names.
     """
-    search_functions(ctx)  # before the session is busy with a statement
-    ctx.register_table_factory(FORMAT, _Factory(ctx))
+    functions = search_functions(ctx)  # before the session is busy with a statement
+    functions.any_storage_option = bool(any_storage_option)
+    ctx.register_table_factory(FORMAT, _Factory(ctx, functions))
 
 
 class _Factory(datafusion.TableProviderFactory):
-    def __init__(self, ctx: SessionContext) -> None:
+    def __init__(self, ctx: SessionContext, functions: SearchFunctions) -> None:
         self._session = ref(ctx)  # which holds its factories
+        self._functions = functions
 
     def create(self, cmd: CreateExternalTable) -> SessionTable:
         """The table that a statement names, as DataFusion registers it next."""
@@ -74,15 +83,18 @@ class _Factory(datafusion.TableProviderFactory):
         if len(locations) != 1:
             raise InvalidCallError(f"LOCATION must be one place, not {locations}")
         name = _name(cmd.definition())
-        opening, registering = options_of(cmd.options())
+        opening, registering = options_of(cmd.options(), self._functions)
         table = open_table(locations[0], **opening)
         return SessionTable(mounted(ctx, name, table, **registering), ctx)
 
 
-def options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def options_of(
+    given: Mapping[str, str], functions: SearchFunctions
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """What options of a statement mean to `open_table`, and to `register`.
 
-    Raises InvalidCallError for those that neither has.
+    Raises InvalidCallError for those that neither has, and for storage options that statements of
+    the session, whose `functions` these are, can't set.
     """
     opening: dict[str, Any] = {}
     registering = {"consistency": "strong", "missing": ERROR}
@@ -102,6 +114,8 @@ def options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]
         else:
             known = [*_REGISTERING, *_OPENING, f"{_STORAGE}NAME"]
             raise InvalidCallError(f"{name!r} is no option of a table; there are {known}")
+    if not functions.any_storage_option:
+        check_statement_options(storage)
     if storage:
         opening["storage_options"] = storage
     return opening, registering

@@ -8,6 +8,7 @@ stands among the others. Messages name keys, never values: a value may be a secr
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -84,6 +85,46 @@ _NO_SECRETS = (CLIENT_KEYS - {"proxy_url"}) | {
     "use_fabric_endpoint",
     "virtual_hosted_style_request",
 }
+# What a text may set that decides over no place, in any spelling: a region and an account are parts
+# of a server's name.
+_IN_STATEMENTS = frozenset(
+    {
+        "access_key",
+        "access_key_id",
+        "account_key",
+        "account_name",
+        "bearer_token",
+        "checksum_algorithm",
+        "client_id",
+        "client_secret",
+        "conditional_put",
+        "connect_timeout",
+        "copy_if_not_exists",
+        "default_region",
+        "disable_tagging",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "randomize_addresses",
+        "read_timeout",
+        "region",
+        "request_payer",
+        "s3_express",
+        "sas_key",
+        "sas_token",
+        "secret_access_key",
+        "session_token",
+        "skip_signature",
+        "tenant_id",
+        "timeout",
+        "token",
+        "unsigned_payload",
+        "virtual_hosted_style_request",
+        *_RETRY_KEYS,
+    }
+)
+_OF_CLOUDS = ("azure_storage_", "storage_", *dict.fromkeys(PREFIXES.values()))
+_IN_HOST_NAMES = frozenset({"account_name", "default_region", "region"})
+_HOST_PART = re.compile(r"[A-Za-z0-9-]*")
 # What is told to who has misspelt one, or has another library's name for it.
 _COMMON = (
     "aws_access_key_id",
@@ -173,6 +214,29 @@ def split_options(options: Mapping[str, str], scheme: str) -> SplitOptions:
         retries.get("client_max_retries"),
         retries.get("client_retry_timeout"),
     )
+
+
+def check_statement_options(options: Mapping[str, str]) -> None:
+    """Refuse options by which a text of SQL could have the credentials of the environment sent to a
+    server of its choice, or files of the process read and made: what is not known to do neither.
+
+    Raises InvalidCallError naming the option, and what allows it.
+    """
+    for given, value in options.items():
+        bare = given.lower()
+        for prefix in _OF_CLOUDS:
+            bare = bare.removeprefix(prefix)
+        bare = _ALIASES.get(bare, bare)
+        if bare in _IN_HOST_NAMES and not _HOST_PART.fullmatch(value):
+            raise InvalidCallError(f"storage option {given!r} must be letters, digits and dashes")
+        if bare not in _IN_STATEMENTS:
+            likely = likely_name(given)
+            meant = f" ({likely!r} is one)" if likely and likely != given.lower() else ""
+            raise InvalidCallError(
+                f"storage option {given!r} can't be set by a statement{meant}: it could send the "
+                "credentials of this process to any server. Set it in the environment, give it to "
+                "mw.register, or allow it by mw.register_factory(ctx, any_storage_option=True)"
+            )
 
 
 def no_options(uri: str, options: Mapping[str, str]) -> None:
