@@ -13,7 +13,7 @@ from memwal_sql.state.enable import Uri
 from memwal_sql.state.open_writers import stop_writers_at
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.memory import lance_uri
-from memwal_sql.storage.objects.open import canonical_uri, open_store
+from memwal_sql.storage.objects.open import canonical_uri, open_store, refuse_linked_root
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, RECORD_FOLDER
@@ -28,10 +28,11 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
     The writers that this process has open for it are stopped; close those of other processes
     first, as they would go on writing there. A plain Lance table may be deleted as well.
 
-    Raises InvalidCallError where there is no table, and UnsupportedError for a store with a commit
-    log, whose entries would outlive it.
+    Raises InvalidCallError where there is no table, or a symbolic link to one, and
+    UnsupportedError for a store with a commit log, whose entries would outlive it.
     """
-    uri = canonical_uri(uri)
+    named, uri = uri, canonical_uri(uri)
+    refuse_linked_root(named)
     options = checked_options(storage_options) or None
     store = open_store(uri, options)
     if isinstance(store, TwoPhaseStore):

@@ -3,14 +3,21 @@ has the same ones."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 
 from memwal_native import MountedTable
 from memwal_sql.catalog.plain_lance import LanceProvider
 from memwal_sql.create import open_table
-from memwal_sql.errors import InvalidCallError, ReopenError, RepairError, UnsupportedError
+from memwal_sql.errors import (
+    InvalidCallError,
+    ReopenError,
+    RepairError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.session.register import METADATA_TABLES, metadata_tables
 from memwal_sql.session.table_functions import Registered
@@ -53,9 +60,22 @@ class Folder:
         self._parent = open_store(parent or "/", storage_options)
 
     def names(self) -> list[str]:
-        """Of all tables, in order."""
-        folders = self._parent.list_folders(self._folder)
+        """Of all tables, in order. A link to a table's folder is one, as it is to `open_table`."""
+        folders = self._folders()
         return sorted(one.removesuffix(_SUFFIX) for one in folders if one.endswith(_SUFFIX))
+
+    def _folders(self) -> Iterable[str]:
+        if "://" in self.uri:
+            return self._parent.list_folders(self._folder)
+        try:
+            with os.scandir(self.uri) as entries:
+                return [entry.name for entry in entries if entry.is_dir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{self.uri} could not be listed: {error.strerror}"
+            ) from error
 
     def location(self, name: str) -> str:
         """The place of a table. Raises InvalidCallError for what can't be its name."""

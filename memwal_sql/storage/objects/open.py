@@ -26,7 +26,14 @@ from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.objects.remote import RemoteStore
 from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 
-__all__ = ["ObjectMeta", "ObjectStore", "canonical_uri", "lance_uri", "open_store"]
+__all__ = [
+    "ObjectMeta",
+    "ObjectStore",
+    "canonical_uri",
+    "lance_uri",
+    "open_store",
+    "refuse_linked_root",
+]
 
 # Lance takes a URI with one of these for a path.
 _NO_HOST = re.compile(r"[ :<>\[\]\\^|]")
@@ -81,16 +88,7 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
     if scheme in SCHEMES and _NO_HOST.search(text.partition("://")[2].partition("/")[0]):
         raise InvalidCallError(f"{text!r}: give letters, digits, dots, dashes and underscores")
     if scheme in ("", *_LOCAL_SCHEMES):
-        try:
-            path = unquote(urlsplit(text).path) if scheme else text
-        except ValueError as error:
-            raise InvalidCallError(f"{text!r} is no URI: {error}") from None
-        if not path or (not scheme and text.startswith("file:")):
-            raise InvalidCallError(
-                f"{text!r} names no folder: give a path, or a URI such as file:///data/events"
-            )
-        _check_characters(path)
-        return os.path.realpath(path)
+        return os.path.realpath(_local_path(text, scheme))
     if scheme not in (*SCHEMES, *PREFIXES):
         places = ", ".join(f"{one}://" for one in (*PREFIXES, *_LOCAL_SCHEMES[:1], *SCHEMES[:1]))
         raise InvalidCallError(
@@ -102,6 +100,34 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
     if "//" in place:
         raise InvalidCallError(f"{text!r} has a folder without a name: write one / instead of //")
     return f"{SCHEMES[0] if scheme in SCHEMES else scheme}://{place}"
+
+
+def refuse_linked_root(uri: str | os.PathLike[str]) -> None:
+    """Raise InvalidCallError where the folder that is named is a symbolic link: for those who
+    delete a table, as the link would be left, and whose files they are is another's to say."""
+    text = os.fspath(uri)
+    scheme = _scheme(text)
+    if scheme not in ("", *_LOCAL_SCHEMES):
+        return
+    path = os.path.abspath(_local_path(text, scheme))
+    if os.path.islink(path):
+        raise InvalidCallError(
+            f"{path} is a symbolic link to {os.path.realpath(path)}, and nothing was deleted: drop "
+            "the table there by its own place, or remove the link, which leaves the table"
+        )
+
+
+def _local_path(text: str, scheme: str) -> str:
+    try:
+        path = unquote(urlsplit(text).path) if scheme else text
+    except ValueError as error:
+        raise InvalidCallError(f"{text!r} is no URI: {error}") from None
+    if not path or (not scheme and text.startswith("file:")):
+        raise InvalidCallError(
+            f"{text!r} names no folder: give a path, or a URI such as file:///data/events"
+        )
+    _check_characters(path)
+    return path
 
 
 def _scheme(text: str) -> str:

@@ -91,6 +91,35 @@ def test_plain_tables_of_lance_are_read(ctx: datafusion.SessionContext) -> None:
         ctx.sql(f"INSERT INTO {name} VALUES (9, 'x')").collect()
 
 
+def test_a_link_to_a_table_is_one_and_hides_none(
+    folder: Path, ctx: datafusion.SessionContext, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Links in a folder of databases are ordinary; what deletes goes by the table's own place."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (folder / "events.lance").rename(elsewhere / "events")
+    (folder / "linked.lance").symlink_to(elsewhere / "events")
+    (folder / "dangling.lance").symlink_to(elsewhere / "nothing")
+    (folder / "file.lance").write_text("")
+    (folder / "second.lance").symlink_to(elsewhere)
+    assert tables(ctx) == ["linked", "plain"]
+    assert rows(ctx, "SELECT count(*) AS n FROM lake.public.linked") == [{"n": 3}]
+    before = sorted(elsewhere.rglob("*"))
+    for drop in (
+        lambda: mw.sql(ctx, "DROP TABLE lake.public.linked"),
+        lambda: mw.drop_table(folder / "linked.lance"),
+        lambda: mw.drop_table(f"{folder}/linked.lance/"),
+        lambda: mw.drop_table(f"file://{folder}/linked.lance"),
+    ):
+        with pytest.raises(mw.InvalidCallError, match=f"symbolic link to {elsewhere}/events"):
+            drop()
+    assert sorted(elsewhere.rglob("*")) == before and (folder / "linked.lance").is_symlink()
+    mw.sql(ctx, "CREATE TABLE lake.public.other (id BIGINT PRIMARY KEY)")
+    mw.sql(ctx, "DROP TABLE lake.public.other")
+    (folder / "linked.lance").unlink()
+    mw.drop_table(elsewhere / "events")
+    assert tables(ctx) == ["plain"]
+
+
 def test_what_others_make_change_and_drop_is_seen(
     ctx: datafusion.SessionContext, folder: Path
 ) -> None:

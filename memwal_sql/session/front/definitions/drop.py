@@ -22,6 +22,7 @@ from memwal_sql.session.front.queries.planning import answer
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import METADATA_TABLES, deregister
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
+from memwal_sql.storage.objects.open import refuse_linked_root
 
 
 def dropped(
@@ -64,6 +65,7 @@ def dropped(
         raise UnsupportedError(
             str(statement.error("a plain Lance table is read here: mw.drop_table deletes it", at))
         )
+    refuse_linked_root(folder.location(parts[-1]))
     table_of(found).close()
     folder.forget(parts[-1])
     drop_table(folder.location(parts[-1]), folder.storage_options)
