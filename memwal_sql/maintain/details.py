@@ -29,6 +29,7 @@ from memwal_sql.storage.base.memwal_index import (
     read_details_at,
 )
 from memwal_sql.storage.base.merge_token import MergeProgress, pass_shard, regions_in
+from memwal_sql.storage.paths import WRITTEN_FOLDERS
 from memwal_sql.storage.retries import over_conflicts
 
 
@@ -43,7 +44,12 @@ class Rewrite:
 
 
 def latest_dataset(context: TableContext) -> Any:
-    """The latest version of the base table, with a handle of its own: Lance's merges move it."""
+    """The latest version of the base table, with a handle of its own: Lance's merges move it.
+
+    Every job commits by such a handle, so this refuses links in the place of the folders that Lance
+    writes to: it would write through them. Raises CorruptFileError.
+    """
+    context.store.refuse_links(WRITTEN_FOLDERS)
     return open_latest(context)
 
 

@@ -16,6 +16,8 @@ BASE_VERSIONS_FOLDER = "_versions"
 BLOOM_FILTER = "bloom_filter.bin"
 BASE_FOLDERS = ("data", "_deletions", "_indices", "_transactions", BASE_VERSIONS_FOLDER)
 """What Lance writes of the base table, the versions last."""
+WRITTEN_FOLDERS = (*BASE_FOLDERS, "_refs", "_refs/tags", "_refs/branches")
+"""The same with the names of versions."""
 MANIFEST_SUFFIX = ".binpb"
 WAL_SUFFIX = ".arrow"
 

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from exec_nodes.base.tasks import map_in_threads
@@ -30,6 +30,7 @@ from memwal_sql.storage.objects.local_folders import (
     open_folder,
     refuse_link,
     refuse_links_below,
+    refuse_links_of,
     remove_empty,
     walk,
 )
@@ -142,8 +143,12 @@ class LocalStore:
             map_in_threads(_sync_if_there, below, _PARALLEL_SYNCS)
             map_in_threads(sync_path, above if folder else _parents(self._root), _PARALLEL_SYNCS)
 
-    def refuse_links(self) -> None:
-        refuse_links_below(self._root)
+    def refuse_links(self, folders: Sequence[str] = ()) -> None:
+        """One `lstat` a folder; without any, all below the root are walked."""
+        if folders:
+            refuse_links_of(self._root, folders)
+        else:
+            refuse_links_below(self._root)
 
     def move(self, source: str, target: str) -> None:
         """Rename the folder and sync both parents."""

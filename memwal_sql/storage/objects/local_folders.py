@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from memwal_sql.errors import CorruptFileError
 from memwal_sql.storage.objects.whole_file import sync_path
@@ -106,6 +106,13 @@ def refuse_link(folder: int, name: str, shown: str) -> None:
     with contextlib.suppress(OSError):  # as for all that is no link
         os.readlink(name, dir_fd=folder)
         raise _link(shown)
+
+
+def refuse_links_of(root: str, folders: Iterable[str]) -> None:
+    """Raise CorruptFileError where one of the folders, relative to `root`, is a link."""
+    for folder in folders:
+        if os.path.islink(f"{root}/{folder}"):
+            raise _link(f"{root}/{folder}")
 
 
 def refuse_links_below(root: str) -> None:

@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 from lance.file import LanceFileSession
 
@@ -85,7 +85,7 @@ class MemoryStore:
     def sync(self, folder: str) -> None:
         """Nothing to do."""
 
-    def refuse_links(self) -> None:
+    def refuse_links(self, _: Sequence[str] = ()) -> None:
         """Nothing: it has none."""
 
     def move(self, source: str, target: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -113,9 +113,10 @@ class ObjectStore(Protocol):
         that it has its place. Most stores are so by nature."""
         ...
 
-    def refuse_links(self) -> None:
-        """Raise CorruptFileError where a folder below the root is a link: for those who follow
-        links, as Lance does when it deletes what it does not know. Most stores have none."""
+    def refuse_links(self, folders: Sequence[str] = ()) -> None:
+        """Raise CorruptFileError where one of these folders is a link, or without any, one below
+        the root: for those who follow links, as Lance does when it writes, and when it deletes what
+        it does not know. Most stores have none."""
         ...
 
     def move(self, source: str, target: str) -> None:

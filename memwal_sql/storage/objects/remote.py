@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -133,7 +133,7 @@ class RemoteStore:
     def sync(self, folder: str) -> None:
         """Nothing to do."""
 
-    def refuse_links(self) -> None:
+    def refuse_links(self, _: Sequence[str] = ()) -> None:
         """Nothing: it has none."""
 
     def move(self, source: str, target: str) -> None:

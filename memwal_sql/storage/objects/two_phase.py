@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
 from uuid import uuid4
@@ -110,8 +110,8 @@ class TwoPhaseStore:
     def sync(self, folder: str) -> None:
         self._inner.sync(folder)
 
-    def refuse_links(self) -> None:
-        self._inner.refuse_links()
+    def refuse_links(self, folders: Sequence[str] = ()) -> None:
+        self._inner.refuse_links(folders)
 
     def exists(self, path: str) -> bool:
         return self._inner.exists(path)
