@@ -10,10 +10,10 @@ import pyarrow as pa
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.maintain.checkpoint.checkpoints import list_checkpoints
 from memwal_sql.maintain.checkpoint.records import is_checkpoint_tag
-from memwal_sql.maintain.details import tags_of
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.base.refs import tags_of
 from memwal_sql.storage.base.versions import base_versions
 from memwal_sql.storage.paths import region_folder
 from memwal_sql.storage.wal.log import Wal
@@ -56,7 +56,7 @@ def tags_in(context: TableContext, dataset: Any) -> dict[str, Mapping[str, Any]]
     """The tags that users have made, by name; those of checkpoints are not among them."""
     return {
         name: found
-        for name, found in sorted(tags_of(context, dataset).items())
+        for name, found in sorted(tags_of(context.store, dataset).items())
         if not is_checkpoint_tag(name)
     }
 

@@ -15,7 +15,6 @@ from uuid import UUID, uuid4
 
 from lance.mem_wal import CompactedSsTable
 
-from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from memwal_sql.errors import ConflictError, NotFoundError, RepairError
 from memwal_sql.maintain.lease import Lease, Unfinished, maintenance_lease
 from memwal_sql.state.base_table import open_latest
@@ -51,13 +50,6 @@ def latest_dataset(context: TableContext) -> Any:
     """
     context.store.refuse_links(WRITTEN_FOLDERS)
     return open_latest(context)
-
-
-def tags_of(context: TableContext, dataset: Any) -> dict[str, Any]:
-    """The tags of the base table. Raises CorruptFileError and StoreUnavailableError."""
-    with lance_errors(BASE_NAME, context.uri):
-        found: dict[str, Any] = dataset.tags.list()
-    return found
 
 
 @contextmanager

@@ -23,6 +23,8 @@ WAL_SUFFIX = ".arrow"
 
 _MAX_VERSION = 2**64 - 1
 _V2_DIGITS = 20
+# What int64 columns of tables about a table hold.
+_MOST_NUMBER = 2**63 - 1
 # Every read probes for the next versions: their paths are kept, as each takes 2 microseconds.
 _KEPT = 4096
 
@@ -64,9 +66,11 @@ def wal_path(region_id: UUID, position: int) -> str:
 
 
 def numbered(path: str, suffix: str) -> int | None:
-    """The manifest version or WAL position that a path ends with; None for other files."""
+    """The manifest version or WAL position that a path ends with; None for other files, also those
+    whose number no writer comes to: each is one more than the one before it."""
     name = path.rpartition("/")[2]
-    return parse_reversed_name(name.removesuffix(suffix)) if name.endswith(suffix) else None
+    number = parse_reversed_name(name.removesuffix(suffix)) if name.endswith(suffix) else None
+    return number if number is None or number <= _MOST_NUMBER else None
 
 
 def generation_name(random_hex: str, generation: int) -> str:

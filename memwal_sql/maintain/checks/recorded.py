@@ -13,10 +13,10 @@ from memwal_sql.maintain.checkpoint.records import checkpoint_names, find
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, first_line, lacking_in
 from memwal_sql.maintain.checks.state import CheckState
-from memwal_sql.maintain.details import tags_of
 from memwal_sql.read.pinned import PinnedRegion
 from memwal_sql.state.replay import read_listed
 from memwal_sql.storage.base.memwal_index import IndexDetails
+from memwal_sql.storage.base.refs import tags_of
 from memwal_sql.storage.base.versions import recorded_manifests
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.wal.log import Wal
@@ -64,9 +64,9 @@ def check_checkpoints(state: CheckState) -> Iterator[Finding]:
     """Document 4's snapshots: every file of a checkpoint that has not ended."""
     tags: Container[str] | None = None
     try:
-        tags = tags_of(state.context, state.base.dataset)
+        tags = tags_of(state.store, state.base.dataset)
     except MemWalError as error:
-        where, remedy = "_refs/tags", "restore the tag's file, or drop the checkpoint"
+        where, remedy = "_refs/tags", "restore the tag's file from a copy, or delete it"
         yield Finding(Severity.ERROR, f"tags can't be read: {first_line(error)}", where, remedy)
     for name in checkpoint_names(state.store):
         yield from contained(partial(_checkpoint, state, name, tags))

@@ -11,9 +11,10 @@ from memwal_sql.maintain.checkpoint.records import (
     is_checkpoint_tag,
     records_of,
 )
-from memwal_sql.maintain.details import latest_dataset, tags_of
+from memwal_sql.maintain.details import latest_dataset
 from memwal_sql.maintain.gc.rules import Garbage, Kind
 from memwal_sql.state.context import TableContext
+from memwal_sql.storage.base.refs import tags_of
 from memwal_sql.storage.paths import RECORD_FOLDER
 
 
@@ -44,7 +45,9 @@ def remove_checkpoints(
         records = records_of(context.store, checkpoint.name)
         last = checkpoint.number if checkpoint.name in going else checkpoint.number - 1
         records.delete(version for version in records.versions() if version <= last)
-    tags = [tag for tag in tags_of(context, latest_dataset(context)) if is_checkpoint_tag(tag)]
+    tags = [
+        tag for tag in tags_of(context.store, latest_dataset(context)) if is_checkpoint_tag(tag)
+    ]
     if tags:
         kept = {one.tag for one in all_checkpoints(context.store) if not one.dropped}
         for tag in tags:

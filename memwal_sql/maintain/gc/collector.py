@@ -34,7 +34,7 @@ from memwal_sql.maintain.checkpoint.records import (
     all_checkpoints,
     retained_by_checkpoints,
 )
-from memwal_sql.maintain.details import latest_dataset, tags_of
+from memwal_sql.maintain.details import latest_dataset
 from memwal_sql.maintain.gc.checkpoints import checkpoint_garbage, remove_checkpoints
 from memwal_sql.maintain.gc.listing import RegionFiles, survey_files
 from memwal_sql.maintain.gc.orphans import orphans
@@ -46,6 +46,7 @@ from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress
+from memwal_sql.storage.base.refs import branches_of, tags_of
 from memwal_sql.storage.base.versions import BaseVersion, base_versions, version_numbers
 from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.objects.side_by_side import Wave, ask, beside
@@ -151,9 +152,8 @@ class _Collector:
         if age is None:
             return ()
         limit = self._now - max(self._grace, age.total_seconds())
-        kept = {tag["version"] for tag in tags_of(self._context, self.dataset).values()}
-        with lance_errors(BASE_NAME, self._context.uri):
-            kept |= {branch["parent_version"] for branch in self.dataset.branches.list().values()}
+        kept = {tag["version"] for tag in tags_of(self._store, self.dataset).values()}
+        kept |= {one["parent_version"] for one in branches_of(self._store, self.dataset).values()}
         reason = f"older than {age}, and no tag's or branch's"
         return tuple(
             Garbage(
