@@ -16,6 +16,7 @@ import lance
 import pyarrow as pa
 
 from exec_nodes.lance.errors import is_not_found
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.errors import (
     ConflictError,
     InvalidCallError,
@@ -287,7 +288,7 @@ def _set_up(dataset: Any, keys: Sequence[str], spec: RegionSpec) -> int:
     does."""
     index_primary_key(dataset, keys)
     # Lance refuses what others commit from this version on, and not what they had before.
-    if any(one.name == INDEX_NAME for one in dataset.describe_indices()):
+    if any(one.name == INDEX_NAME for one in indexes_of(dataset)):
         raise ConflictError(f"{dataset.uri} was given its MemWAL index by somebody else just now")
     return int(commit_details(dataset, details_for(dataset, spec)).version)
 

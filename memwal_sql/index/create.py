@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.errors import (
     InvalidCallError,
     UnsupportedError,
@@ -96,7 +97,7 @@ def create_index(
 def drop_index(context: TableContext, name: str) -> None:
     """See `Table.drop_index`."""
     dataset = latest_dataset(context)
-    found = {index.name: index for index in dataset.describe_indices()}
+    found = {index.name: index for index in indexes_of(dataset)}
     found.pop(INDEX_NAME, None)
     if name not in found:
         if name in details_of(context, dataset).maintained_indexes:  # Lance has dropped it
@@ -130,7 +131,7 @@ def _name(name: str | None, column: str) -> str:
 
 
 def _check_free(dataset: Any, name: str, column: str, kind: str, *, replace: bool) -> None:
-    for index in dataset.describe_indices():
+    for index in indexes_of(dataset):
         if index.name != name:
             continue
         columns = list(index.field_names)
@@ -150,7 +151,7 @@ def _lone_btree(dataset: Any, name: str) -> bool:
     """Whether an index is the one BTREE of its columns."""
     btrees = {
         one.name: list(one.field_names)
-        for one in dataset.describe_indices()
+        for one in indexes_of(dataset)
         if one.index_type.upper() == "BTREE"
     }
     return name in btrees and list(btrees.values()).count(btrees[name]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
 from memwal_sql.storage.base.merge_token import MergeProgress
 
@@ -19,7 +20,7 @@ class CatchUp:
     def __init__(self, dataset: Any, details: IndexDetails) -> None:
         fragments = {one.fragment_id for one in dataset.get_fragments()}
         self._behind: list[MergeProgress] = []
-        for index in dataset.describe_indices():
+        for index in indexes_of(dataset):
             maintained = details.maintain_all_indexes or index.name in details.maintained_indexes
             covered = {one for segment in index.segments for one in segment.fragment_ids}
             if maintained and index.name != INDEX_NAME and not fragments <= covered:

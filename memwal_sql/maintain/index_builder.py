@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from exec_nodes.lance.errors import BASE_NAME, lance_errors, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, lance_panics
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.errors import ConflictError, InvalidCallError, OutcomeUnknownError
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
@@ -64,8 +65,7 @@ def covers_everything(dataset: Any, index: Any) -> bool:
 
 
 def _indexes(dataset: Any) -> list[Any]:
-    with lance_errors(BASE_NAME, dataset.uri):
-        return [one for one in dataset.describe_indices() if not one.name.startswith(_SYSTEM)]
+    return [one for one in indexes_of(dataset) if not one.name.startswith(_SYSTEM)]
 
 
 def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from exec_nodes.base.tasks import map_concurrently
 from exec_nodes.base.thresholds import Thresholds
+from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.resident.store import Key
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, StoreUnavailableError
@@ -111,7 +112,7 @@ class _Since:
         self._next = self._built = base.version
         self._may_be_newer = True
         self._done = True
-        index = next((one for one in base.dataset.describe_indices() if one.name == name), None)
+        index = next((one for one in indexes_of(base.dataset) if one.name == name), None)
         if index is None:
             return
         fragments = _fragments(base.dataset)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.read.region import RegionReader
 from memwal_sql.read.registry import RegionRegistry
 from memwal_sql.state.base_table import BaseTable
@@ -158,7 +159,7 @@ def indexes(base: BaseTable) -> pa.Table:
             "segments": len(index.segments),
             "maintained": index.name in maintained or list(index.field_names) in key_columns,
         }
-        for index in base.dataset.describe_indices()
+        for index in indexes_of(base.dataset)
         if index.name != INDEX_NAME
     )
     return _table(rows, INDEXES)

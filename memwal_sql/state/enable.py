@@ -19,6 +19,7 @@ from exec_nodes.lance.errors import (
     is_not_found,
     lance_panics,
 )
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.state.schema import (
     check_schema,
@@ -208,7 +209,7 @@ def mark_table(dataset: Any, keys: Sequence[str], incarnation: UUID) -> Any:
 
 def index_primary_key(dataset: Any, keys: Sequence[str]) -> None:
     """Give every column of the primary key an index, unless it has one."""
-    indexed = {tuple(index.field_names) for index in dataset.describe_indices()}
+    indexed = {tuple(index.field_names) for index in indexes_of(dataset)}
     for name in keys:
         if (name,) not in indexed:
             dataset.create_scalar_index(name, "BTREE")

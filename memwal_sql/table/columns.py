@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.arguments import names_given
 from memwal_sql.errors import ConflictError, InvalidCallError, UnsupportedError
 from memwal_sql.index.create import forget_indexes
@@ -81,7 +82,7 @@ class AlteredTable(SharedTable):
         check_alterable(dataset, wanted)
         if not wanted:
             raise InvalidCallError("names=[]: name the columns to drop")
-        indexes = dataset.describe_indices()
+        indexes = indexes_of(dataset)
         theirs = {one.name for one in indexes if set(one.field_names) & set(wanted)}
         drop_columns(self._context, wanted)
         if theirs:

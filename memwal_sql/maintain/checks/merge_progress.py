@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from uuid import UUID
 
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
 from memwal_sql.maintain.checks.state import CheckState
@@ -89,7 +90,7 @@ def _went_back(state: CheckState, where: str) -> Iterator[Finding]:
 
 def _indexes(state: CheckState, where: str) -> Iterator[Finding]:
     details = state.base.details
-    present = {index.name for index in state.base.dataset.describe_indices()}
+    present = {index.name for index in indexes_of(state.base.dataset)}
     for name in details.maintained_indexes:
         if name not in present:
             yield Finding(

@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any
 
 from exec_nodes.base.tasks import in_background
+from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.storage.base.manifest import read_etag
 from memwal_sql.storage.cache.disk_cache import CachedFolder, DiskCache, OriginalFile
 from memwal_sql.storage.objects.local import LocalStore
@@ -156,7 +157,7 @@ def _base_files(store: ObjectStore, dataset: Any, manifest: str) -> Mapping[str,
             wanted.add(fragment.deletion_file())
             files.append(deleted)
         elsewhere |= any(file.base_id is not None for file in files)
-    for index in dataset.describe_indices():
+    for index in indexes_of(dataset):
         folders += [f"_indices/{segment.uuid}/" for segment in index.segments]
         elsewhere |= any(segment.base_id is not None for segment in index.segments)
     if elsewhere:
