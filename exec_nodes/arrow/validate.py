@@ -19,7 +19,9 @@ from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_array
 from exec_nodes.base.errors import InvalidCallError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
-# Raises pa.ArrowInvalid.
+# The second where a view points out of its buffers.
+_INVALID = (pa.ArrowInvalid, pa.ArrowIndexError)
+# Raises one of them.
 _Check: TypeAlias = Callable[[pa.Array], None]
 
 _BYTES_OF = {
@@ -87,7 +89,7 @@ def _validated(array: pa.Array, name: str, start: int) -> pa.Array:
 
 
 def _check(array: pa.Array, check_text: _Check) -> None:
-    """Raise pa.ArrowInvalid unless all values are of their type.
+    """Raise one of `_INVALID` unless all values are of their type.
 
     Arrow's own check of a nested array looks at all that its parts hold, for each slice of it.
     """
@@ -144,7 +146,7 @@ def _check_bytes(array: pa.Array) -> None:
 def _passes(array: pa.Array, check_text: _Check) -> bool:
     try:
         _check(array, check_text)
-    except pa.ArrowInvalid:
+    except _INVALID:
         return False
     return True
 
@@ -166,7 +168,7 @@ def _in_row(row: int | None, start: int) -> str:
 def _reason(array: pa.Array, row: int | None) -> str:
     try:
         _check(array if row is None else array.slice(row, 1), _check_bytes)
-    except pa.ArrowInvalid as error:
+    except _INVALID as error:
         return str(error)
     return "its offsets go down"
 

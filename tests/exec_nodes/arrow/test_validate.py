@@ -74,6 +74,9 @@ def test_a_dictionary_is_checked_beyond_what_rows_have_of_it() -> None:
 
 
 LISTS = pa.list_(pa.int32())
+# "ok", 20 bytes from the 900,000th on of the first buffer or from one that is not there, and "z".
+BEYOND = ints([2, 0x6B6F, 0, 0, 20, 0, 0, 900_000, 1, 0x7A, 0, 0], "i4")
+NOWHERE = ints([2, 0x6B6F, 0, 0, 20, 0, 7, 0, 1, 0x7A, 0, 0], "i4")
 INVALID: dict[str, pa.Array] = {
     "an offset out of the bytes": of(
         pa.binary(), ints([0, 2, 900_000, 3], "i4"), pa.py_buffer(b"okz")
@@ -85,6 +88,8 @@ INVALID: dict[str, pa.Array] = {
     "an index out of the dictionary": pa.DictionaryArray.from_arrays(
         pa.array([0, 70_000, 2]), pa.array(["a", "b", "c"]), safe=False
     ),
+    "a view out of its buffer": of(pa.string_view(), BEYOND, pa.py_buffer(b"text" * 9)),
+    "a view of no buffer": of(pa.binary_view(), NOWHERE, pa.py_buffer(b"text" * 9)),
     "a decimal of too many digits": of(pa.decimal128(5, 2), ints([1, 0, 10**12, 0, 3, 0], "i8")),
     "no whole day": of(pa.date64(), ints([0, 1, 86_400_000], "i8")),
     "no time of a day": of(pa.time32("s"), ints([0, 86_400, 5], "i4")),
