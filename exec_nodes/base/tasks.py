@@ -13,7 +13,10 @@ from functools import lru_cache
 from threading import RLock, Thread, main_thread
 from typing import TypeVar
 
+from exec_nodes.base.errors import RetryError
+
 _THREADS = 16
+_NO_THREAD = "can't start new thread"
 _BACKGROUND_THREADS = 2
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,12 +40,21 @@ def map_concurrently(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
     """The results of `call` for all items, in their order, on threads of this call's own: `call`
-    may use others. Raises the first error, once none is under way any more."""
+    may use others. Raises the first error, once none is under way any more; RetryError where the
+    system has no room for a thread."""
     items = list(items)
     if len(items) < 2:
         return [call(item) for item in items]
-    with ThreadPoolExecutor(min(threads, len(items)), "memwal-own") as pool:
-        under_way = [pool.submit(copy_context().run, call, item) for item in items]
+    try:
+        with ThreadPoolExecutor(min(threads, len(items)), "memwal-own") as pool:
+            under_way = [pool.submit(copy_context().run, call, item) for item in items]
+    except RuntimeError as error:
+        if _NO_THREAD not in str(error):
+            raise
+        raise RetryError(
+            "the system gives this process no more threads: raise its limits of memory and "
+            "processes, and call again"
+        ) from error
     return [one.result() for one in under_way]
 
 
