@@ -65,7 +65,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
             seen.append(f"{self.command} {self.path} {self.headers}")
             self.send_error(404)
 
-        do_PUT = do_HEAD = do_POST = do_GET
+        do_PUT = do_HEAD = do_POST = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             """Nothing."""
