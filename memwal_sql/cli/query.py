@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,6 +108,8 @@ def sql(
 ) -> None:
     """Run SQL statements over the table, which is called t (and t$regions and so on).
 
+    Put them in single quotes: in double ones a shell replaces $name by its own variables.
+
     They are those of mw.sql: queries, INSERT, DELETE, UPDATE, CALL memwal.merge('t') and so on.
     """
     form = format_for(output, to)
@@ -148,7 +150,7 @@ def explain(
     text = _text(query, file)
     with errors_of_calls():
         statement = statement_of(text).edited([explains])
-    refuse_unused(values.keys() - statement.parameters)
+    _refuse_unused(values.keys() - statement.parameters)
     with opened(uri, options, version=version, timestamp=timestamp, checkpoint=checkpoint) as table:
         context = _session({_NAME: table}, consistency)
         rows = _batches(context, run(context, statement, values))
@@ -183,6 +185,10 @@ def _pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
+def _refuse_unused(names: Collection[str]) -> None:
+    refuse_unused(names, "$name; within double quotes a shell replaces it, so use single quotes")
+
+
 def _value(text: str) -> Any:
     """The value of a parameter: JSON, or the text as it is."""
     try:
@@ -210,7 +216,7 @@ def _run(
             statements, place = read_ahead(text, place, SqlParser(context))
         unused = unused.difference(*(one.parameters for one in statements))
         if place == len(text):
-            refuse_unused(unused)
+            _refuse_unused(unused)
         for statement in statements:
             if frame is not None:
                 for _ in _batches(context, frame):

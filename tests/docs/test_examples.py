@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
@@ -57,13 +58,21 @@ def run_sql(text: str, names: dict[str, Any]) -> str:
     return "".join(lines)
 
 
+def arguments_of(command: str) -> list[str]:
+    """What a shell gives to `memwal` for a line: it replaces variables in double quotes."""
+    shown = f"memwal() {{ printf '%s\\0' \"$@\"; }}; {command}"
+    shell = ["sh", "-c", shown]
+    words = subprocess.run(shell, capture_output=True, text=True, env={}, check=False)
+    assert words.returncode == 0, words.stderr
+    return words.stdout.split("\0")[:-1]
+
+
 def run_commands(text: str) -> None:
     """Each line that begins with `$`; the lines below it are the words that it prints."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
-        program, *arguments = shlex.split(command, comments=True)
-        assert program == "memwal", command
-        printed = call(*arguments)
+        assert command.startswith("memwal "), command
+        printed = call(*arguments_of(command))
         assert not output or printed.split() == output.split()
 
 
@@ -109,6 +118,7 @@ def test_every_example_of_a_page_does_what_it_says(path: str, names: dict[str, A
         Block("sql", "SELECT 1", "2\n"),
         Block("console", "$ memwal sql weather 'SELECT 1 AS a'\na 2\n"),
         Block("console", "$ rm weather"),
+        Block("console", '$ memwal sql weather "SELECT id = $d FROM t" --param d=5'),
         Block("sh", "make nothing"),
         Block("yaml", "a: 1"),
     ],

@@ -119,13 +119,13 @@ def check_parameters(
     refuse_unused(parameters.keys() - used)
 
 
-def refuse_unused(names: Collection[str]) -> None:
+def refuse_unused(names: Collection[str], form: str = "$name") -> None:
     """Raise InvalidCallError for parameters that a statement has no places for, if there are
-    any."""
+    any; `form` is how they are written."""
     if names:
         shown = ", ".join(f"${name}" for name in sorted(names))
         raise InvalidCallError(
-            f"{shown} is given, and the statement has no such parameter: they are written as $name"
+            f"{shown} is given, and the statement has no such parameter: they are written as {form}"
         )
 
 
