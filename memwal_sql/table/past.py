@@ -1,10 +1,10 @@
 """The state of a table at a version, a time or a checkpoint."""
 
-import warnings
 from bisect import bisect_right
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from exec_nodes.base.warning import warn
 from memwal_sql.errors import (
     ConflictError,
     InvalidCallError,
@@ -31,7 +31,7 @@ def check_moment(
             f"version={version!r} must be the number of a base table version, or a tag"
         )
     if isinstance(version, int) and not 1 <= version <= LARGEST:
-        raise InvalidCallError(f"version={version}: there is none of this number, the first is 1")
+        raise InvalidCallError(f"version={version}: versions are numbered from 1")
     given = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
     if sum(value is not None for value in given.values()) > 1:
         raise InvalidCallError(f"give one of version, timestamp and checkpoint, not {given}")
@@ -85,12 +85,11 @@ class PastTable(TableHandle):
                 f"version={version}) reads it"
             ) from error
         if table.reads_base_alone:
-            warnings.warn(
+            warn(
                 f"version {version} of {uri} has no record of its regions' states: it reads as the "
                 "base table alone, without what was not merged by then; merges and "
                 "snapshot_regions() make records",
                 UnrecordedVersionWarning,
-                stacklevel=3,
             )
         return table
 

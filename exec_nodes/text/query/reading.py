@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-import warnings
 from collections.abc import Iterator, Mapping
-from types import FrameType
 from typing import Final
 
 from exec_nodes.base.errors import PlainTextWarning
+from exec_nodes.base.warning import warn
 from exec_nodes.text.postings.analyzer import Analyzer, plain_tokens
 from exec_nodes.text.query.tree import (
     Boolean,
@@ -23,7 +21,6 @@ from exec_nodes.text.query.tree import (
 )
 
 _MOST_TOKENS: Final = 20
-_NOT_USERS: Final = ("datafusion", "exec_nodes", "memwal_native", "memwal_sql", "planner")
 # What other systems read in a text, and what to give for it. The texts themselves are not in the
 # warnings: Python remembers each of those for ever.
 _CLAUSES: Final = (
@@ -53,19 +50,7 @@ def warn_of_syntax(text: str) -> None:
         return  # the words of a headline
     for pattern, remedy in _SYNTAX:
         if pattern.search(text):
-            warnings.warn(remedy, PlainTextWarning, stacklevel=_users_level())
-
-
-def _users_level() -> int:
-    """How many callers up the first line is that is neither this project's nor DataFusion's."""
-    level, frame = 0, inspect.currentframe()
-    while frame is not None and _package(frame) in _NOT_USERS:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            warn(remedy, PlainTextWarning)
 
 
 def taken_for(expression: TextExpression, analyzers: Mapping[str, Analyzer]) -> str:
