@@ -21,7 +21,6 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import grid, remark, show, show_json, show_rows
 from memwal_sql.legacy.format import OlderMemWal
 from memwal_sql.legacy.upgrade import older_mem_wals
-from memwal_sql.view.terminal import render_tree
 
 Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many of the last.")]
 
@@ -44,7 +43,7 @@ def info(
     if output is Output.JSON:
         show_json(asdict(view))
     else:
-        show(render_tree(view))
+        show(view)
 
 
 def regions(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:

@@ -116,6 +116,9 @@ class JobRun:
     seconds: float
     error: MemWalError | None = None
 
+    def __repr__(self) -> str:
+        return f"JobRun({self.job!r}, {self.outcome!r}, {self.seconds:.3f} s)"
+
 
 OnRun = Callable[[JobRun], object]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from rich.tree import Tree
 
 from memwal_sql.history import tables as history
 from memwal_sql.read import inspect
 from memwal_sql.table.handle import TableHandle
-from memwal_sql.view.overview import Overview, overview
-from memwal_sql.view.terminal import render_html, render_tree
+from memwal_sql.view.collect import overview
+from memwal_sql.view.overview import Overview
 
 
 class ShownTable(TableHandle):
@@ -61,11 +60,11 @@ class ShownTable(TableHandle):
         base = self._collector.newest()
         return overview(self._context, base, self._collector.registry, pinned=self._pinned)
 
-    def __rich__(self) -> Tree:
-        return render_tree(self.overview())
+    def __rich__(self) -> Overview:
+        return self.overview()
 
     def _repr_html_(self) -> str:
-        return render_html(self.overview())
+        return self.overview()._repr_html_()
 
     def __repr__(self) -> str:
         key = ", ".join(self.primary_key)

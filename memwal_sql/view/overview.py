@@ -1,18 +1,20 @@
-"""The tree of a table as numbers: base table, regions with their generations, indexes."""
+"""A table at one moment, as numbers and as a tree: base table, regions with their generations,
+indexes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memwal_sql.read.inspect import indexes as index_table
-from memwal_sql.read.recorded import recorded_regions
-from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
-from memwal_sql.read.registry import RegionRegistry
-from memwal_sql.state.base_table import BaseTable
-from memwal_sql.state.context import TableContext
-from memwal_sql.storage.objects.side_by_side import side_by_side
-from planner.regions.text import text_of
-from planner.regions.values import region_name
+from rich.text import Text
+from rich.tree import Tree
+
+from memwal_sql.view.terminal import render_html, render_text
+from memwal_sql.view.texts import count_text, share, size_text
+
+_STYLES = {"merged": "green", "flushed": "yellow", "memtable": "cyan"}
+# The tree shows this many, and the number of the others.
+_MOST_REGIONS = 50
+_MOST_GENERATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -97,80 +99,90 @@ class Overview:
         """Rows that are not flushed, over all regions."""
         return sum(region.unflushed_rows for region in self.regions or ())
 
+    def __rich__(self) -> Tree:
+        return _tree(self)
 
-def overview(
-    context: TableContext, base: BaseTable, registry: RegionRegistry, *, pinned: bool
-) -> Overview:
-    """The table as it is, or when `pinned` as it was recorded at `base`."""
-    fragments = base.dataset.get_fragments()
-    return Overview(
-        uri=context.uri,
-        version=base.version,
-        primary_key=base.info.primary_key,
-        columns=tuple((field.name, str(field.type)) for field in base.info.schema),
-        region_specs=tuple(map(text_of, base.info.region_specs)),
-        rows=sum(fragment.count_rows() for fragment in fragments),
-        bytes=sum(f.file_size_bytes or 0 for one in fragments for f in one.metadata.files),
-        fragments=len(fragments),
-        regions=_recorded(context, base) if pinned else _present(context, base, registry),
-        indexes=tuple(
-            IndexView(
-                name=row["name"],
-                columns=tuple(row["columns"]),
-                type=row["type"],
-                rows_indexed=row["rows_indexed"],
-                maintained=row["maintained"],
-            )
-            for row in index_table(base).to_pylist()
-        ),
-        format_version=None if context.record is None else context.record.format_version,
-        storage_version=base.dataset.data_storage_version,
+    def _repr_html_(self) -> str:
+        return render_html(_tree(self))
+
+    def __str__(self) -> str:
+        return render_text(_tree(self))
+
+    def __repr__(self) -> str:
+        counts = {
+            "version": self.version,
+            "rows": self.rows,
+            "regions": len(self.regions or ()),
+            "unmerged": self.unmerged,
+            "unflushed_rows": self.unflushed_rows,
+        }
+        shown = ", ".join(f"{name}={count}" for name, count in counts.items())
+        return f"Overview({self.uri!r}, {shown})"
+
+
+def _tree(view: Overview) -> Tree:
+    tree = Tree(Text.assemble(("table ", "dim"), (view.uri, "bold")))
+    columns = tree.add(f"{len(view.columns)} columns, primary key {', '.join(view.primary_key)}")
+    for name, kind in view.columns:
+        columns.add(Text.assemble(name, (f" {kind}", "dim")))
+    tree.add(Text(_format_text(view), "dim"))
+    for spec in view.region_specs:
+        tree.add(Text.assemble(("regions by ", "dim"), spec))
+    base = tree.add(Text.assemble(("base table ", "bold"), _base_text(view)))
+    for index in view.indexes:
+        base.add(Text.assemble(("index ", "dim"), index.name, " ", _index_text(index, view.rows)))
+    if view.regions is None:
+        tree.add(Text("no states of regions were recorded at this version", "yellow"))
+        return tree
+    for region in view.regions[:_MOST_REGIONS]:
+        _add_region(tree, region)
+    if len(view.regions) > _MOST_REGIONS:
+        tree.add(Text(f"and {len(view.regions) - _MOST_REGIONS} more regions", "dim"))
+    return tree
+
+
+def _add_region(tree: Tree, region: RegionView) -> None:
+    branch = tree.add(
+        Text.assemble(("region ", "dim"), (region.name, "bold"), " ", _region_text(region))
     )
+    for one in region.generations[-_MOST_GENERATIONS:]:
+        branch.add(Text.assemble((f"{one.state} ", _STYLES[one.state]), _generation_text(one)))
+    hidden = len(region.generations) - _MOST_GENERATIONS
+    if hidden > 0:
+        branch.add(Text(f"and {hidden} older generations", "dim"))
 
 
-def _present(
-    context: TableContext, base: BaseTable, registry: RegionRegistry
-) -> tuple[RegionView, ...]:
-    regions = registry.regions(base)
-    states = side_by_side(context.store.remote, RegionReader.unflushed, regions)
-    return tuple(_region(one.name, state, base) for one, state in zip(regions, states, strict=True))
+def _base_text(view: Overview) -> str:
+    """The base table in a line."""
+    parts = [count_text(view.rows, "row"), size_text(view.bytes)]
+    return f"version {view.version}: {', '.join([*parts, count_text(view.fragments, 'fragment')])}"
 
 
-def _recorded(context: TableContext, base: BaseTable) -> tuple[RegionView, ...] | None:
-    manifests = recorded_regions(context, base)
-    if manifests is None:
-        return None
-    names = [region_name(one.region_id, values_in_order(one, base.info)) for one in manifests]
-    found = (
-        _region(name, Unflushed(one, ()), base) for name, one in zip(names, manifests, strict=True)
-    )
-    return tuple(sorted(found, key=lambda region: region.name))
+def _format_text(view: Overview) -> str:
+    """The versions of the table's formats in a line."""
+    own = "none yet" if view.format_version is None else view.format_version
+    return f"format version {own}, storage version {view.storage_version}"
 
 
-def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
-    manifest = state.manifest
-    merged = base.details.merged_generations.get(manifest.region_id, 0)
-    stored = (
-        GenerationView(
-            one.generation,
-            "merged" if one.generation <= merged else "flushed",
-            one.rows,
-            one.bytes,
-        )
-        for one in manifest.flushed_generations
-    )
-    in_memory = (
-        GenerationView(one.generation, "memtable", one.rows, one.nbytes)
-        for one in state.memtables
-        if one.rows
-    )
-    return RegionView(
-        region_id=str(manifest.region_id),
-        name=name,
-        status=manifest.status.name.lower(),
-        writer_epoch=manifest.writer_epoch,
-        merged_generation=merged,
-        current_generation=manifest.current_generation,
-        flushed_position=manifest.replay_after_wal_entry_position,
-        generations=(*stored, *in_memory),
-    )
+def _region_text(region: RegionView) -> str:
+    """A region's progress in a line, without its name."""
+    parts = [f"epoch {region.writer_epoch}", f"merged up to generation {region.merged_generation}"]
+    if region.unmerged:
+        parts.append(f"{region.unmerged} to merge")
+    if region.unflushed_rows:
+        parts.append(f"{count_text(region.unflushed_rows, 'row')} not flushed")
+    if region.status != "active":
+        parts.append(region.status)
+    return ", ".join(parts)
+
+
+def _generation_text(one: GenerationView) -> str:
+    """A generation in a line, without its state."""
+    return f"generation {one.generation}: {count_text(one.rows, 'row')}, {size_text(one.bytes)}"
+
+
+def _index_text(index: IndexView, rows: int) -> str:
+    """How far an index is, in a line without its name."""
+    covered = "?" if index.rows_indexed is None else f"{share(index.rows_indexed, rows):.0%}"
+    kept = ", maintained" if index.maintained else ""
+    return f"{index.type} on {', '.join(index.columns)}: {covered} of the base table{kept}"

@@ -5,12 +5,6 @@ from __future__ import annotations
 
 import re
 
-from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
-
-MOST_REGIONS = 50
-MOST_GENERATIONS = 20
-"""Of so many a picture shows the parts; of the rest it says how many there are."""
-
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 # Controls (C0, DEL, C1) move the cursor, set titles or write the clipboard; the others turn the
@@ -36,42 +30,6 @@ def count_text(count: int | None, noun: str) -> str:
     if count is None:
         return f"? {noun}s"
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def base_text(view: Overview) -> str:
-    """The base table in a line."""
-    parts = [count_text(view.rows, "row"), size_text(view.bytes)]
-    return f"version {view.version}: {', '.join([*parts, count_text(view.fragments, 'fragment')])}"
-
-
-def format_text(view: Overview) -> str:
-    """The versions of the table's formats in a line."""
-    own = "none yet" if view.format_version is None else view.format_version
-    return f"format version {own}, storage version {view.storage_version}"
-
-
-def region_text(region: RegionView) -> str:
-    """A region's progress in a line, without its name."""
-    parts = [f"epoch {region.writer_epoch}", f"merged up to generation {region.merged_generation}"]
-    if region.unmerged:
-        parts.append(f"{region.unmerged} to merge")
-    if region.unflushed_rows:
-        parts.append(f"{count_text(region.unflushed_rows, 'row')} not flushed")
-    if region.status != "active":
-        parts.append(region.status)
-    return ", ".join(parts)
-
-
-def generation_text(one: GenerationView) -> str:
-    """A generation in a line, without its state."""
-    return f"generation {one.generation}: {count_text(one.rows, 'row')}, {size_text(one.bytes)}"
-
-
-def index_text(index: IndexView, rows: int) -> str:
-    """How far an index is, in a line without its name."""
-    covered = "?" if index.rows_indexed is None else f"{share(index.rows_indexed, rows):.0%}"
-    kept = ", maintained" if index.maintained else ""
-    return f"{index.type} on {', '.join(index.columns)}: {covered} of the base table{kept}"
 
 
 def share(part: int, whole: int) -> float:

@@ -30,6 +30,14 @@ class WriteResult:
     skipped: int = 0
     not_found: int = 0
 
+    def __repr__(self) -> str:
+        parts = [f"rows={self.rows}", f"reached={self.reached!r}", f"regions={len(self.positions)}"]
+        if self.skipped:
+            parts.append(f"skipped={self.skipped}")
+        if self.not_found:
+            parts.append(f"not_found={self.not_found}")
+        return f"WriteResult({', '.join(parts)})"
+
 
 def reached(options: WriterOptions) -> str:
     """What a write has reached when it returns, as `WriteResult.reached` says it."""

@@ -13,7 +13,6 @@ from rich.console import Console
 
 import memwal_sql as mw
 from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
-from memwal_sql.view.terminal import render_html, render_tree
 from memwal_sql.view.texts import count_text, share, size_text
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("<b>n</b>", pa.int64())])
@@ -130,7 +129,7 @@ def _large(regions: int, generations: int) -> Overview:
 
 def test_of_very_many_parts_some_are_shown() -> None:
     view = _large(60, 25)
-    for text in (printed(render_tree(view)), text_of(render_html(view))):
+    for text in (printed(view), text_of(view._repr_html_())):
         assert "and 10 more regions" in text and "and 5 older generations" in text
         assert "[red]r49" in text and "[red]r50" not in text
         assert "generation 25: ? rows, ?" in text and "generation 5:" not in text

@@ -105,3 +105,5 @@ class CheckReport:
                 f"        remedy: {one.remedy}",
             ]
         return "\n".join(lines)
+
+    __repr__ = __str__

@@ -1,0 +1,92 @@
+"""Reading what an overview has."""
+
+from __future__ import annotations
+
+from memwal_sql.read.inspect import indexes as index_table
+from memwal_sql.read.recorded import recorded_regions
+from memwal_sql.read.region import RegionReader, Unflushed, values_in_order
+from memwal_sql.read.registry import RegionRegistry
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.view.overview import GenerationView, IndexView, Overview, RegionView
+from planner.regions.text import text_of
+from planner.regions.values import region_name
+
+
+def overview(
+    context: TableContext, base: BaseTable, registry: RegionRegistry, *, pinned: bool
+) -> Overview:
+    """The table as it is, or when `pinned` as it was recorded at `base`."""
+    fragments = base.dataset.get_fragments()
+    return Overview(
+        uri=context.uri,
+        version=base.version,
+        primary_key=base.info.primary_key,
+        columns=tuple((field.name, str(field.type)) for field in base.info.schema),
+        region_specs=tuple(map(text_of, base.info.region_specs)),
+        rows=sum(fragment.count_rows() for fragment in fragments),
+        bytes=sum(f.file_size_bytes or 0 for one in fragments for f in one.metadata.files),
+        fragments=len(fragments),
+        regions=_recorded(context, base) if pinned else _present(context, base, registry),
+        indexes=tuple(
+            IndexView(
+                name=row["name"],
+                columns=tuple(row["columns"]),
+                type=row["type"],
+                rows_indexed=row["rows_indexed"],
+                maintained=row["maintained"],
+            )
+            for row in index_table(base).to_pylist()
+        ),
+        format_version=None if context.record is None else context.record.format_version,
+        storage_version=base.dataset.data_storage_version,
+    )
+
+
+def _present(
+    context: TableContext, base: BaseTable, registry: RegionRegistry
+) -> tuple[RegionView, ...]:
+    regions = registry.regions(base)
+    states = side_by_side(context.store.remote, RegionReader.unflushed, regions)
+    return tuple(_region(one.name, state, base) for one, state in zip(regions, states, strict=True))
+
+
+def _recorded(context: TableContext, base: BaseTable) -> tuple[RegionView, ...] | None:
+    manifests = recorded_regions(context, base)
+    if manifests is None:
+        return None
+    names = [region_name(one.region_id, values_in_order(one, base.info)) for one in manifests]
+    found = (
+        _region(name, Unflushed(one, ()), base) for name, one in zip(names, manifests, strict=True)
+    )
+    return tuple(sorted(found, key=lambda region: region.name))
+
+
+def _region(name: str, state: Unflushed, base: BaseTable) -> RegionView:
+    manifest = state.manifest
+    merged = base.details.merged_generations.get(manifest.region_id, 0)
+    stored = (
+        GenerationView(
+            one.generation,
+            "merged" if one.generation <= merged else "flushed",
+            one.rows,
+            one.bytes,
+        )
+        for one in manifest.flushed_generations
+    )
+    in_memory = (
+        GenerationView(one.generation, "memtable", one.rows, one.nbytes)
+        for one in state.memtables
+        if one.rows
+    )
+    return RegionView(
+        region_id=str(manifest.region_id),
+        name=name,
+        status=manifest.status.name.lower(),
+        writer_epoch=manifest.writer_epoch,
+        merged_generation=merged,
+        current_generation=manifest.current_generation,
+        flushed_position=manifest.replay_after_wal_entry_position,
+        generations=(*stored, *in_memory),
+    )
