@@ -30,6 +30,9 @@ from exec_nodes.arrow.struct_fields import check_value, has_structs
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.missing import missing_columns
 
+# The columns and the batches of a file.
+FileRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+
 STDIN = "-"
 # How the command line has what rows lack set to null.
 FILL = "--missing null"
@@ -67,7 +70,7 @@ def format_of(name: str) -> FileFormat | None:
 @contextmanager
 def batches_of(
     name: str, kind: FileFormat | None, schema: pa.Schema | None, *, fill: bool
-) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+) -> Iterator[FileRows]:
     """The columns and rows of the file `name`, `-` for standard input.
 
     Columns that are in `schema` have its types; without a schema the file says, and those of CSV
@@ -127,15 +130,12 @@ def _opened(name: str) -> BinaryIO:
     return copy
 
 
-_Read = tuple[pa.Schema, Iterator[pa.RecordBatch]]
-
-
-def _parquet(file: BinaryIO, _: pa.Schema | None) -> _Read:
+def _parquet(file: BinaryIO, _: pa.Schema | None) -> FileRows:
     found = pq.ParquetFile(file)
     return found.schema_arrow, found.iter_batches()
 
 
-def _arrow(file: BinaryIO, _: pa.Schema | None) -> _Read:
+def _arrow(file: BinaryIO, _: pa.Schema | None) -> FileRows:
     is_file = file.read(6) == b"ARROW1"
     file.seek(0)
     if not is_file:
@@ -145,7 +145,7 @@ def _arrow(file: BinaryIO, _: pa.Schema | None) -> _Read:
     return found.schema, (found.get_batch(n) for n in range(found.num_record_batches))
 
 
-def _csv(file: BinaryIO, schema: pa.Schema | None) -> _Read:
+def _csv(file: BinaryIO, schema: pa.Schema | None) -> FileRows:
     nested = [field for field in schema or () if pa.types.is_nested(_storage(field.type))]
     types = {field.name: _csv_type(field.type) for field in schema or () if field not in nested}
     reader = pa_csv.open_csv(
@@ -167,7 +167,7 @@ def _csv(file: BinaryIO, schema: pa.Schema | None) -> _Read:
     return reader.schema, iter(reader)
 
 
-def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool) -> _Read:
+def _json(file: BinaryIO, schema: pa.Schema | None, fill: bool) -> FileRows:
     lines = _as_lines(file)
     rows = _first_rows(lines)
     named = set[str]().union(*rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import StrEnum
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import typer
 
 from exec_nodes.arrow.struct_fields import missing_fields, type_differences
-from memwal_sql.cli.files import FILL, STDIN, FileFormat, batches_of, reads_once
+from memwal_sql.cli.files import FILL, FileFormat, FileRows, batches_of
 from memwal_sql.cli.options import (
     ERROR_DETAILS,
     Output,
@@ -20,7 +21,7 @@ from memwal_sql.cli.options import (
     storage_options,
 )
 from memwal_sql.cli.output import remark, show_result
-from memwal_sql.create import create_table
+from memwal_sql.create import create_table, is_table
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.table import Table
 from memwal_sql.view.texts import count_text
@@ -75,24 +76,27 @@ def load(
             "--region-by manual: nothing says which region a row of a file belongs to; give "
             "functions of key columns, such as 'bucket(id, 8)', or leave it out"
         )
-    if primary_key:
-        if reads_once(files[0]):
-            name = "standard input" if files[0] == STDIN else files[0]
-            raise InvalidCallError(f"name a file first: {name} can't be read twice")
-        with batches_of(files[0], form, None, fill=missing is Missing.NULL) as (schema, _):
+    with ExitStack() as stack:
+        first: FileRows | None = None
+        if primary_key:
+            if is_table(uri, storage_options(options)):
+                raise InvalidCallError(f"{uri} is a table already: load it without --primary-key")
+            reading = batches_of(files[0], form, None, fill=missing is Missing.NULL)
+            first = stack.enter_context(reading)
             table = create_table(
                 uri,
-                schema,
+                first[0],
                 primary_key=primary_key,
                 regions=regions,
                 storage_options=storage_options(options),
             )
-    elif region:
-        raise InvalidCallError("--region-by is for a new table: name its --primary-key, too")
-    else:
-        table = opened(uri, options)
-    with table:
-        rows = _loaded(table, files, form, missing, context if output is Output.JSON else None)
+        elif region:
+            raise InvalidCallError("--region-by is for a new table: name its --primary-key, too")
+        else:
+            table = opened(uri, options)
+        stack.enter_context(table)
+        stops_at = context if output is Output.JSON else None
+        rows = _loaded(table, files, form, missing, first, stops_at)
     show_result({"rows": rows}, f"{count_text(rows, 'row')} loaded", output)
 
 
@@ -101,20 +105,26 @@ def _loaded(
     files: list[str],
     form: FileFormat | None,
     missing: Missing,
+    first: FileRows | None,
     context: typer.Context | None,
 ) -> int:
-    """How many rows were written; where it stops goes to `context`, or to people if it is None."""
+    """How many rows were written; where it stops goes to `context`, or to people if it is None.
+    `first` are the rows of the first file, where they are being read already."""
     rows = 0
     file = files[0]
+    fill = missing is Missing.NULL
     try:
         with table.writer() as writer:
-            for file in files:
-                fill = missing is Missing.NULL
-                with batches_of(file, form, table.schema, fill=fill) as (found, batches):
+            for number, file in enumerate(files):
+                reading: AbstractContextManager[FileRows]
+                reading = batches_of(file, form, table.schema, fill=fill)
+                if first is not None and number == 0:
+                    reading = nullcontext(first)
+                with reading as (found, batches):
                     if not fill:
                         _check_columns(file, found, table.schema)
                     for batch in batches:
-                        writer.upsert(batch, missing=missing)
+                        writer.upsert(batch, missing=NULL if fill else ERROR)
                         rows += batch.num_rows
     except Exception:
         if context is not None:
