@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import Any
+from urllib.parse import quote
 
 import lance
 import pyarrow as pa
@@ -76,17 +78,21 @@ class BaseTable:
         return self.found.etag
 
 
-def open_latest(context: TableContext, session: Any = None) -> Any:
+def open_latest(context: TableContext, session: Any = None, *, for_tags: bool = False) -> Any:
     """The latest version of the base table as a Lance dataset, with a handle of its own.
+
+    `for_tags` opens a local folder as an object store. By its path, Lance makes the folder of tags
+    under a percent-encoded name, too: an empty `%C3%BC` beside the table `ü`.
 
     Raises TableReplacedError when there is no table any more, CorruptFileError for a version that
     is damaged.
     """
     try:
         with lance_errors(BASE_NAME, context.uri):
-            return lance.dataset(
-                lance_uri(context.uri), storage_options=context.storage_options, session=session
-            )
+            uri = lance_uri(context.uri)
+            if for_tags and os.path.isabs(uri):
+                uri = f"file-object-store://{quote(uri)}"
+            return lance.dataset(uri, storage_options=context.storage_options, session=session)
     except SourceGoneError as error:
         raise TableReplacedError(
             f"{context.uri} is gone: restore the folder from a copy, or create the table again"
