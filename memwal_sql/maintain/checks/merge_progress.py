@@ -28,10 +28,11 @@ def check_merge_progress(state: CheckState) -> Iterator[Finding]:
         if region is None:
             if region_id not in state.survey.regions:
                 yield Finding(
-                    Severity.WARNING,
+                    Severity.ERROR,
                     f"generation {merged} of region {region_id} was merged, and the region is gone",
                     where,
-                    "none needed, if its folder was removed on purpose",
+                    "restore its folder in _mem_wal from a copy; without one, the rows that were "
+                    "not merged are lost",
                 )
         elif merged >= region.manifest.current_generation:
             yield Finding(

@@ -481,7 +481,7 @@ def progress_ahead(site: Site) -> None:
     site.details(merged_generations=dict.fromkeys(manifests(site.uri), 50))
 
 
-@damages(WARNING, "merge progress", "was merged, and the region is gone")
+@damages(ERROR, "merge progress", "was merged, and the region is gone")
 def progress_of_nothing(site: Site) -> None:
     site.details(merged_generations={**dict.fromkeys(manifests(site.uri), 1), uuid4(): 3})
 
