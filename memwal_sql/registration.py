@@ -9,18 +9,19 @@ from datafusion import SessionContext
 
 from memwal_sql.create import Opening, open_table
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.read.snapshots import Consistency
 from memwal_sql.session import register as sql
 from memwal_sql.table import Table
-from memwal_sql.write.ingest.missing import ERROR
+from memwal_sql.write.ingest.missing import ERROR, MissingInInsert
 
 
 def register(
     ctx: SessionContext,
     name: str,
     table: Table | str | PathLike[str],
-    consistency: str = "strong",
+    consistency: Consistency = "strong",
     *,
-    missing: str = ERROR,
+    missing: MissingInInsert = ERROR,
     approximate: bool = False,
     **opening: Unpack[Opening],
 ) -> Table:

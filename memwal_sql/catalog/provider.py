@@ -13,10 +13,10 @@ from datafusion.catalog import Table as SessionTable
 from memwal_native import remember
 from memwal_sql.catalog.folder import Folder, not_here
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
-from memwal_sql.read.snapshots import check_consistency
+from memwal_sql.read.snapshots import Consistency, check_consistency
 from memwal_sql.session.table_functions import search_functions
 from memwal_sql.state.enable import Uri
-from memwal_sql.write.ingest.missing import ERROR, check_missing
+from memwal_sql.write.ingest.missing import ERROR, MissingInInsert, check_missing
 
 # Of the session itself.
 _OWN = "datafusion"
@@ -28,8 +28,8 @@ def catalog(
     name: str,
     *,
     schema: str = "public",
-    consistency: str = "strong",
-    missing: str = ERROR,
+    consistency: Consistency = "strong",
+    missing: MissingInInsert = ERROR,
     storage_options: Mapping[str, str] | None = None,
 ) -> None:
     """Show the tables of a folder to SQL in `ctx` as `name.schema.table`.

@@ -12,15 +12,15 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.errors import (
     InvalidCallError,
     UnsupportedError,
 )
-from memwal_sql.index.text import TEXT_KINDS, TextParameters, text_arguments
-from memwal_sql.index.vector import VECTOR_KINDS, VectorParameters, vector_arguments
+from memwal_sql.index.text import TEXT_KINDS, TextKind, TextParameters, text_arguments
+from memwal_sql.index.vector import VECTOR_KINDS, VectorKind, VectorParameters, vector_arguments
 from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
@@ -32,7 +32,9 @@ _log = logging.getLogger(__name__)
 
 # For filters of scans over the base table alone: a generation is small, and reading it takes less
 # time than an index of its own would save.
-SCALAR_KINDS = ("BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER")
+ScalarKind = Literal["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"]
+SCALAR_KINDS = get_args(ScalarKind)
+IndexKind = VectorKind | TextKind | ScalarKind
 KINDS = (*VECTOR_KINDS, *TEXT_KINDS, *SCALAR_KINDS)
 # Lance makes them, for conditions that are never handed to it here.
 _UNASKED = {

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, get_args, get_type_hints
 
 import lance
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
 
-TEXT_KINDS = ("FTS", "INVERTED")
+TextKind = Literal["FTS", "INVERTED"]
+TEXT_KINDS = get_args(TextKind)
 
 
 class AnalyzerParameters(TypedDict, total=False):

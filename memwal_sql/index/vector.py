@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
 
-VECTOR_KINDS = (
+VectorKind = Literal[
     "IVF_FLAT",
     "IVF_PQ",
     "IVF_SQ",
@@ -19,7 +19,8 @@ VECTOR_KINDS = (
     "IVF_HNSW_FLAT",
     "IVF_HNSW_PQ",
     "IVF_HNSW_SQ",
-)
+]
+VECTOR_KINDS = get_args(VectorKind)
 METRICS = ("l2", "cosine", "dot", "hamming")
 
 

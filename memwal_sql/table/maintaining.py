@@ -11,7 +11,7 @@ import pyarrow as pa
 from exec_nodes.base.tasks import map_concurrently
 from memwal_sql.arguments import names_given
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.index.create import IndexParameters, create_index, drop_index
+from memwal_sql.index.create import IndexKind, IndexParameters, create_index, drop_index
 from memwal_sql.maintain.checkpoint.checkpoints import (
     Expires,
     drop_checkpoint,
@@ -64,7 +64,7 @@ class MaintainedTable(TableHandle):
     def create_index(
         self,
         column: str,
-        index_type: str,
+        index_type: IndexKind,
         *,
         name: str | None = None,
         replace: bool = False,

@@ -11,6 +11,7 @@ import pyarrow as pa
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.read.planning import batches, opened, scan, stream
+from memwal_sql.read.snapshots import Consistency
 from memwal_sql.session.filter_text import datafusion_scan, pushed_filters
 from memwal_sql.session.provider import TableProvider
 from memwal_sql.session.scalar_functions import analyzed
@@ -33,7 +34,7 @@ class ScannedTable(WrittenTable):
         columns: Sequence[str] | None = None,
         filter: str | None = None,  # noqa: A002 (the word that Lance and its users use)
         limit: int | None = None,
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
     ) -> pa.RecordBatchReader:
         """The live rows, streamed in no particular order.
 
@@ -48,7 +49,7 @@ class ScannedTable(WrittenTable):
         columns: Sequence[str] | None = None,
         filter: str | None = None,  # noqa: A002
         limit: int | None = None,
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
     ) -> pa.Table:
         """What `scan` streams, in memory."""
         read_all = pa.RecordBatchReader.read_all
@@ -59,7 +60,7 @@ class ScannedTable(WrittenTable):
         columns: Sequence[str] | None = None,
         filter: str | None = None,  # noqa: A002
         limit: int | None = None,
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
     ) -> Any:
         """`to_arrow` as a pandas frame."""
         return self.to_arrow(columns, filter, limit, consistency).to_pandas()
@@ -69,7 +70,7 @@ class ScannedTable(WrittenTable):
         columns: Sequence[str] | None = None,
         filter: str | None = None,  # noqa: A002
         limit: int | None = None,
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
     ) -> Any:
         """`to_arrow` as a polars frame. Raises UnsupportedError where polars is not installed."""
         try:
@@ -81,7 +82,7 @@ class ScannedTable(WrittenTable):
     def count_rows(
         self,
         filter: str | None = None,  # noqa: A002
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
     ) -> int:
         """How many live rows there are, or how many meet `filter`, a SQL condition."""
         if filter is not None:

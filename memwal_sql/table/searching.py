@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from memwal_sql.read.planning import stream
+from memwal_sql.read.snapshots import Consistency
 from memwal_sql.search.request import (
     DEFAULT_K,
     HybridOptions,
@@ -36,7 +37,7 @@ class SearchedTable(TableHandle):
         filter: str | None = None,  # noqa: A002
         columns: Sequence[str] | None = None,
         *,
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
         **options: Unpack[VectorOptions],
     ) -> pa.Table:
         """The `k` live rows nearest to a vector, with `_distance` (float32), the nearest first.
@@ -66,7 +67,7 @@ class SearchedTable(TableHandle):
         filter: str | None = None,  # noqa: A002
         columns: Sequence[str] | None = None,
         *,
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
         **options: Unpack[TextOptions],
     ) -> pa.Table:
         """The `k` live rows that match a text query best, with `_score` (float32), best first.
@@ -101,7 +102,7 @@ class SearchedTable(TableHandle):
         filter: str | None = None,  # noqa: A002
         columns: Sequence[str] | None = None,
         *,
-        consistency: str = "strong",
+        consistency: Consistency = "strong",
         **options: Unpack[HybridOptions],
     ) -> pa.Table:
         """The `k` live rows that do best in a vector and a text search together, best first.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock, RLock
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -33,7 +33,9 @@ Enqueued = list[tuple[RegionWriter, list[PendingWrite]]]
 
 # A key is lost to somebody else's write each time, so that somebody gets on.
 _ATTEMPTS = 100
-SNAPSHOT, SERIALIZABLE = "snapshot", "serializable"
+SNAPSHOT: Final = "snapshot"
+SERIALIZABLE: Final = "serializable"
+Isolation = Literal["snapshot", "serializable"]
 _SHOWN_KEYS = 10
 MOST_REGIONS = 4_000  # whose locks are held at once: a call more for each eight, of a thousand
 T = TypeVar("T")

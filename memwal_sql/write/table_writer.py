@@ -29,7 +29,13 @@ from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges, Resolver, RowChanges
 from memwal_sql.write.generation_writer import FindIndexes
-from memwal_sql.write.ingest.missing import ERROR, KEEP, check_missing
+from memwal_sql.write.ingest.missing import (
+    ERROR,
+    KEEP,
+    MissingInInsert,
+    MissingInUpsert,
+    check_missing,
+)
 from memwal_sql.write.ingest.normalise import Normaliser
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
@@ -37,7 +43,13 @@ from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.region_writers import RegionWriters
 from memwal_sql.write.result import WriteResult, reached
 from memwal_sql.write.router import RegionValues, active_spec
-from memwal_sql.write.statement import SERIALIZABLE, SNAPSHOT, Statements, check_isolation
+from memwal_sql.write.statement import (
+    SERIALIZABLE,
+    SNAPSHOT,
+    Isolation,
+    Statements,
+    check_isolation,
+)
 from memwal_sql.write.statement_writer import StatementWriter
 from memwal_sql.write.ticker import Background
 from planner.model import TableInfo
@@ -170,10 +182,10 @@ class TableWriter:
         self,
         data: Any,
         *,
-        missing: str = KEEP,
+        missing: MissingInUpsert = KEEP,
         when: str | None = None,
         set: Mapping[str, str] | None = None,  # noqa: A002 (SQL's word)
-        isolation: str = SNAPSHOT,
+        isolation: Isolation = SNAPSHOT,
     ) -> WriteResult:
         """Insert rows, or replace those with the same primary key; of equal keys the last wins.
 
@@ -222,7 +234,7 @@ class TableWriter:
         given = rows.select(self._schema.names)
         return self._statements.over_keys(*self._resolver.upsert(given, expressions), isolation)
 
-    def insert(self, data: Any, *, missing: str = ERROR) -> WriteResult:
+    def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
         """Insert rows with new keys: KeysExistError, and nothing is written, where one is there.
 
         `data` as in `upsert`; columns that it lacks are an error, or null with `missing="null"`. It
@@ -235,7 +247,7 @@ class TableWriter:
         )
 
     def delete(
-        self, keys: Any, *, when: str | None = None, isolation: str = SNAPSHOT
+        self, keys: Any, *, when: str | None = None, isolation: Isolation = SNAPSHOT
     ) -> WriteResult:
         """Delete the rows with these primary keys, whether they exist or not.
 
@@ -256,7 +268,7 @@ class TableWriter:
         expressions = self._resolver.expressions(when, {})
         return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
 
-    def delete_where(self, where: str, *, isolation: str = SNAPSHOT) -> WriteResult:
+    def delete_where(self, where: str, *, isolation: Isolation = SNAPSHOT) -> WriteResult:
         """Delete the rows that meet a SQL condition. Those that begin to meet it while this call
         reads may stay unless it is `"serializable"`. Raises what `upsert` raises."""
         self._check_open()
@@ -267,7 +279,7 @@ class TableWriter:
         set: Mapping[str, str],  # noqa: A002
         *,
         where: str | None = None,
-        isolation: str = SNAPSHOT,
+        isolation: Isolation = SNAPSHOT,
     ) -> WriteResult:
         """Set columns to the values of SQL expressions over the row, as in `{"n": "n + 1"}`, in the
         rows that meet a condition, or in all. Rows that begin to meet it while this call reads may
@@ -348,6 +360,10 @@ class TableWriter:
             live.unregister(self.identity, writer)
         if errors:
             raise errors[0]
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"regions={len(list(self._writers))}"
+        return f"TableWriter({self._context.uri!r}, {state})"
 
     def __enter__(self) -> Self:
         return self

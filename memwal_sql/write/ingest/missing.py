@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, Literal
 
 from exec_nodes.arrow.struct_fields import FILL_OPTION
 from memwal_sql.errors import InvalidCallError
 
-KEEP = "keep"
-ERROR = "error"
-NULL = "null"
+KEEP: Final = "keep"
+ERROR: Final = "error"
+NULL: Final = "null"
+MissingInInsert = Literal["error", "null"]
+MissingInUpsert = Literal["keep", "error", "null"]
 
 
 def missing_columns(what: str, names: Sequence[str], option: str = FILL_OPTION) -> InvalidCallError:

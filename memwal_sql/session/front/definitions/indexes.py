@@ -7,11 +7,12 @@ DROP INDEX body_idx ON t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import datafusion
 import pyarrow as pa
 
+from memwal_sql.index.create import IndexKind
 from memwal_sql.session.front.definitions.names import if_exists, not_ours, registered, table_of
 from memwal_sql.session.front.queries.planning import answer, values
 from memwal_sql.session.front.queries.tokens import Statement
@@ -50,7 +51,7 @@ def created_index(
         return answer(ctx, pa.table({}))
     if name == "":
         raise statement.error("the name of an index is missing", named)
-    table.create_index(column, kind, name=name, replace=replaces, **options)
+    table.create_index(column, cast(IndexKind, kind), name=name, replace=replaces, **options)
     return answer(ctx, pa.table({}))
 
 
