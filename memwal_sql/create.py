@@ -255,8 +255,8 @@ def _begun_at(
     if found is None or is_unfinished(store, found):
         return recorded, found
     raise InvalidCallError(
-        f"{uri} is a table already: open_table or enable it; memwal load takes it without "
-        "--primary-key"
+        f"{uri} is a table already: open_table opens it, and enable makes a MemWAL table of a "
+        "plain Lance table"
     )
 
 

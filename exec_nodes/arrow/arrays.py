@@ -62,6 +62,11 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array
 
 
+def type_text(kind: pa.DataType) -> str:
+    """A type with its article, as in `an int32`."""
+    return f"{'an' if str(kind)[0] in 'aeio' else 'a'} {kind}"
+
+
 def null_mask(array: pa.Array) -> Mask | None:
     """True where the value is NULL; None if none is."""
     if not array.null_count:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import flat, is_binary, is_list, is_text
+from exec_nodes.arrow.arrays import flat, is_binary, is_list, is_text, type_text
 from exec_nodes.arrow.nested import inner_arrays, inner_fields, with_inner_arrays
 from exec_nodes.arrow.rounding import is_infinite, rounded
 from exec_nodes.arrow.struct_fields import check_type, check_values
@@ -49,8 +49,8 @@ def exact_values(values: Any, field: pa.Field, *, fill: bool = False) -> Column:
         return exact_cast(values, field, fill=fill)
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidCallError(
-            f"column {field.name!r} needs values of type {field.type}, and "
-            f"{_brief(repr(values))} is no list of them: put it into a list, as "
+            f"column {field.name!r}: {_brief(repr(values))} is not a list of values of type "
+            f"{field.type}: put it into a list, as "
             f"{{{field.name!r}: [value]}}, or give rows as a list of dicts, as "
             f"[{{{field.name!r}: value}}]"
         )
@@ -171,9 +171,11 @@ def _unconvertible(values: list[Any], kind: pa.DataType, reason: str) -> _Change
 
 
 def _refusal(value: Any, field: pa.Field, reason: str) -> InvalidCallError:
+    shown = repr(value)
+    # Arrow's reason for a value that is not in others says no more.
+    why = "" if reason.startswith(f"Could not convert {shown} with") else f": {_brief(reason)}"
     return InvalidCallError(
-        f"column {field.name!r} needs values of type {field.type}, and "
-        f"{_brief(repr(value))} is none: {_brief(reason)}"
+        f"column {field.name!r}: {_brief(shown)} is not {type_text(field.type)}{why}"
     )
 
 
@@ -229,9 +231,7 @@ def _cut_integer(values: list[Any], kind: pa.DataType) -> _Change | None:
     if returned == values:
         return None
     pairs = zip(values, returned, strict=True)
-    return next(
-        ((v, "it is no integer, round it") for v, h in pairs if h is not None and v != h), None
-    )
+    return next(((v, "round it") for v, h in pairs if h is not None and v != h), None)
 
 
 def _overflow(values: list[Any], kind: pa.DataType) -> _Change | None:
@@ -244,7 +244,7 @@ def _overflow(values: list[Any], kind: pa.DataType) -> _Change | None:
 
 def _cut_fraction(values: list[Any]) -> _Change | None:
     numbers = (v for v in values if isinstance(v, float | np.floating | Decimal) and v == v)
-    return next(((v, "it is no integer, round it") for v in numbers if v != int(v)), None)
+    return next(((v, "round it") for v in numbers if v != int(v)), None)
 
 
 def _cut_time(values: list[Any], types: set[type], kind: pa.DataType) -> _Change | None:

@@ -40,6 +40,10 @@ def given_rows(data: Any) -> pa.Table | PythonRows | None:
         return data
     if all(isinstance(part, pa.Table | pa.RecordBatch) for part in data):
         return _joined(data)
+    if isinstance(data[0], Mapping):
+        row, value = next((n, v) for n, v in enumerate(data) if not isinstance(v, Mapping))
+        shown = "None" if value is None else type(value).__name__
+        raise InvalidCallError(f"row {row} is {shown}, and a row is a dict: leave it out")
     return None
 
 

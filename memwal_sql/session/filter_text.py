@@ -24,6 +24,7 @@ from planner.predicates.expr import Predicate
 
 Answers = Callable[[Sequence[memwal_native.Predicate], pa.Schema], list[str]]
 _NAME = "scanned"
+_UNKNOWN = re.compile(r'No field named "?(.+?)"?\.(?:\s|$)')
 # Of the table that is read, or of the machine.
 _FROM_OUTSIDE = re.compile(r"(FFI|External|Object Store|IO) error|Resources exhausted")
 
@@ -93,10 +94,20 @@ def condition_errors(condition: str) -> Iterator[None]:
     except Exception as error:  # DataFusion raises nothing more specific
         original = original_error(error)
         if original is None and not _FROM_OUTSIDE.search(str(error)):
-            original = InvalidCallError(f"filter={condition!r} can't be used: {error}")
+            reason = _reason(str(error), condition)
+            original = InvalidCallError(f"filter={condition!r} can't be used: {reason}")
         if original is None or original is error:
             raise
         raise original from error
+
+
+def _reason(message: str, condition: str) -> str:
+    """What DataFusion says, without the name that the table has here alone."""
+    message = message.replace(f"{_NAME}.", "")
+    unknown = _UNKNOWN.search(message)
+    if unknown is not None and f'"{unknown[1]}"' in condition:
+        message += f" Write texts in single quotes, as '{unknown[1]}'."
+    return message
 
 
 def _session(table: MountedTable) -> datafusion.SessionContext:

@@ -118,7 +118,8 @@ def find_lance(uri: str, options: dict[str, str] | None, version: int | None = N
         if not is_not_found(error):
             reason = str(error)
             if _IN_THE_WAY in reason:
-                raise InvalidCallError(f"{uri} can't be the folder of a table: {reason}") from None
+                what = uri if os.path.isfile(uri) else f"part of the path {uri}"
+                raise InvalidCallError(f"{what} is a file, and a table is a folder") from None
             if is_damage(error):
                 raise damaged(BASE_NAME, uri, reason) from None
             raise store_error(f"{uri} could not be opened", reason, reason) from None

@@ -41,7 +41,7 @@ class Changes:
         if _UNKNOWN in codes:
             row = codes.index(_UNKNOWN)
             raise InvalidCallError(
-                f"row {row} has {words[row]!r} in {op!r}, which is none of {sorted(_CODES)}"
+                f"row {row} has {words[row]!r} in {op!r}, which is not one of {sorted(_CODES)}"
             )
         self._kinds = np.array(codes, np.int64)
 

@@ -300,7 +300,7 @@ def check_json(column: pa.Array, name: str) -> None:
             json.loads(text, parse_constant=_no_number, object_pairs_hook=_distinct)
         except ValueError as error:
             raise InvalidCallError(
-                f"column {name!r} needs JSON, and {_short(text)} in row {row} is none: {error}"
+                f"column {name!r}: {_short(text)} in row {row} is not JSON: {error}"
             ) from None
 
 

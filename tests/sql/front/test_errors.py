@@ -176,7 +176,7 @@ MISTAKES = {
     "UPSERT INTO t VALUES (1)": "INSERT INTO replaces",
     "RESTORE TABLE t TO VERSION AS OF 1": r"table\.restore",
     "CREATE UNIQUE INDEX i ON t (n)": "primary key alone",
-    "CREATE TABLE x (id NOPE PRIMARY KEY) LOCATION 'x'": "no column: Unsupported SQL type NOPE",
+    "CREATE TABLE x (id NOPE PRIMARY KEY) LOCATION 'x'": "not a column: Unsupported SQL type NOPE",
     "ALTER TABLE t ADD COLUMN": "a column, as `name type`, is missing",
     "ALTER TABLE t ADD COLUMN x": "a data type name is expected",
     'DROP TABLE "t$regions"': "describes the table t",

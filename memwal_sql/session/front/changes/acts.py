@@ -22,7 +22,10 @@ _MATCHED = (
     "the rows with these keys would be changed more than once: {}; several rows of what the "
     "statement reads match each"
 )
-_GIVEN = "several rows would get one key, each of these: {}"
+_GIVEN = (
+    "several rows would get one key, each of these: {}; keep one row a key, as by "
+    "QUALIFY row_number() OVER (PARTITION BY key ORDER BY time DESC) = 1"
+)
 
 
 @dataclass(frozen=True, slots=True)

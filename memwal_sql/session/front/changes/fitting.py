@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exec_nodes.arrow.arrays import is_list, is_text
+from exec_nodes.arrow.arrays import is_list, is_text, type_text
 from exec_nodes.arrow.casts import Column, exact_cast
 from exec_nodes.keys.keys import one_array
 from memwal_sql.errors import InvalidCallError
@@ -64,7 +64,7 @@ def _texts(texts: Column, field: pa.Field) -> Column:
     except pa.ArrowException as error:
         wrong = _first_wrong(texts.drop_null(), kind)
         raise InvalidCallError(
-            f"column {field.name!r}: {wrong!r} is no {kind}: give {_form(kind)}"
+            f"column {field.name!r}: {wrong!r} is not {type_text(kind)}: give {_form(kind)}"
         ) from error
 
 

@@ -205,7 +205,11 @@ def refuse_others(statement: Statement, start: int, kind: str) -> None:
     """Raise UnsupportedError, with the place, for clauses that other databases have here."""
     place = statement.first(_REFUSED, start)
     if place < len(statement):
-        raise UnsupportedError(str(statement.error(f"{kind} can't have this clause", place)))
+        message = (
+            f"{kind} can't have this clause: choose the rows by their keys, as in "
+            "WHERE id IN (SELECT id FROM t ORDER BY n LIMIT 10)"
+        )
+        raise UnsupportedError(str(statement.error(message, place)))
 
 
 def refuse_more_rows(statement: Statement) -> None:

@@ -114,9 +114,12 @@ def _change(
             return lambda: table.set_nullable(name), nullable
         if statement.has(place + 1, "SET NOT NULL"):
             table.set_nullable(name, nullable=False)  # which says why not
-        raise UnsupportedError(
-            str(statement.error("of a column DROP NOT NULL alone can be changed", place + 1))
-        )
+        message = "DROP NOT NULL is the only change of a column"
+        if "TYPE" in (statement.keyword(place + 1), statement.keyword(place + 3)):
+            message = (
+                "a column's type can't be changed: add a column, UPDATE it, and drop the old one"
+            )
+        raise UnsupportedError(str(statement.error(message, place + 1)))
     if word in ("SET", "UNSET"):
         message = (
             "a table keeps the regions and the key that it was made with, and has no other "

@@ -14,20 +14,24 @@ from memwal_sql.session.front.queries.datafusion_errors import error_of
 from memwal_sql.session.front.queries.places import StatementError
 from memwal_sql.session.front.queries.tokens import Statement
 
-# What else stands behind a column's type, and is nothing that a table has.
-_REFUSED = (
-    "DEFAULT",
-    "UNIQUE",
-    "CHECK",
-    "REFERENCES",
-    "GENERATED",
-    "AS",
-    "COLLATE",
-    "COMMENT",
-    "AUTO_INCREMENT",
-    "AUTOINCREMENT",
-    "IDENTITY",
-)
+_BY_WRITERS = ": keys are given by the writer"
+# What other databases have behind a column's name, and what does instead.
+_REFUSED = {
+    "DEFAULT": ": leave it out, and set the values by UPDATE",
+    "UNIQUE": ": the primary key alone is unique",
+    "CHECK": "",
+    "REFERENCES": "",
+    "GENERATED": _BY_WRITERS,
+    "AS": "",
+    "COLLATE": "",
+    "COMMENT": "",
+    "AUTO_INCREMENT": _BY_WRITERS,
+    "AUTOINCREMENT": _BY_WRITERS,
+    "IDENTITY": _BY_WRITERS,
+    "SERIAL": _BY_WRITERS,
+    "BIGSERIAL": _BY_WRITERS,
+    "SMALLSERIAL": _BY_WRITERS,
+}
 # The types whose numbers in parentheses count; DataFusion takes and forgets those of others.
 _MEASURED = ("DECIMAL", "NUMERIC", "TIMESTAMP", "TIMESTAMPTZ")
 _CONSTRAINTS = ("UNIQUE", "CHECK", "FOREIGN KEY", "EXCLUDE")
@@ -74,7 +78,9 @@ def columns_of(statement: Statement, parts: Sequence[tuple[int, int]]) -> Column
             raise UnsupportedError(str(statement.error("a table has no such constraint", start)))
         refused = min(statement.find(word, first + 1, last) for word in _REFUSED)
         if refused < last:
-            raise UnsupportedError(str(statement.error("a column can't have this", refused)))
+            word = statement.keyword(refused)
+            message = f"{word} is not supported{_REFUSED[word]}"
+            raise UnsupportedError(str(statement.error(message, refused)))
         for place in range(first + 1, last - 1):
             word = statement.keyword(place)
             if word and word not in _MEASURED and statement.symbol(place + 1) == "(":
@@ -121,7 +127,7 @@ def _field(statement: Statement, kind: str, place: int) -> pa.Field:
     except Exception as error:  # DataFusion raises nothing more specific
         reason = error_of(error)
         shown = reason.message if isinstance(reason, StatementError) else reason or error
-        raise statement.error(f"this is no column: {shown}", place) from None
+        raise statement.error(f"this is not a column: {shown}", place) from None
     return field
 
 

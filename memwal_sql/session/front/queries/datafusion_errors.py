@@ -51,6 +51,10 @@ _OF_RUST = re.compile(r"(?:: |\()(?:Some\()?\w+ \{ .*", re.DOTALL)
 _INSTEAD = (
     (re.compile(r"\ncaused by\n(?:\w+ error: )?"), ": "),
     (re.compile("Invalid or Unsupported Configuration: "), ""),
+    (
+        re.compile("^Both arrays must have the same length$"),
+        "a distance is of two vectors of one length: give as many numbers as the column has",
+    ),
     (re.compile(r"^Internal error: (No suitable object store .*?)\. See .*", re.DOTALL), r"\1"),
 )
 _REMEDIES = (
@@ -60,10 +64,17 @@ _REMEDIES = (
         "Options are those of DataFusion's formats, as OPTIONS ('format.delimiter' ';')",
     ),
     (
+        re.compile(r"^table '.*(?:/.*|\.(?:parquet|csv|json|arrow|avro))' not found$"),
+        (
+            "ctx.register_parquet(name, path) makes a file known by a name, and "
+            "ctx.enable_url_table() files by their paths"
+        ),
+    ),
+    (
         re.compile(r"^table '.*' not found$"),
         (
-            "mw.register(ctx, name, table) makes a table known, in a shell --table name=uri; "
-            "SHOW TABLES lists those that are"
+            "mw.register(ctx, name, table) makes a table known, in a shell --table name=uri, and "
+            "ctx.register_parquet(name, path) a file; SHOW TABLES lists those that are"
         ),
     ),
     (
@@ -113,8 +124,8 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
         return _syntax_error(syntax, text)
     if (change := _NO_CHANGE.match(message)) is not None:
         return UnsupportedError(
-            f"DataFusion runs no {change[1]} of the table {change[2]!r}, which is none of this "
-            "package: mw.register(ctx, name, table) makes those known"
+            f"DataFusion runs no {change[1]} of the table {change[2]!r}, which is not a "
+            "table of this package: mw.register(ctx, name, table) makes those known"
         )
     if _AGGREGATE.match(message):
         return StatementError(
@@ -141,6 +152,8 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)
     name = _wrong_name(message)
+    if name is not None and message.startswith("No field named") and f'"{name.parts[0]}"' in text:
+        message += f"\nTexts are in single quotes: '{name.parts[0]}'"
     for pattern, remedy in _REMEDIES:
         if (found := pattern.search(message)) is not None:
             message += "\n" + found.expand(remedy)

@@ -87,6 +87,11 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
             return pa.scalar(value.to_pylist(), pa.list_(value.type))
         return pa.scalar(value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        if hasattr(value, "__arrow_c_stream__"):
+            raise InvalidCallError(
+                f"${name} is a value, and can't be the rows of a {type(value).__name__}: "
+                f"ctx.from_arrow(rows, name={name!r}) makes them a table of the session"
+            ) from None
         raise InvalidCallError(
             f"${name} can't be {value!r} ({error}): give a value that Arrow has, or a text, and "
             f"cast it in the statement, as in CAST(${name} AS DECIMAL(38, 0))"
