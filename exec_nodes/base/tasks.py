@@ -17,6 +17,7 @@ from exec_nodes.base.errors import RetryError
 
 _THREADS = 16
 _NO_THREAD = "can't start new thread"
+_ENDING = "interpreter shutdown"
 _BACKGROUND_THREADS = 2
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,6 +50,8 @@ def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> 
         with ThreadPoolExecutor(min(threads, len(items)), "memwal-own") as pool:
             under_way = [pool.submit(copy_context().run, call, item) for item in items]
     except RuntimeError as error:
+        if _ENDING in str(error):  # a function of `atexit` calls
+            return [call(item) for item in items]
         if _NO_THREAD not in str(error):
             raise
         raise RetryError(

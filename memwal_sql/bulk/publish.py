@@ -97,7 +97,8 @@ class Publisher:
         return PublishResult(rows, len(done))
 
     def empty_wals(self, regions: Sequence[RegionManifest]) -> dict[UUID, int]:
-        """Claim regions, and flush what their WALs hold; the epoch of each claim."""
+        """Claim regions, also those given by hand, and flush what their WALs hold; the epoch of
+        each claim."""
         base = self._base()
 
         def empty(region: RegionManifest) -> int:
@@ -123,7 +124,8 @@ class Publisher:
     def _publisher(
         self, base: BaseTable, region: RegionManifest, values: RegionValues | None
     ) -> RegionPublisher:
-        context, types = self._context, value_types(routing_spec(base.info))
+        context, spec = self._context, active_spec(base.info)
+        types = None if spec is None else value_types(spec)
         writer = GenerationWriter(context, base.info, base.dataset, self._recipes)
         return RegionPublisher(
             store=context.store,

@@ -33,6 +33,8 @@ from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.values import RegionValue
 
 _MIB = 1 << 20
+# Who takes the region over after that stops nobody: the next batch claims it again.
+_FLUSHED_WITHIN = 60
 WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
 
 
@@ -159,7 +161,14 @@ class RegionPublisher:
                 return lease, manifest, wal
         log = Wal(self._store, self.region_id, self._schema)
         won = claim(self._manifests, log, self._make, self._check, self._values)
-        wal = WalWriter(log, self.region_id, won.lease.epoch, won.next_position, self._schema)
+        wal = WalWriter(
+            log,
+            self.region_id,
+            won.lease.epoch,
+            won.next_position,
+            self._schema,
+            _FLUSHED_WITHIN,
+        )
         self._lease, self._manifest, self._wal = won.lease, won.lease.manifest, wal
         self._tail = list(won.memtables)
         return won.lease, won.lease.manifest, wal

@@ -36,6 +36,10 @@ class OpenRegion(Protocol):
     def entry_schema(self) -> pa.Schema:
         """The columns it was opened with, and their field ids."""
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing has stopped it."""
+
     def memtables(self) -> tuple[MemTableSource, ...]:
         """The rows that are not flushed, ascending by generation."""
 
@@ -75,8 +79,8 @@ class OpenTable(Protocol):
     def sync(self) -> None:
         """Return when every row written so far is durable."""
 
-    def flush(self) -> None:
-        """Turn every MemTable into a generation."""
+    def flush_usable(self) -> None:
+        """Turn every MemTable of the regions that it can still write into a generation."""
 
     def stop(self, error: RepairError) -> None:
         """Write nothing more, for that reason."""
@@ -104,6 +108,11 @@ def live_table_writer(table: Identity) -> OpenTable | None:
     pid = os.getpid()
     own = (one for one in writers if one.pid == pid and one.identity == table)
     return next((one for one in own if one.routes and one.usable), None)
+
+
+def open_table_writers(table: Identity) -> list[OpenTable]:
+    """The open writers of the table in this process, in the order in which they were opened."""
+    return [one for one in _writers_at(table[0]) if one.identity == table]
 
 
 def register(table: Identity, writer: OpenRegion) -> OpenRegion | None:
@@ -150,7 +159,7 @@ def stop_writers_at(uri: str, error: RepairError) -> None:
 
 def _writers_at(uri: str) -> list[OpenTable]:
     with _lock:
-        writers = list(_tables.values())
+        writers = [writer for _, writer in sorted(_tables.items())]
     return [one for one in writers if one.pid == os.getpid() and one.identity[0] == uri]
 
 

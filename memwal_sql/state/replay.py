@@ -29,13 +29,14 @@ def memtables_of(info: TableInfo, region: str, texts: FindTexts = tuple) -> Make
 
 @dataclass(slots=True)
 class ReplayedMemTable:
-    """A MemTable as its writer left it, and the position of its last WAL entry.
+    """A MemTable as its writer left it, the position of its last WAL entry, and how many it has.
 
     `published` maps a query's id to the last of its staged batches that the entries hold.
     """
 
     memtable: MemTable
     last_position: int
+    entries: int = 0
     published: dict[str, int] = field(default_factory=dict)
 
 
@@ -84,6 +85,7 @@ class Replay:
         rows = entry_rows(entry.batch, memtable.schema, memtable.primary_key, path)
         memtable.append(rows)
         into.last_position = entry.position
+        into.entries += 1
         mark = decode_mark(entry.batch_id)
         if mark is not None:
             into.published[mark.query_id] = mark.batch_id

@@ -23,6 +23,7 @@ class OpenGeneration:
 
     Attributes:
         last_position: of its last entry in the WAL.
+        entries: how many it has there.
         unlanded: writes of it that are pending or on their way to the WAL.
         born: the time of its first row.
         sealed: it takes no new writes.
@@ -32,6 +33,7 @@ class OpenGeneration:
 
     memtable: MemTable
     last_position: int = 0
+    entries: int = 0
     unlanded: int = 0
     born: float = 0.0
     sealed: bool = False
@@ -64,7 +66,9 @@ class OpenGenerations:
         self._clock = clock
         now = clock()
         found = [
-            OpenGeneration(one.memtable, one.last_position, born=now, published=one.published)
+            OpenGeneration(
+                one.memtable, one.last_position, one.entries, born=now, published=one.published
+            )
             for one in replayed
         ]
         self._open = found or [OpenGeneration(make_memtable(current_generation), born=now)]
@@ -98,6 +102,14 @@ class OpenGenerations:
         """Memory of all MemTables."""
         return sum(one.memtable.bytes for one in self._open)
 
+    @property
+    def is_old(self) -> bool:
+        """Whether the first row of the active MemTable is as old as one may be."""
+        age = self._options.memtable_age_s
+        active = self.active
+        has_rows = active.memtable.rows > 0
+        return age is not None and has_rows and self._clock() - active.born >= age
+
     def room_for(self, rows: int) -> OpenGeneration:
         """The active generation, after sealing the one before if `rows` more are too many."""
         memtable = self.active.memtable
@@ -124,6 +136,7 @@ class OpenGenerations:
         """An entry with so many writes of `generation` is in the WAL at `position`."""
         generation.unlanded -= writes
         generation.last_position = position
+        generation.entries += 1
         self.seal_if_full()
         self._submit_sealed()
 
@@ -140,9 +153,10 @@ class OpenGenerations:
 
     def seal_if_full(self) -> None:
         """Seal the active generation when it has reached a limit."""
-        memtable = self.active.memtable
+        active, memtable = self.active, self.active.memtable
         if (
             memtable.rows >= self._options.memtable_rows
+            or active.entries >= self._options.memtable_entries
             or memtable.bytes >= self._options.memtable_bytes
         ):
             self.seal()

@@ -30,7 +30,11 @@ class WriterOptions:
         memtable_rows: a MemTable of this many rows is flushed. It is also the most rows that one
             call writes to one region atomically; native Lance opens no larger unflushed MemTable.
         memtable_bytes: a MemTable of this size is flushed, and bounds one atomic write too.
+        memtable_entries: a MemTable of this many WAL entries is flushed: who else reads or claims
+            the region reads one after the other.
         memtable_age_s: a MemTable is flushed this long after its first row; None: never for age.
+            Maintenance jobs take over a region whose writer is silent well beyond it, and never
+            where it is None.
         max_unflushed_bytes: the MemTables of all regions together; beyond it writes wait.
         back_pressure_timeout_s: how long a write waits for room before BackPressureError.
         parallel_flushes: MemTables written to storage at the same time; None: 2, and 8 on an object
@@ -45,7 +49,8 @@ class WriterOptions:
     wal_flush_interval_s: float = 0.1
     memtable_rows: int = 100_000
     memtable_bytes: int = 256 * _MIB
-    memtable_age_s: float | None = None
+    memtable_entries: int = 1_000
+    memtable_age_s: float | None = 60.0
     max_unflushed_bytes: int = 1024 * _MIB
     back_pressure_timeout_s: float = 60.0
     parallel_flushes: int | None = None
@@ -61,7 +66,8 @@ class WriterOptions:
             else:
                 fits = is_number(value) and 0 < value <= TIMEOUT_MAX
                 needed = "a number of seconds, above 0 and up to 200 years"
-            if not fits and (value is not None or field.default is not None):
+            may_be_none = str(field.type).endswith("| None")
+            if not fits and not (value is None and may_be_none):
                 raise InvalidCallError(f"{field.name}={value!r} must be {needed}")
 
 
@@ -75,6 +81,7 @@ class WriterArguments(TypedDict, total=False):
     wal_flush_interval_s: float
     memtable_rows: int
     memtable_bytes: int
+    memtable_entries: int
     memtable_age_s: float | None
     max_unflushed_bytes: int
     back_pressure_timeout_s: float

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -67,7 +68,7 @@ class RegionOpener:
     budget: MemoryBudget
     executor: Executor
     lost: Callable[[RepairError], None]
-    wake: Callable[[], None]
+    buffered: Callable[[bool], None]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
 
@@ -103,7 +104,9 @@ class RegionOpener:
             lease=won.lease,
             replayed=won.memtables,
             make_memtable=make,
-            wal=WalWriter(wal, region, won.lease.epoch, won.next_position, stored),
+            wal=WalWriter(
+                wal, region, won.lease.epoch, won.next_position, stored, self._flushed_within
+            ),
             make_flusher=lambda writer: RegionFlusher(
                 lease=won.lease,
                 manifests=manifests,
@@ -117,7 +120,7 @@ class RegionOpener:
             ),
             options=self.options,
             budget=self.budget,
-            wake=self.wake,
+            buffered=self.buffered,
             clock=self.clock,
         )
 
@@ -138,6 +141,11 @@ class RegionOpener:
         elif not known.message:  # what was recorded of it lacks what a commit needs
             newest = None
         return claim(manifests, wal, make, self._check, values, newest)
+
+    @property
+    def _flushed_within(self) -> int | None:
+        age = self.options.memtable_age_s
+        return None if age is None else ceil(age)
 
     def _failed(self, writer: RegionWriter, error: MemWalError) -> None:
         if isinstance(error, TableReplacedError):

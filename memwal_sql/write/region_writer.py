@@ -60,13 +60,13 @@ class RegionWriter:
         make_flusher: Callable[[RegionWriter], RegionFlusher],
         options: WriterOptions,
         budget: MemoryBudget,
-        wake: Callable[[], None] = lambda: None,
+        buffered: Callable[[bool], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.region_id, self.epoch, self.entry_schema = lease.region_id, lease.epoch, wal.schema
         self._wal = wal
         self._options = options
-        self._wake = wake
+        self._buffered = buffered
         self._clock = clock
         # Entered itself, as an interrupt within the condition's own entering would leave it locked.
         self._lock = self.order = RLock()
@@ -105,6 +105,12 @@ class RegionWriter:
         with self._lock:
             return self._generations.active.memtable.bytes
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing has stopped it."""
+        with self._lock:
+            return self._failure is None and self._flush_failure is None and not self._closed
+
     def append(self, batch: pa.RecordBatch) -> int:
         """Write rows that have the MemTable's schema, in order; empty batches do nothing.
 
@@ -134,8 +140,8 @@ class RegionWriter:
         options = self._options
         if options.durable:
             self._land(writes[-1].ticket, writes)
-        elif self._pending.full:
-            self._wake()
+        else:
+            self._buffered(self._pending.full)
         if options.indexed:
             _index_texts(writes)
         return writes[-1].position if options.durable else 0
@@ -198,19 +204,29 @@ class RegionWriter:
             unflushed = self._generations.memtables
         return tuple([memtable.snapshot() for memtable in unflushed])
 
+    @property
+    def has_buffered(self) -> bool:
+        """Whether rows are not in the WAL yet, or on their way."""
+        with self._lock:
+            return self._committing or self._pending.rows > 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `tick` has anything to do."""
+        with self._lock:
+            return self._failure is None and (self._pending.due or self._generations.is_old)
+
     def tick(self) -> None:
         """Do what time and size thresholds ask for; called now and then by one thread."""
-        options, now = self._options, self._clock()
         with self._lock:
             if self._failure is not None:
                 return
             due = self._pending.due
-        if due and not options.durable:
+        if due and not self._options.durable:
             self.flush_wal()
-        if options.memtable_age_s is not None:
-            with self._lock:
-                if now - self._generations.active.born >= options.memtable_age_s:
-                    self._generations.seal()
+        with self._lock:
+            if self._generations.is_old:
+                self._generations.seal()
 
     def check_usable(self) -> None:
         """Raise what stopped the writer, if something did."""

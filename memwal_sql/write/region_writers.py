@@ -12,6 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.errors import UnsupportedError, WriterFailedError
+from memwal_sql.life_log import deferred_logs
 from memwal_sql.state import open_writers as live
 from memwal_sql.storage.deadlines import with_deadline
 from memwal_sql.write.region_opener import OpenRegion, RegionOpener
@@ -139,15 +140,16 @@ class RegionWriters:
         self._pool.shutdown()
 
     def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], OpenRegion]]) -> None:
-        with self._open_lock:
+        with deferred_logs(), self._open_lock:
             self._check_open()
             missing = {key: find for key, find in wanted.items() if key not in self._writers}
             if missing:
                 self._opener.look()
             # All are looked for before one is made, or they would look at those of each other.
-            finding = {key: self._submit(find) for key, find in missing.items()}
+            call = self._submit if len(missing) > 1 else _called
+            finding = {key: call(find) for key, find in missing.items()}
             found = {key: future.result() for key, future in finding.items()}
-            opening = {key: self._submit(claim) for key, claim in found.items()}
+            opening = {key: call(claim) for key, claim in found.items()}
             errors = []
             for key, future in opening.items():
                 if (error := future.exception()) is not None:
@@ -163,22 +165,27 @@ class RegionWriters:
         """A call that is made in any case: what is enqueued has to be landed, and told."""
         try:
             return self._pool.submit(call)
-        except RuntimeError:  # another thread closes the writer
-            called: Future[R] = Future()
-            try:
-                called.set_result(call())
-            except Exception as error:
-                called.set_exception(error)
-            return called
+        except RuntimeError:  # another thread closes the writer, or the interpreter ends
+            return _called(call)
 
     def _submit(self, call: Callable[[], R]) -> Future[R]:
         try:
             return self._pool.submit(with_deadline(call))
         except RuntimeError:
             self._check_open()  # another thread closes the writer
-            raise
+            return _called(call)  # the interpreter ends
 
     def _take_over(self, writer: RegionWriter) -> None:
         before = live.register(self._opener.context.identity, writer)
         if before is not None:
             before.taken_over(writer.epoch)
+
+
+def _called(call: Callable[[], R]) -> Future[R]:
+    """What a call has come to that was made here and now."""
+    called: Future[R] = Future()
+    try:
+        called.set_result(call())
+    except Exception as error:
+        called.set_exception(error)
+    return called

@@ -5,20 +5,20 @@ Regions are claimed when the first row for them comes, and created on demand (pr
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, Self
 
 import pyarrow as pa
 
+from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql.errors import (
     InvalidCallError,
-    MemWalError,
     ReopenError,
     RepairError,
 )
@@ -51,7 +51,7 @@ from memwal_sql.write.statement import (
     check_isolation,
 )
 from memwal_sql.write.statement_writer import StatementWriter
-from memwal_sql.write.ticker import Background
+from memwal_sql.write.ticker import Ticks
 from planner.model import TableInfo
 
 _PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
@@ -119,7 +119,8 @@ class TableWriter:
             options.max_unflushed_bytes, options.back_pressure_timeout_s, clock
         )
         flushes = options.parallel_flushes or _PARALLEL_FLUSHES[context.store.remote]
-        self._flushes = ThreadPoolExecutor(flushes, "memwal-flush")
+        self._flushes = TransientThreads(flushes, "memwal-flush")
+        self._wal_flushes = TransientThreads(1, "memwal-wal-flush")
         opener = RegionOpener(
             context=context,
             info=info,
@@ -134,7 +135,7 @@ class TableWriter:
             budget=self._budget,
             executor=self._flushes,
             lost=self._lose,
-            wake=self._wake,
+            buffered=self._buffered,
             clock=clock,
             sleep=sleep,
         )
@@ -156,7 +157,7 @@ class TableWriter:
         self.identity = context.identity
         self.columns = entry_schema(info.schema, base.lance_schema)
         self.of_insert = of_insert
-        self._background = self._start_background()
+        self._ticks = self._start_ticks()
         live.register_table(self)
 
     @property
@@ -171,12 +172,7 @@ class TableWriter:
     def usable(self) -> bool:
         if self._closed or self._lost is not None:
             return False
-        try:
-            for writer in self._writers:
-                writer.check_usable()
-        except MemWalError:
-            return False
-        return True
+        return all(writer.is_usable for writer in self._writers)
 
     def upsert(
         self,
@@ -329,7 +325,14 @@ class TableWriter:
     def flush(self) -> None:
         """Turn every MemTable into a flushed generation; returns when all are committed."""
         self._check_open()
-        writers = list(self._writers)
+        self._flush(list(self._writers))
+
+    def flush_usable(self) -> None:
+        """As `flush`, without the regions that others have taken over, or whose writer failed."""
+        if not self._closed and self._lost is None:
+            self._flush([writer for writer in self._writers if writer.is_usable])
+
+    def _flush(self, writers: Sequence[RegionWriter]) -> None:
         for writer in writers:
             writer.seal()
             writer.flush_wal()
@@ -349,8 +352,9 @@ class TableWriter:
         live.unregister_table(self)
         if self.pid != os.getpid():
             return  # the parent's threads are not here, nor is the region ours
-        if self._background is not None:
-            self._background.stop()
+        if self._ticks is not None:
+            self._ticks.stop()
+        self._wal_flushes.shutdown()
         errors: list[Exception] = []
         self._writers.each(RegionWriter.close, errors)
         self._writers.shutdown()
@@ -358,6 +362,7 @@ class TableWriter:
         self._writers.each(RegionWriter.check_flushes, errors)
         for writer in self._writers:
             live.unregister(self.identity, writer)
+        _unwritten.discard(self)
         if errors:
             raise errors[0]
 
@@ -397,14 +402,26 @@ class TableWriter:
             largest.seal()
             largest.flush_wal()
 
-    def _start_background(self) -> Background | None:
+    def _start_ticks(self) -> Ticks | None:
         options = self._options
         intervals = [] if options.durable else [options.wal_flush_interval_s]
         if options.memtable_age_s is not None:
             intervals.append(options.memtable_age_s / 4)
-        return Background(self._tick, min(intervals)) if intervals else None
+        return Ticks(self._tick, min(intervals)) if intervals else None
 
     def _tick(self) -> None:
+        if self._options.durable:
+            self._tick_regions()
+        elif self._wal_flushes.is_busy:
+            pass
+        elif any(writer.is_due for writer in self._writers):
+            self._wal_flushes.submit(self._tick_regions)  # which waits for the store
+        else:
+            with _unwritten_lock:
+                if not any(writer.has_buffered for writer in self._writers):
+                    _unwritten.discard(self)
+
+    def _tick_regions(self) -> None:
         for writer in self._writers:
             # What goes wrong has stopped the region's writer, and its next call says so.
             with suppress(Exception):
@@ -422,9 +439,12 @@ class TableWriter:
         for writer in self._writers:
             writer.stop(error)
 
-    def _wake(self) -> None:
-        if self._background is not None:
-            self._background.wake()
+    def _buffered(self, full: bool) -> None:
+        """Rows are buffered, enough for an entry or not."""
+        with _unwritten_lock:
+            _unwritten.add(self)
+        if full and self._ticks is not None:
+            self._ticks.wake()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -436,3 +456,23 @@ class TableWriter:
                 f"this writer was opened by process {self.pid} and does not survive a fork: open "
                 f"a new one in process {os.getpid()}"
             )
+
+
+# Those with buffered rows: they live until these are in the log, also where nobody closes them.
+_unwritten: set[TableWriter] = set()
+_unwritten_lock = RLock()
+
+
+def _close_unwritten() -> None:
+    """At the end of the interpreter, whose other threads have ended, write what is buffered."""
+    errors: list[Exception] = []
+    for writer in tuple(_unwritten):
+        try:
+            writer.close()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+atexit.register(_close_unwritten)

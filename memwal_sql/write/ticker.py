@@ -1,42 +1,113 @@
-"""The thread that acts on time thresholds: buffered writes and the age of MemTables."""
+"""The thread that acts on time thresholds: one for all writers of the process."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import time
 from collections.abc import Callable
-from threading import Event, Thread
+from contextlib import suppress
+from functools import lru_cache
+from heapq import heappop, heappush
+from threading import TIMEOUT_MAX, Condition, RLock, Thread
 from weakref import WeakMethod
 
 
-class Background:
+class Ticks:
     """Calls a method every `interval_s` seconds, and at once when woken, until stopped.
 
-    It holds its object weakly: a writer that nobody closed is not kept alive by its own thread.
+    It holds the method's object weakly: a writer that nobody closed is not kept alive by it. All
+    are called by one thread, so the method must not wait for a store. What it raises is lost.
     """
 
-    def __init__(self, call: Callable[[], None], interval_s: float) -> None:
+    def __init__(
+        self, call: Callable[[], None], interval_s: float, ticker: Ticker | None = None
+    ) -> None:
         self._call = WeakMethod(call)
         self._interval_s = interval_s
-        self._woken = Event()
+        self._ticker = ticker or _ticker(os.getpid())
         self._stopped = False
-        self._thread = Thread(target=self._run, name="memwal-writer", daemon=True)
-        self._thread.start()
+        self._under_way = RLock()  # held while the method is called
+        self.due = 0.0
+        self._ticker.add(self, interval_s)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is to be called any more."""
+        return self._stopped or self._call() is None
 
     def wake(self) -> None:
         """Let the call happen now."""
-        self._woken.set()
+        self._ticker.add(self, 0.0)
 
     def stop(self) -> None:
-        """Return when the thread has ended."""
+        """Return when the method is not being called, and never will be."""
         self._stopped = True
-        self._woken.set()
-        self._thread.join()
+        with self._under_way:
+            pass
 
-    def _run(self) -> None:
-        while True:
-            self._woken.wait(self._interval_s)
-            self._woken.clear()
+    def tick(self) -> None:
+        """Call the method, and see to it that it is called again."""
+        with self._under_way:
             call = self._call()
             if self._stopped or call is None:
                 return
-            call()
+            with suppress(Exception):
+                call()
             del call
+        self._ticker.add(self, self._interval_s)
+
+
+class Ticker:
+    """The thread, which ends when there is nothing to call, and what it calls next."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: list[tuple[float, int, Ticks]] = []
+        self._numbers = itertools.count()
+        self._changed = Condition(RLock())
+        self._is_running = False
+
+    def add(self, ticks: Ticks, seconds: float) -> None:
+        """Let `ticks` be called next so many seconds from now."""
+        with self._changed:
+            ticks.due = self._clock() + seconds
+            heappush(self._due, (ticks.due, next(self._numbers), ticks))
+            if not self._is_running:
+                # At the end of the interpreter there are no new threads, and none is needed.
+                with suppress(RuntimeError):
+                    Thread(target=self._run, name="memwal-ticker", daemon=True).start()
+                    self._is_running = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (ticks := self._next()) is not None:
+            ticks.tick()
+            del ticks
+
+    def _next(self) -> Ticks | None:
+        """What is to be called now, once there is something; None: there is nothing any more."""
+        with self._changed:
+            while isinstance(first := self.first(), float):
+                self._changed.wait(min(first, TIMEOUT_MAX))
+            self._is_running = first is not None
+            return first
+
+    def first(self) -> Ticks | float | None:
+        """Take what is to be called now, or tell in how many seconds there is something."""
+        with self._changed:
+            while self._due:
+                due, _, ticks = self._due[0]
+                is_over = ticks.is_over or ticks.due != due  # it was woken before
+                if not is_over and (left := due - self._clock()) > 0:
+                    return left
+                heappop(self._due)
+                if not is_over:
+                    return ticks
+            return None
+
+
+@lru_cache(maxsize=1)
+def _ticker(_: int) -> Ticker:
+    # By process: a fork takes no threads along.
+    return Ticker()

@@ -25,13 +25,21 @@ class WalWriter:
     """
 
     def __init__(
-        self, wal: Wal, region_id: UUID, epoch: int, next_position: int, schema: pa.Schema
+        self,
+        wal: Wal,
+        region_id: UUID,
+        epoch: int,
+        next_position: int,
+        schema: pa.Schema,
+        flushed_within: int | None = None,
     ) -> None:
+        """`flushed_within`: the seconds within which entries are flushed, see `WalEntry`."""
         self._wal = wal
         self._region_id = region_id
         self._epoch = epoch
         self._next = next_position
         self._schema = schema
+        self._flushed_within = flushed_within
 
     @property
     def schema(self) -> pa.Schema:
@@ -53,7 +61,11 @@ class WalWriter:
         """
         stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
         data = encode_entry(
-            stored, writer_epoch=self._epoch, generation=generation, batch_id=batch_id
+            stored,
+            writer_epoch=self._epoch,
+            generation=generation,
+            batch_id=batch_id,
+            flushed_within=self._flushed_within,
         )
         while True:
             position = self._next

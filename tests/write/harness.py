@@ -118,7 +118,7 @@ class Region:
         budget: MemoryBudget | None = None,
         write: Callable[[UUID, int, pa.Table], FlushedGeneration] | None = None,
         clock: Callable[[], float] = lambda: 0.0,
-        wake: Callable[[], None] = lambda: None,
+        buffered: Callable[[bool], None] = lambda full: None,
         **options: Any,
     ) -> RegionWriter:
         won = self.claim(store, new=new)
@@ -142,7 +142,7 @@ class Region:
             ),
             options=chosen,
             budget=budget or MemoryBudget(1 << 40, 1.0),
-            wake=wake,
+            buffered=buffered,
             clock=clock,
         )
 

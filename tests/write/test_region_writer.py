@@ -381,13 +381,12 @@ def test_buffered_writes_are_seen_at_once_and_durable_after_flush_wal() -> None:
 def test_buffered_writes_reach_the_wal_by_size_and_count(
     options: dict[str, int], writes: int
 ) -> None:
-    woken: list[int] = []
+    full: list[bool] = []
     region = Region()
-    writer = region.open(durable=False, wake=lambda: woken.append(1), **options)
+    writer = region.open(durable=False, buffered=full.append, **options)
     for key in range(writes):
-        assert not woken
         writer.append(upsert({key: "x"}))
-    assert woken
+    assert full == [False] * (writes - 1) + [True]
     writer.tick()
     assert len(region.rows()) == writes
 
@@ -439,6 +438,33 @@ def test_an_old_memtable_is_sealed_by_age() -> None:
     now = 11.0
     writer.tick()
     assert len(region.generations) == 1
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_memtable_is_sealed_by_the_number_of_its_entries(durable: bool) -> None:
+    """Those of a replay count, too: who reads the region reads them all."""
+    region = Region()
+    before = region.open(memtable_age_s=None)
+    before.append(upsert({0: "x"}))
+    writer = region.open(durable=durable, memtable_entries=4, memtable_age_s=None)
+    for key in range(1, 11):
+        writer.append(upsert({key: "x"}))
+        writer.flush_wal()
+        left = region.wal().positions()[-1] - region.manifest.replay_after_wal_entry_position
+        assert left <= 4 + 1, key  # the fence of the first claim
+    writer.seal()
+    assert [rows.num_rows for rows in region.generations.values()] == [4, 4, 3]
+
+
+def test_a_memtable_without_rows_is_not_due() -> None:
+    now = 0.0
+    writer = Region().open(durable=False, memtable_age_s=10.0, clock=lambda: now)
+    now = 20.0
+    assert not writer.is_due and not writer.has_buffered
+    writer.append(upsert({1: "a"}))
+    assert not writer.is_due and writer.has_buffered
+    now = 31.0
+    assert writer.is_due
 
 
 def test_a_closed_writer_refuses_writes_and_reads() -> None:

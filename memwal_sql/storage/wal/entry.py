@@ -4,7 +4,8 @@ Schema metadata: `writer_epoch`, and `generation` in entries with rows or `fence
 fences, whose schema is empty (protocol rule 2). Lance before version 14, which LanceDB 0.40 has,
 leaves the generation out: a replay puts such rows into the MemTable that it is filling. Native code
 refuses rows whose schema has other metadata, so what is ours is in the metadata of the batch
-message: the seal with nonce and checksum, and the id of a staged batch. A fence has no batch and
+message: the seal with nonce and checksum, the id of a staged batch, and within how many seconds its
+writer flushes it. A fence has no batch and
 carries its seal in the schema.
 """
 
@@ -31,6 +32,7 @@ _EPOCH = b"writer_epoch"
 _GENERATION = b"generation"
 _FENCE = b"fence_sentinel"
 _BATCH_ID = b"memwal_sql:batch_id"
+_FLUSHED_WITHIN = b"memwal_sql:flushed_within"  # whole seconds
 _SKIPPED = b"memwal_sql:skipped"  # positions, separated by commas
 # Otherwise variables of the environment choose older formats.
 _FORMAT = pa.ipc.IpcWriteOptions()
@@ -40,7 +42,8 @@ _FORMAT = pa.ipc.IpcWriteOptions()
 class WalEntry:
     """A decoded entry. `batch` is None for a fence, `generation` also for rows of Lance before
     version 14, `nonce` where native code wrote it. `skipped` are the positions of torn entries that
-    a fence declares as never acknowledged (protocol rule 9)."""
+    a fence declares as never acknowledged (protocol rule 9). `flushed_within`: a writer that lives
+    flushes it within so many seconds; None: it may keep it for ever."""
 
     position: int
     writer_epoch: int
@@ -49,6 +52,7 @@ class WalEntry:
     nonce: str | None = None
     batch_id: str | None = None
     skipped: tuple[int, ...] = ()
+    flushed_within: int | None = None
 
     @property
     def is_fence(self) -> bool:
@@ -78,12 +82,15 @@ def encode_entry(
     generation: int,
     nonce: str | None = None,
     batch_id: str | None = None,
+    flushed_within: int | None = None,
 ) -> bytes:
     """The bytes of an entry with the rows of `batch`, whose schema is `entry_schema`'s."""
     nonce = nonce or new_nonce()
     ours = {SEAL_KEY: blank_seal(nonce)}
     if batch_id is not None:
         ours[_BATCH_ID] = batch_id.encode()
+    if flushed_within is not None:
+        ours[_FLUSHED_WITHIN] = b"%d" % flushed_within
     schema = batch.schema.with_metadata(
         {_EPOCH: b"%d" % writer_epoch, _GENERATION: b"%d" % generation}
     )
@@ -134,6 +141,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
         if not is_fence and _FENCE in metadata:
             raise ValueError("it is a fence with columns")
         batch_ids = [ours[_BATCH_ID].decode() for _, ours in batches if _BATCH_ID in ours]
+        limits = [_number(ours[_FLUSHED_WITHIN]) for _, ours in batches if _FLUSHED_WITHIN in ours]
         rows = [batch for batch, _ in batches]
         return WalEntry(
             position=position,
@@ -143,6 +151,7 @@ def decode_entry(position: int, data: bytes, path: str) -> WalEntry:
             nonce=nonce,
             batch_id=batch_ids[0] if batch_ids else None,
             skipped=skipped,
+            flushed_within=limits[0] if limits else None,
         )
 
 
