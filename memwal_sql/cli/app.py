@@ -147,6 +147,7 @@ for command in (
     show.regions,
     show.generations,
     show.wal,
+    jobs.flush,
     jobs.merge,
     jobs.index,
     jobs.snapshot,
@@ -161,7 +162,7 @@ for command in (
     app.command()(command)
 
 
-_BACKGROUND = ("merge", "index", "gc", "run")
+_BACKGROUND = ("flush", "merge", "index", "gc", "run")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Commands that work: `merge`, `index`, `snapshot`, `gc`, `run`."""
+"""Commands that work: `flush`, `merge`, `index`, `snapshot`, `gc`, `run`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.view.texts import count_text, size_text
 
 _TRIGGERS = Triggers()
+
+
+def flush(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:
+    """Make files of what is only in the log; it stops writers that are open."""
+    flushed = opened(uri, options).flush()
+    show_result({"regions_flushed": flushed}, f"{count_text(flushed, 'region')} flushed", output)
 
 
 def merge(
@@ -109,6 +115,10 @@ def run(
     ] = False,
     interval: Annotated[float, typer.Option(min=0, help="Seconds between two rounds.")] = 5.0,
     rounds: Annotated[int | None, typer.Option(min=1, help="End after so many rounds.")] = None,
+    flush_seconds: Annotated[
+        float,
+        typer.Option(min=0, help="Flush a log that its silent writer should have so long ago."),
+    ] = _TRIGGERS.flush_seconds,
     merge_generations: Annotated[
         int, typer.Option(min=1, help="Merge when a region has so many generations to merge,")
     ] = _TRIGGERS.merge_generations,
@@ -136,6 +146,7 @@ def run(
     """Do all jobs in a loop, each when there is enough to do for it. It deletes garbage."""
     table = opened(uri, options)
     triggers = Triggers(
+        flush_seconds=flush_seconds,
         merge_generations=merge_generations,
         merge_seconds=merge_seconds,
         index_seconds=index_seconds,

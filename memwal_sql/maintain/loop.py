@@ -9,28 +9,33 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import TIMEOUT_MAX, Event
 from typing import Protocol
+from uuid import UUID
 
 import pyarrow as pa
 
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError, MemWalError, RetryError
 from memwal_sql.maintain.progress import Report, report_nothing
+from memwal_sql.maintain.unflushed import UnflushedLog
 from planner.model import Snapshot
 
 _log = logging.getLogger(__name__)
 
+FLUSH = "flush"
 MERGE = "merge"
 INDEX = "index"
 SNAPSHOT = "snapshot"
 COLLECT = "gc"
 # A day instead of 15 minutes.
 _MOST_DOUBLINGS = 7
-JOBS = (MERGE, INDEX, SNAPSHOT, COLLECT)
+# Logs are looked at so often within `flush_seconds`.
+_FLUSH_LOOKS = 4
+JOBS = (FLUSH, MERGE, INDEX, SNAPSHOT, COLLECT)
 
 _Generations = frozenset[tuple[str, int]]
 
@@ -44,6 +49,12 @@ class Maintained(Protocol):
 
     def snapshot(self, consistency: str) -> Snapshot:
         """One state of the table."""
+
+    def unflushed_logs(self) -> Sequence[UnflushedLog]:
+        """The logs with rows that a writer was to flush."""
+
+    def flush_regions(self, regions: Collection[UUID]) -> int:
+        """Claim regions and flush their logs; how many."""
 
     def merge(self, progress: Report | None = None) -> int:
         """Merge generations; how many."""
@@ -77,6 +88,9 @@ class Triggers:
         grace_seconds: what readers may still use that began so long ago is not collected.
         version_seconds: base versions older than this are cleaned up with it, except tagged ones:
             as long as they are there, so are the generations that they read. Infinite: never.
+        flush_seconds: a region is claimed and flushed whose writer is silent: it should have
+            flushed rows of its log, by its own `memtable_age_s`, so long ago. One that was stopped
+            for that long and goes on gets FencedError. Infinite: no region is claimed.
     """
 
     merge_generations: int = 4
@@ -86,6 +100,7 @@ class Triggers:
     collect_seconds: float = 900.0
     grace_seconds: float = 3600.0
     version_seconds: float = math.inf
+    flush_seconds: float = 300.0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -191,7 +206,8 @@ def run_all_jobs(
     then.
 
     Args:
-        triggers: only what says how to collect is looked at.
+        triggers: only `flush_seconds`, by the clock of the store, and what says how to collect
+            are looked at.
         on_run: called with the record of each job when it ends.
         progress: gets the progress of each job while it runs.
 
@@ -199,7 +215,7 @@ def run_all_jobs(
     its error is raised. Where several failed it is the gravest one: a `RetryError` comes last. A
     note for each of them says which job it was.
     """
-    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock)
+    loop = _Loop(table, triggers or Triggers(), progress or report_nothing, clock, single_look=True)
     runs: list[JobRun] = []
     for job in JOBS:
         run = loop.run(job, MemWalError)
@@ -230,12 +246,22 @@ class _Loop:
     """
 
     def __init__(
-        self, table: Maintained, triggers: Triggers, progress: Report, clock: Callable[[], float]
+        self,
+        table: Maintained,
+        triggers: Triggers,
+        progress: Report,
+        clock: Callable[[], float],
+        *,
+        single_look: bool = False,
     ) -> None:
+        """`single_look`: there is one look at what a silent writer has left, and not two."""
         self._table = table
         self._triggers = triggers
         self._progress = progress
         self._clock = clock
+        self._single_look = single_look
+        self._unflushed_since: dict[tuple[UUID, int, int], float] = {}
+        self._silent: list[UUID] = []
         self._waiting_since: dict[tuple[str, int], float] = {}
         self._recorded: _Generations = frozenset()
         self._last: dict[str, float] = {SNAPSHOT: clock()}
@@ -245,6 +271,8 @@ class _Loop:
     def round(self, stop: Event) -> Iterator[JobRun]:
         """Every job that is due, in order, until `stop` is set."""
         try:
+            if self._is_overdue(FLUSH, self._triggers.flush_seconds / _FLUSH_LOOKS):
+                self._find_silent()
             flushed = self._look()
         except RetryError as error:
             yield self._failed(MERGE, error, self._clock())
@@ -270,8 +298,30 @@ class _Loop:
         _log.warning("%s: the job %s failed: %s", self._table.uri, job, type(error).__name__)
         return JobRun(job, str(error), self._clock() - start, error)
 
+    def _find_silent(self) -> None:
+        """Look for regions whose writers are silent: that a log stays as it is shows in two looks,
+        by this process's clock, which the sleep of a machine and its date do not move; or at once
+        by the store's."""
+        self._last[FLUSH] = now = self._clock()
+        if math.isinf(self._triggers.flush_seconds):
+            return
+        logs = self._table.unflushed_logs()
+        since = self._unflushed_since
+        self._unflushed_since = {one.state: since.get(one.state, now) for one in logs}
+        self.is_idle &= not logs
+        for one in logs:
+            age = one.age if self._single_look else now - self._unflushed_since[one.state]
+            if age >= one.flushed_within + self._triggers.flush_seconds:
+                self._silent.append(one.region_id)
+
     def _do(self, job: str) -> tuple[bool, str]:
         """Whether there was anything to do, and what was done."""
+        if job == FLUSH:
+            if self._single_look:
+                self._find_silent()
+            silent, self._silent = self._silent, []
+            regions = self._table.flush_regions(silent) if silent else 0
+            return regions > 0, f"{regions} regions of silent writers flushed"
         if job == MERGE:
             merged = self._table.merge(self._progress)
             if merged:
@@ -318,6 +368,8 @@ class _Loop:
 
     def _is_due(self, job: str, flushed: _Generations) -> bool:
         triggers = self._triggers
+        if job == FLUSH:
+            return bool(self._silent)
         if job == MERGE:
             return self._merge_is_due(flushed)
         if job == INDEX:

@@ -20,15 +20,14 @@ from memwal_sql.maintain.columns import (
     rename_column,
 )
 from memwal_sql.maintain.details import details_of, latest_dataset
-from memwal_sql.state.open_writers import live_table_writer
-from memwal_sql.table.staging import SharedTable
+from memwal_sql.table.flushing import FlushedTable
 from memwal_sql.write.conditional.new_columns import NewColumns
 from memwal_sql.write.router import active_spec
 
 Added: TypeAlias = pa.Field | pa.Schema | Iterable[pa.Field] | Mapping[str, str]
 
 
-class AlteredTable(SharedTable):
+class AlteredTable(FlushedTable):
     """Adds, drops and renames columns.
 
     Rows follow their columns wherever they are: in the base table, in generations, in logs and in
@@ -61,7 +60,7 @@ class AlteredTable(SharedTable):
                 "a field, and set it by update(...) with a writer of each region"
             )
         new = NewColumns(self.schema, columns)
-        self._flush_own()
+        self._flush_open_writers()  # they are fenced next
         self.publisher().empty_wals(self._manifests())
 
         def check(dataset: Any) -> None:
@@ -118,12 +117,6 @@ class AlteredTable(SharedTable):
         """Their columns are dropped, whatever becomes of this."""
         what = f"the note that the indexes {indexes} are gone"
         self._afterwards(what, lambda: forget_indexes(self._context, indexes))
-
-    def _flush_own(self) -> None:
-        """What this process's writer has is no loss when it is fenced."""
-        writer = live_table_writer(self._context.identity)
-        if writer is not None:
-            writer.flush()
 
 
 def _fields(columns: pa.Field | pa.Schema | Iterable[pa.Field]) -> pa.Schema:

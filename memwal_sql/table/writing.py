@@ -136,21 +136,6 @@ class WrittenTable(TableHandle):
                 "process write"
             ) from error.__cause__
 
-    def flush(self) -> None:
-        """Turn what this process's open writer of the table, a program's or that of statements, has
-        in memory into generations; returns when all are committed.
-
-        Raises InvalidCallError where no writer is open in this process.
-        """
-        writer = live_table_writer(self._context.identity)
-        if writer is None:
-            raise InvalidCallError(
-                f"this process has no open writer of {self.uri}, and so no rows to flush: write to "
-                "it first, as INSERT does, which also takes over what a closed writer left in the "
-                "log of a region; a writer elsewhere flushes its rows itself"
-            )
-        writer.flush()
-
     def close(self) -> None:
         """Close the writer that INSERT statements opened, if any."""
         with self._insert_lock:

@@ -17,6 +17,7 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.errors import RetryError
 from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.maintain.unflushed import UnflushedLog
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
 
@@ -46,6 +47,7 @@ class FakeTable:
     error: type[Exception] | dict[str, type[Exception]] = RetryError
     now: float = 0.0
     uri: str = "memory:t"
+    unflushed: dict[int, tuple[int, int, float]] = field(default_factory=dict)
     behind: list[str] = field(default_factory=lambda: ["a_idx"])
     garbage: list[str] = field(default_factory=lambda: ["x", "y"])
 
@@ -65,6 +67,20 @@ class FakeTable:
             for region, generations in self.flushed.items()
         ]
         return _Snapshot(regions)
+
+    def unflushed_logs(self) -> list[UnflushedLog]:
+        """By region number, its epoch, `flushed_within`, and age by the store's clock."""
+        self._call("logs")
+        return [
+            UnflushedLog(UUID(int=region), epoch, 0, within, age)
+            for region, (epoch, within, age) in self.unflushed.items()
+        ]
+
+    def flush_regions(self, regions: Any) -> int:
+        self._call("flush")
+        for region in regions:
+            del self.unflushed[region.int]
+        return len(regions)
 
     def merge(self, progress: Any = None) -> int:
         self._call("merge")
@@ -206,6 +222,45 @@ def test_regions_are_recorded_when_something_was_flushed_since() -> None:
     assert Loop(table, TRIGGERS).run(flush, later) == [["index", "gc"], ["snapshot"], []]
 
 
+def test_a_silent_writers_region_is_flushed_by_the_clock_of_the_loop() -> None:
+    """Once nothing has become of its log for as long as it was to be flushed within, and longer."""
+    table = FakeTable(unflushed={1: (1, 60, 1e9), 2: (1, 600, 1e9)})
+    triggers = Triggers(index_seconds=math.inf, collect_seconds=math.inf, flush_seconds=100)
+
+    def pass_time(seconds: float, epoch: int = 1) -> Any:
+        def call() -> None:
+            table.now += seconds
+            if 1 in table.unflushed:
+                table.unflushed[1] = (epoch, 60, 1e9)
+
+        return call
+
+    found = Loop(table, triggers).run(
+        pass_time(155), pass_time(30, 2), pass_time(155, 2), pass_time(30, 2), pass_time(400)
+    )
+    assert found == [["index", "gc"], [], [], [], ["flush"], ["flush"]]
+    assert table.unflushed == {}
+
+
+def test_one_look_goes_by_the_clock_of_the_store() -> None:
+    ages = {1: (1, 60, 359.0), 2: (1, 60, 361.0), 3: (1, 600, 899.0), 4: (9, 1, 9e9)}
+    for triggers, left in ((Triggers(), {1, 3}), (Triggers(flush_seconds=math.inf), set(ages))):
+        table = FakeTable(unflushed=dict(ages))
+        found = list(run_all_jobs(table, triggers))
+        assert found[0].outcome == f"{4 - len(left)} regions of silent writers flushed"
+        assert table.unflushed.keys() == left
+
+
+@pytest.mark.parametrize("failing", ["logs", "flush"])
+def test_a_flush_that_fails_holds_up_nothing(failing: str) -> None:
+    table = FakeTable(unflushed={1: (1, 1, 1e9)}, failing={failing})
+    runs: list[JobRun] = []
+    with pytest.raises(RetryError, match=f"{failing} failed"):
+        run_all_jobs(table, on_run=runs.append)
+    done = [one.job for one in runs if one.error is None]
+    assert done == ["merge", "index", "snapshot", "gc"]
+
+
 def test_indexes_and_garbage_are_looked_at_now_and_then() -> None:
     table = FakeTable()
 
@@ -278,6 +333,7 @@ def test_an_event_ends_the_loop_between_two_jobs_and_in_a_pause() -> None:
 
 def test_every_job_once() -> None:
     runs = [
+        JobRun("flush", "0 regions of silent writers flushed", 0.0),
         JobRun("merge", "1 generations merged", 0.0),
         JobRun("index", "indexes brought up to date: a_idx", 0.0),
         JobRun("snapshot", "regions recorded in version 7", 0.0),
@@ -304,7 +360,7 @@ def test_what_fails_once_is_raised_after_the_other_jobs_had_their_turn() -> None
         table, seen = FakeTable({1: {1}}, failing=set(errors), error=errors), list[JobRun]()
         with pytest.raises(errors[raised], match=f"^{raised} failed") as caught:
             run_all_jobs(table, clock=lambda: 0.0, on_run=seen.append)
-        assert [run.job for run in seen] == ["merge", "index", "snapshot", "gc"], errors
+        assert [run.job for run in seen] == ["flush", "merge", "index", "snapshot", "gc"], errors
         assert {run.job for run in seen if run.error is not None} == set(errors)
         notes = [f"the job {job!r} was not done: {job} failed" for job in errors]
         assert caught.value.__notes__ == notes

@@ -27,7 +27,7 @@ _PROCEDURES: Mapping[str, pa.Field | None] = {
     "collect_garbage": None,
     "drop_checkpoint": None,
     "drop_index": None,
-    "flush": None,
+    "flush": pa.field("regions", pa.uint64()),
     "merge": pa.field("generations", pa.uint64()),
     "snapshot_regions": pa.field("version", pa.uint64()),
 }

@@ -1,0 +1,135 @@
+"""Logs with rows that are not flushed, and how long nobody has seen to them.
+
+A writer says in each entry within how many seconds it flushes it (`WriterOptions.memtable_age_s`).
+Each flush and each claim is a commit of the region's manifest. So where the rows of a log are much
+older than that, and the manifest has not changed since, its writer has died, or is stuck. One that
+may keep rows for ever, and native code, say nothing: nobody can tell them from a dead one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from memwal_sql.errors import MemWalError, TornEntryError
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage import paths
+from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
+from memwal_sql.storage.wal.log import Wal, WalEntry
+
+_log = logging.getLogger(__name__)
+
+_CLOCK_FOLDER = f"{paths.RECORD_FOLDER}/clock"
+
+
+@dataclass(frozen=True, slots=True)
+class UnflushedLog:
+    """A log with rows that its writer was to flush.
+
+    Attributes:
+        region_id: the region.
+        epoch: of its writer.
+        replay_after: the position of the last entry that is flushed.
+        flushed_within: seconds within which a writer that lives flushes an entry.
+        age: seconds since the oldest of these entries was written and the manifest was committed,
+            whichever came last, by the store's clock; 0 where the store does not say.
+    """
+
+    region_id: UUID
+    epoch: int
+    replay_after: int
+    flushed_within: int
+    age: float
+
+    @property
+    def state(self) -> tuple[UUID, int, int]:
+        """What differs once somebody has claimed the region, or flushed any of it."""
+        return self.region_id, self.epoch, self.replay_after
+
+
+def newest_rows(store: ObjectStore, manifest: RegionManifest) -> WalEntry | None:
+    """The newest entry with rows that are not flushed; None where there is none.
+
+    Raises CorruptFileError for one that is damaged.
+    """
+    wal = Wal(store, manifest.region_id)
+    flushed = manifest.replay_after_wal_entry_position
+    for position in reversed([one for one in wal.positions() if one > flushed]):
+        try:
+            entry = wal.read(position)
+        except TornEntryError:  # it may be under way
+            continue
+        if entry is not None and not entry.is_fence:
+            return entry
+    return None
+
+
+def unflushed_logs(
+    context: TableContext, manifests: Sequence[RegionManifest]
+) -> list[UnflushedLog]:
+    """The logs of the regions of these manifests that a writer was to flush."""
+    store = context.store
+    open_ones = [one for one in manifests if one.status is not RegionStatus.SEALED]
+    promised = side_by_side(store.remote, lambda one: _flushed_within(context, one), open_ones)
+    found = [
+        (manifest, within)
+        for manifest, within in zip(open_ones, promised, strict=True)
+        if within is not None
+    ]
+    if not found:
+        return []
+    now = _store_time(store)
+    return [
+        UnflushedLog(
+            manifest.region_id,
+            manifest.writer_epoch,
+            manifest.replay_after_wal_entry_position,
+            within,
+            _age(store, manifest, now),
+        )
+        for manifest, within in found
+    ]
+
+
+def _flushed_within(context: TableContext, manifest: RegionManifest) -> int | None:
+    try:
+        entry = newest_rows(context.store, manifest)
+    except MemWalError as error:  # other regions are flushed all the same
+        region, kind = manifest.region_id, type(error).__name__
+        _log.warning("%s: the log of region %s is not flushed: %s", context.uri, region, kind)
+        return None
+    return None if entry is None else entry.flushed_within
+
+
+def _age(store: ObjectStore, manifest: RegionManifest, now: float | None) -> float:
+    region, flushed = manifest.region_id, manifest.replay_after_wal_entry_position
+    entries = _modified(store.list(paths.wal_folder(region)), paths.WAL_SUFFIX)
+    versions = _modified(store.list(paths.manifest_folder(region)), paths.MANIFEST_SUFFIX)
+    oldest = min((position for position in entries if position > flushed), default=0)
+    times = [entries.get(oldest), versions.get(manifest.version)]
+    known = [time for time in times if time is not None]
+    if now is None or len(known) < len(times):
+        return 0.0
+    return max(0.0, now - max(known))
+
+
+def _modified(listed: Iterable[ObjectMeta], suffix: str) -> dict[int, float | None]:
+    """When each numbered object was written."""
+    found = ((paths.numbered(meta.path, suffix), meta.modified) for meta in listed)
+    return {number: modified for number, modified in found if number is not None}
+
+
+def _store_time(store: ObjectStore) -> float | None:
+    """The time by the clock that the times of objects are taken from, which may be another than
+    this machine's; None where the store has none."""
+    path = f"{_CLOCK_FOLDER}/{uuid4().hex}"
+    store.put(path, b"")
+    try:
+        times = [one.modified for one in store.list(_CLOCK_FOLDER) if one.path == path]
+    finally:
+        store.delete([path])
+    return times[0] if times else None

@@ -1,0 +1,71 @@
+"""Flushing what is in the logs of a table's regions, whoever has written it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from memwal_sql.errors import ConflictError, FencedError
+from memwal_sql.maintain.unflushed import UnflushedLog, newest_rows, unflushed_logs
+from memwal_sql.state.open_writers import live_writer, open_table_writers
+from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
+from memwal_sql.storage.retries import over_conflicts
+from memwal_sql.table.staging import SharedTable
+
+
+class FlushedTable(SharedTable):
+    """Turns rows of logs and of memory into generations."""
+
+    def flush(self) -> int:
+        """Turn every row written so far into files of the table.
+
+        Each open writer of the table in this process flushes what it has. Every other region with
+        rows in its log is claimed and flushed, whether its writer has died or is open in another
+        process: that one stops with FencedError, as when a second writer takes over; INSERT and
+        other statements go on there by themselves.
+
+        Returns how many regions were claimed. Raises what a writer's `flush` raises,
+        CorruptFileError where a log is damaged, and RetryError where others kept claiming regions.
+        """
+        self._check_writable("flush")
+
+        def flush() -> int:
+            self._flush_open_writers()
+            others = [one for one in self._manifests() if not self._is_own(one)]
+            store = self._context.store
+            rows = side_by_side(store.remote, lambda one: newest_rows(store, one), others)
+            left = [one for one, entry in zip(others, rows, strict=True) if entry is not None]
+            return self._claim_and_flush(left)
+
+        return over_conflicts(flush, self.uri, on=FencedError)
+
+    def unflushed_logs(self) -> list[UnflushedLog]:
+        """The logs with rows that a writer was to flush, but for those of this process's writers;
+        for `run_jobs`."""
+        others = [one for one in self._manifests() if not self._is_own(one)]
+        return unflushed_logs(self._context, others)
+
+    def flush_regions(self, regions: Collection[UUID]) -> int:
+        """Claim these regions and flush their logs; how many there are. Raises ConflictError where
+        somebody else claims one meanwhile, and so is not silent."""
+        self._check_writable("flush")
+        try:
+            return self._claim_and_flush([m for m in self._manifests() if m.region_id in regions])
+        except FencedError as error:
+            raise ConflictError(str(error)) from error
+
+    def _claim_and_flush(self, regions: Sequence[RegionManifest]) -> int:
+        alive = [one for one in regions if one.status is not RegionStatus.SEALED]
+        if alive:
+            self.publisher().empty_wals(alive)
+        return len(alive)
+
+    def _flush_open_writers(self) -> None:
+        for writer in open_table_writers(self._context.identity):
+            writer.flush_usable()
+
+    def _is_own(self, manifest: RegionManifest) -> bool:
+        """Whether a writer of this process has the region."""
+        writer = live_writer(self._context.identity, manifest.region_id)
+        return writer is not None and writer.is_usable and writer.epoch == manifest.writer_epoch

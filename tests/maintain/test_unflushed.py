@@ -1,0 +1,211 @@
+"""Rows that only the log has are flushed: asked for by hand, or once their writer is silent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.maintain import unflushed
+from tests.cli.calls import as_json, call
+from tests.model.writing import session_of
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.string())])
+REGIONS: dict[str, Any] = {
+    "one region": None,
+    "three regions": [mw.bucket("id", 3)],
+    "by hand": mw.manual(),
+}
+
+
+def table_of(folder: Path, regions: str = "one region") -> mw.Table:
+    return mw.create_table(folder / "t", SCHEMA, "id", regions=REGIONS[regions])
+
+
+def writer_of(table: mw.Table, **options: Any) -> mw.TableWriter:
+    by_hand = not table.info.region_specs or table.info.region_specs[0].is_manual
+    return table.writer(region="eu" if by_hand else None, **options)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": ids, "v": [f"v{one}" for one in ids]}, SCHEMA)
+
+
+def in_log(table: mw.Table) -> int:
+    """Rows that no generation has."""
+    return sum(mw.open_table(table.uri).regions()["unflushed_rows"].to_pylist())
+
+
+def left_by_a_dead_one(table: mw.Table, *ids: int, **options: Any) -> None:
+    """Write rows in a process that ends without closing its writer."""
+    child = multiprocessing.get_context("spawn").Process(
+        target=_write_and_die, args=(table.uri, ids, options)
+    )
+    child.start()
+    child.join(120)
+    assert child.exitcode == 0
+
+
+def _write_and_die(uri: str, ids: tuple[int, ...], options: dict[str, Any]) -> None:
+    writer = writer_of(mw.open_table(uri), **options)
+    for one in ids:
+        writer.upsert(rows(one))
+    os._exit(0)
+
+
+def _closed(table: mw.Table) -> list[mw.TableWriter]:
+    with writer_of(table) as writer:
+        writer.upsert(rows(*range(10)))
+    return []
+
+
+def _open(table: mw.Table) -> list[mw.TableWriter]:
+    writer = writer_of(table)
+    writer.upsert(rows(*range(10)))
+    return [writer]
+
+
+def _buffered(table: mw.Table) -> list[mw.TableWriter]:
+    writer = writer_of(table, durable=False, wal_flush_interval_s=3600.0)
+    writer.upsert(rows(*range(10)))
+    return [writer]
+
+
+def _second_without_a_claim(table: mw.Table) -> list[mw.TableWriter]:
+    return [*_open(table), writer_of(table)]
+
+
+def _fenced(table: mw.Table) -> list[mw.TableWriter]:
+    """Not knowing that it is."""
+    first, second = _open(table), writer_of(mw.open_table(table.uri))
+    second.upsert(rows(0, 1, 2))
+    second.close()
+    return first
+
+
+def _fenced_in_use(table: mw.Table) -> list[mw.TableWriter]:
+    first, second = _open(table), writer_of(mw.open_table(table.uri))
+    second.upsert(rows(0, 1, 2))
+    return [*first, second]
+
+
+WRITERS: dict[str, Callable[[mw.Table], list[mw.TableWriter]]] = {
+    one.__name__: one
+    for one in (_closed, _open, _buffered, _second_without_a_claim, _fenced, _fenced_in_use)
+}
+
+
+@pytest.mark.parametrize("regions", REGIONS)
+def test_a_flush_flushes_every_row(tmp_path: Path, regions: str) -> None:
+    for name, write in WRITERS.items():
+        table = table_of(tmp_path / name, regions)
+        writers = write(table)
+        table.flush()
+        assert in_log(table) == 0, name
+        assert table.count_rows() == 10, name
+        assert table.flush() == 0, name
+        for writer in writers:
+            writer.close()
+
+
+def test_a_flush_takes_a_region_from_a_writer_of_another_process(tmp_path: Path) -> None:
+    """Which is known to be dead here, and to nobody else."""
+    table = table_of(tmp_path)
+    left_by_a_dead_one(table, 1, 2, memtable_age_s=None)
+    assert (table.flush(), in_log(table), table.count_rows()) == (1, 0, 2)
+
+
+def test_a_flush_leaves_the_writers_of_this_process_what_they_have(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "three regions")
+    context = session_of("t", table)
+    context.sql("INSERT INTO t VALUES (1, 'a')").collect()
+    with table.writer() as writer:
+        writer.upsert(rows(*range(10)))
+        for step in range(3):
+            assert table.flush() == 0
+            writer.upsert(rows(step))
+    table.close()
+
+
+def test_an_unknown_log_is_nobodys_to_flush_until_it_is_asked_for(tmp_path: Path) -> None:
+    """A writer that may keep its rows for ever can't be told from a dead one."""
+    table = table_of(tmp_path)
+    left_by_a_dead_one(table, 1, memtable_age_s=None)
+    assert table.unflushed_logs() == []
+    assert mw.Triggers().flush_seconds == 300.0
+    assert outcome_of(table, 0.0) == "0 regions of silent writers flushed"
+    assert (table.flush(), in_log(table)) == (1, 0)
+
+
+def outcome_of(table: mw.Table, seconds: float) -> str:
+    return next(iter(mw.run_all_jobs(table, mw.Triggers(flush_seconds=seconds)))).outcome
+
+
+def test_a_dead_writers_log_is_flushed_and_that_of_a_living_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = 0.0
+    of_store = unflushed._store_time
+    monkeypatch.setattr(unflushed, "_store_time", lambda store: (of_store(store) or 0.0) + late)
+    table = table_of(tmp_path)
+    left_by_a_dead_one(table, *range(5), memtable_age_s=90.2)
+    (log,) = table.unflushed_logs()
+    assert (log.flushed_within, log.epoch, log.replay_after) == (91, 1, 0)
+    assert 0.0 <= log.age < 91.0
+    assert outcome_of(table, 300.0).startswith("0 regions")
+    late = 391.0
+    with writer_of(table, memtable_age_s=60.0) as writer:
+        writer.upsert(rows(7))
+        # This process's own, however old; in another one, nothing is known of it.
+        assert table.unflushed_logs() == []
+        assert outcome_of(table, 300.0).startswith("0 regions")
+        writer.upsert(rows(8))
+    assert outcome_of(table, 400.0).startswith("0 regions")
+    assert outcome_of(table, 300.0).startswith("1 regions")
+    assert (in_log(table), table.count_rows(), table.unflushed_logs()) == (0, 7, [])
+    assert table.check().ok
+
+
+def test_a_new_claim_counts_from_the_claim(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    with writer_of(table) as writer:
+        writer.upsert(rows(1))
+    past = time.time() - 1000.0
+    for folder, _, files in os.walk(tmp_path):
+        for name in files:
+            if folder.endswith(("/wal", "/manifest")):
+                os.utime(os.path.join(folder, name), (past, past))
+    (log,) = table.unflushed_logs()
+    assert 990.0 < log.age < 1100.0
+    with writer_of(table) as writer:
+        writer.upsert(rows(2))
+    (log,) = table.unflushed_logs()
+    assert log.age < 100.0 and log.epoch == 2
+
+
+def test_a_new_reader_has_few_entries_to_read_after_many_small_writes(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    with writer_of(table, memtable_entries=20, durable=False, wal_flush_writes=1) as writer:
+        for one in range(210):
+            writer.upsert(rows(one))
+            writer.sync()
+    list(mw.run_all_jobs(table))
+    region = table.regions().to_pylist()[0]
+    entries = [one for one in table.wal().to_pylist() if not one["flushed"]]
+    assert len(entries) <= 20, region
+    assert mw.open_table(table.uri).count_rows() == 210
+
+
+def test_the_command_flushes(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    left_by_a_dead_one(table, 1, 2)
+    assert call("flush", table.uri) == "1 region flushed\n"
+    assert in_log(table) == 0
+    assert as_json("flush", table.uri) == {"regions_flushed": 0}
