@@ -9,7 +9,6 @@ from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.history.tables import tags_in
 from memwal_sql.maintain.checkpoint.records import is_checkpoint_tag
 from memwal_sql.maintain.details import latest_dataset
-from memwal_sql.state.base_table import open_latest
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.objects.errors import store_error
 
@@ -36,7 +35,7 @@ class Tags:
             raise InvalidCallError(f"there is a tag {name!r} already: delete it first")
         try:
             with lance_panics(BASE_NAME, self._context.uri):
-                open_latest(self._context, for_tags=True).tags.create(name, version)
+                latest_dataset(self._context, for_tags=True).tags.create(name, version)
         except MemWalError:
             raise
         except (ValueError, TypeError, OverflowError) as error:

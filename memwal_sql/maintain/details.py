@@ -42,14 +42,15 @@ class Rewrite:
     index_uuid: UUID
 
 
-def latest_dataset(context: TableContext) -> Any:
-    """The latest version of the base table, with a handle of its own: Lance's merges move it.
+def latest_dataset(context: TableContext, *, for_tags: bool = False) -> Any:
+    """The latest version of the base table, with a handle of its own: Lance's merges move it;
+    `for_tags` as for `open_latest`.
 
     Every job commits by such a handle, so this refuses links in the place of the folders that Lance
     writes to: it would write through them. Raises CorruptFileError.
     """
     context.store.refuse_links(WRITTEN_FOLDERS)
-    return open_latest(context)
+    return open_latest(context, for_tags=for_tags)
 
 
 @contextmanager

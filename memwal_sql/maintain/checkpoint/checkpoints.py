@@ -37,7 +37,7 @@ from memwal_sql.maintain.checkpoint.records import (
 from memwal_sql.maintain.details import latest_dataset
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
 from memwal_sql.read.snapshots import SnapshotCollector
-from memwal_sql.state.base_table import BaseTable, open_latest
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.decoding import LAST_SECOND
@@ -192,7 +192,7 @@ def _tag(context: TableContext, checkpoint: Checkpoint) -> bool:
     """Tag the base version; False when it was cleaned up meanwhile."""
     try:
         with lance_panics(BASE_NAME, context.uri):
-            open_latest(context, for_tags=True).tags.create(checkpoint.tag, checkpoint.version)
+            latest_dataset(context, for_tags=True).tags.create(checkpoint.tag, checkpoint.version)
     except MemWalError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
