@@ -98,7 +98,7 @@ class ScannedTable(WrittenTable):
         return self._collector.query(consistency, counted)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The live rows of now as a stream of the Arrow PyCapsule interface."""
+        """The current live rows as a stream of the Arrow PyCapsule interface."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __datafusion_table_provider__(self, session: Any) -> Any:

@@ -48,7 +48,7 @@ class ShownTable(TableHandle):
         return history.snapshots(self._context, self._tracker.latest())
 
     def files(self) -> pa.Table:
-        """One row a file that holds rows of now: `kind` (`base`, `deletion`, `generation`, `wal`),
+        """One row a file that holds current rows: `kind` (`base`, `deletion`, `generation`, `wal`),
         `region_id`, `number` of the fragment, generation or entry, `path` in the table's folder,
         `bytes`, as far as they are known."""
         self._check_present("show the present")

@@ -296,7 +296,7 @@ _INSTEAD: Mapping[str, str] = {
     "COMMIT": _TRANSACTION,
     "LOAD": "COPY t FROM 'place' reads files",
     "OPTIMIZE": "CALL memwal.merge('t') and memwal.build_indexes('t') are the jobs of a table",
-    "REFRESH": "each statement sees the rows of then",
+    "REFRESH": "each statement sees the current rows",
     "RESTORE": "table.restore(...) goes back to a version, time or checkpoint",
     "ROLLBACK": _TRANSACTION,
     "START": _TRANSACTION,
