@@ -1,4 +1,4 @@
-"""Lance's tags that can't be read, and names of files that no writer gives."""
+"""Lance's tags and lists of indexes that can't be read, and names that no writer gives a file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import memwal_sql as mw
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
 from memwal_sql.storage.paths import reversed_name
+from tests.model.lance_manifest import rewrite_indexes
+from tests.model.process import as_another_process
 from tests.model.small_rows import make_rows
 from tests.model.writing import flush_rows, session_of
 
@@ -90,3 +92,41 @@ def test_an_entry_at_a_position_that_no_writer_comes_to_is_passed_over(
         writer.upsert(make_rows(1_000))
     table.collect_garbage(older_than=NOW)
     assert table.count_rows() == rows + 1
+
+
+def test_a_damaged_list_of_indexes_is_typed(table: Any, uri: str) -> None:
+    flush_rows(table, make_rows(1, 2))
+    table.merge()
+    table.create_index("text", "FTS")
+    newest = min(Path(uri).glob("_versions/*.manifest"))
+
+    def damage(section: Any) -> None:
+        for index in section.indices:
+            if index.name == "text_idx":
+                index.fragment_bitmap = b"\xff" * 7
+
+    rewrite_indexes(newest, damage)
+    uses: dict[str, Callable[[Any], object]] = {
+        "indexes": lambda table: table.indexes(),
+        "overview": lambda table: str(table.overview()),
+        "dry gc": lambda table: table.collect_garbage(dry_run=True, older_than=NOW),
+        "gc": lambda table: table.collect_garbage(older_than=NOW),
+        "build": lambda table: table.build_indexes(),
+        "create": lambda table: table.create_index("text", "FTS", replace=True),
+        "drop": lambda table: table.drop_index("text_idx"),
+        "drop column": lambda table: table.drop_columns("text"),
+        "search": lambda table: table.full_text_search("text", "a", 3),
+        "enable": lambda table: mw.enable(table.uri, primary_key="id"),
+    }
+    typed = set()
+    for name, use in uses.items():
+        with as_another_process():
+            try:
+                with mw.open_table(uri) as opened:
+                    use(opened)
+            except mw.MemWalError:
+                typed.add(name)
+    assert {"indexes", "dry gc", "gc", "build", "create", "drop"} <= typed
+    for command in ("info", "check", "gc"):
+        called = CliRunner().invoke(app, [command, uri])
+        assert called.exit_code not in (0, ExitCode.BUG), called.output

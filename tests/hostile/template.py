@@ -1,0 +1,60 @@
+"""A table with some of everything that is ever on disk, as a process that died leaves it.
+
+Run as `python -m tests.hostile.template FOLDER`: makes the table `FOLDER/t`, and `FOLDER/earlier`,
+a copy of it from before its last writes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+import memwal_sql as mw
+from memwal_sql.bulk.rows import RowForm
+from memwal_sql.state.batch_marks import BatchMark
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("text", pa.string()), ("vector", pa.list_(pa.float32(), 4))]
+)
+
+
+def rows(*keys: int, text: str = "quick fox") -> pa.Table:
+    """Rows with these keys."""
+    vectors = [[float(key)] * 4 for key in keys]
+    columns = {"id": keys, "text": [f"{text} {key}" for key in keys], "vector": vectors}
+    return pa.table(columns, schema=SCHEMA)
+
+
+def make(folder: Path) -> None:
+    """Make table and copy; a writer is left open."""
+    uri = folder / "t"
+    table = mw.create_table(uri, SCHEMA, "id", regions=[mw.bucket("id", 2)])
+    with table.writer() as writer:
+        writer.upsert(rows(*range(20)))
+        writer.flush()
+        table.merge()
+        table.create_index("text", "FTS")
+        table.create_index("vector", "IVF_FLAT", num_partitions=1)
+        writer.upsert(rows(*range(5, 40, 3), text="brown fox"))
+        writer.flush()
+        shutil.copytree(uri, folder / "earlier")
+        table.checkpoint("held")
+        table.tags.create("tagged", table.snapshot_regions())
+        writer.upsert(rows(*range(5, 40, 4), text="lazy dog"))
+        writer.delete([1, 2])
+        writer.flush()
+    stager = table.stager("published", RowForm())
+    table.publisher().publish([stager.stage(rows(55, 56).to_batches())], BatchMark("q", 0))
+    table.stager("staged", RowForm()).stage(rows(65, 66).to_batches())
+    writer = table.writer()
+    writer.upsert(rows(50, 51, 52))
+    writer.delete([3])
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))
+    os._exit(0)
