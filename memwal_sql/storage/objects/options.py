@@ -233,9 +233,10 @@ def check_statement_options(options: Mapping[str, str]) -> None:
             likely = likely_name(given)
             meant = f" ({likely!r} is one)" if likely and likely != given.lower() else ""
             raise InvalidCallError(
-                f"storage option {given!r} can't be set by a statement{meant}: it could send the "
-                "credentials of this process to any server. Set it in the environment, give it to "
-                "mw.register, or allow it by mw.register_factory(ctx, any_storage_option=True)"
+                f"storage option {given!r} can't be set by a statement{meant}: it may name a "
+                "file, or a server, which would get the credentials of this process. Set it in the "
+                "environment, give it to mw.register, or allow it by "
+                "mw.register_factory(ctx, any_storage_option=True)"
             )
 
 
