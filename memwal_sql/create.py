@@ -357,8 +357,9 @@ def open_table(
             base table and the flushed generations that its region snapshot names, without the
             rows that were not flushed then. A version without one reads as the base table alone,
             with an `UnrecordedVersionWarning`.
-        timestamp: read the newest version that had been committed by then; a datetime with a time
-            zone, or ISO 8601 text with one.
+        timestamp: read the state at a time, unflushed rows included; a datetime with a time zone,
+            or ISO 8601 text with one. InvalidCallError for the future, and where a part of that
+            state was collected.
         checkpoint: read what the checkpoint of this name holds, unflushed rows included.
 
     Raises InvalidCallError for a URI that is no Lance table or has no MemWAL index, and for a

@@ -73,7 +73,14 @@ def recorded_values(context: TableContext, base: BaseTable) -> list[RecordedValu
 def check_whole(context: TableContext, base: BaseTable) -> None:
     """Raise RetryError for a version that holds a part of a generation and can't be read with the
     rest of it, as no record names the generation."""
-    if recorded_regions(context, base) is None and not _covers_parts(base, ()):
+    check_parts(context, base, recorded_regions(context, base) or ())
+
+
+def check_parts(
+    context: TableContext, base: BaseTable, manifests: Iterable[RegionManifest]
+) -> None:
+    """As `check_whole`, for region states that are read over the version."""
+    if not _covers_parts(base, manifests):
         raise RetryError(
             f"version {base.version} of {context.uri} was committed in the middle of a merge: open"
             " the version before it, or a later one"

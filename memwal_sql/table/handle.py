@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, MemWalError
-from memwal_sql.maintain.checkpoint.records import Checkpoint
+from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.recorded import check_whole
 from memwal_sql.read.snapshots import SnapshotCollector
@@ -34,15 +34,16 @@ class TableHandle:
         dataset: Any,
         *,
         pinned: bool = False,
-        checkpoint: Checkpoint | None = None,
+        past: Callable[[BaseTable], PinnedSnapshot] | None = None,
     ) -> None:
+        """`past` gives the region states that are read over a pinned base version; None: those that
+        were recorded in it."""
         self._context = context
         self._pinned = pinned
         self._tracker = BaseTracker(context, dataset)
-        if pinned and checkpoint is None:
+        if pinned and past is None:
             check_whole(context, self._tracker.current)
-        specs = self._tracker.current.info.region_specs
-        snapshot = None if checkpoint is None else checkpoint.snapshot(specs)
+        snapshot = None if past is None else past(self._tracker.current)
         self._collector = SnapshotCollector(
             context, self._tracker, pinned=pinned, checkpoint=snapshot
         )

@@ -1,7 +1,8 @@
 """The state of a table at a version, a time or a checkpoint."""
 
-from bisect import bisect_right
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from typing import Any, Self
 
 from exec_nodes.base.warning import warn
@@ -11,14 +12,15 @@ from memwal_sql.errors import (
     TableReplacedError,
     UnrecordedVersionWarning,
 )
+from memwal_sql.history.moment import moment_of, state_at
 from memwal_sql.history.tags import Tags
 from memwal_sql.maintain.checkpoint.checkpoints import live_checkpoint
 from memwal_sql.maintain.checkpoint.records import Checkpoint
+from memwal_sql.read.pinned import PinnedSnapshot
+from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import open_lance
-from memwal_sql.storage.base.versions import read_base_version, version_numbers
 from memwal_sql.storage.decoding import LARGEST
-from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.table.handle import TableHandle
 
 
@@ -67,17 +69,21 @@ class PastTable(TableHandle):
         been opened."""
         uri = context.uri
         live: Checkpoint | None = None
+        past: Callable[[BaseTable], PinnedSnapshot] | None = None
         if isinstance(version, str):
             version, live = _named(context, version)
         elif timestamp is not None:
-            version = _version_at(context.store, uri, timestamp)
+            moment = moment_of(context.store, uri, timestamp)
+            version, past = moment.version, partial(state_at, context, moment=moment)
         elif checkpoint is not None:
             live = live_checkpoint(context, checkpoint)
             version = live.version
+        if live is not None:
+            past = partial(_held, live)
         if dataset is None:
             dataset = open_lance(uri, context.storage_options, version)
         try:
-            table = cls(context, dataset, pinned=True, checkpoint=live)
+            table = cls(context, dataset, pinned=True, past=past)
         except (ConflictError, TableReplacedError) as error:
             raise InvalidCallError(
                 f"version {version} of {uri} has no regions of this table: it is from before the "
@@ -94,6 +100,10 @@ class PastTable(TableHandle):
         return table
 
 
+def _held(checkpoint: Checkpoint, base: BaseTable) -> PinnedSnapshot:
+    return checkpoint.snapshot(base.info.region_specs)
+
+
 def _named(context: TableContext, name: str) -> tuple[int, Checkpoint | None]:
     """The version of a tag, or that of a checkpoint and this. Raises InvalidCallError that names
     those there are."""
@@ -105,30 +115,3 @@ def _named(context: TableContext, name: str) -> tuple[int, Checkpoint | None]:
             return live.version, live
         except InvalidCallError as no_checkpoint:
             raise InvalidCallError(f"{no_tag}; {no_checkpoint}") from None
-
-
-def _version_at(store: ObjectStore, uri: str, timestamp: datetime | str) -> int:
-    """The newest version that had been committed by a time."""
-    try:
-        moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
-        if not isinstance(moment, datetime) or moment.tzinfo is None:
-            raise ValueError("it has no time zone")
-    except ValueError as error:
-        raise InvalidCallError(
-            f"timestamp={timestamp!r}: {error}; give a datetime with a time zone, or text such as "
-            '"2026-01-31T12:00:00+00:00"'
-        ) from None
-
-    def committed(version: int) -> float:
-        found = read_base_version(store, version)
-        return float("-inf") if found is None else found.timestamp
-
-    numbers = version_numbers(store)
-    place = bisect_right(numbers, moment.timestamp(), key=committed)
-    if numbers and not place:
-        first = datetime.fromtimestamp(committed(numbers[0]), UTC)
-        raise InvalidCallError(
-            f"timestamp={timestamp!r} is before the oldest version of {uri} that is left, number "
-            f"{numbers[0]} of {first.isoformat()}"
-        )
-    return numbers[place - 1] if numbers else 1

@@ -38,7 +38,13 @@ from memwal_sql.maintain.details import latest_dataset
 from memwal_sql.maintain.gc.checkpoints import checkpoint_garbage, remove_checkpoints
 from memwal_sql.maintain.gc.listing import RegionFiles, survey_files
 from memwal_sql.maintain.gc.orphans import orphans
-from memwal_sql.maintain.gc.rules import Garbage, Kind, RegionState, region_garbage
+from memwal_sql.maintain.gc.rules import (
+    Garbage,
+    Kind,
+    RegionState,
+    established_manifest,
+    region_garbage,
+)
 from memwal_sql.maintain.lease import MAINTENANCE, delete_old_records
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.maintain.retention import Holds, retained_by_versions
@@ -213,7 +219,9 @@ class _Collector:
                 return None  # its creator has not come to the manifest yet
             region_id = files.region_id
             known = watermarks.get(region_id, Watermark()).wal
-            state = RegionState(files, manifest, through(region_id), known, self._now - self._grace)
+            flushed = self._flushed(files, manifest)
+            cutoff = self._now - self._grace
+            state = RegionState(files, manifest, through(region_id), known, cutoff, flushed)
             is_fence = partial(_is_fence, Wal(self._store, region_id))
             return manifest, list(region_garbage(state, holds, is_fence))
 
@@ -300,6 +308,20 @@ class _Collector:
             return manifests.read(max(files.manifests))
         except NotFoundError:
             return manifests.latest()  # another collector was quicker
+
+    def _flushed(self, files: RegionFiles, latest: RegionManifest) -> int:
+        """Up to which WAL position a region had been flushed before the grace period: readers that
+        began since read what came later from the log, and so do those of a time in it."""
+        version = established_manifest(files, self._now - self._grace)
+        if version is None:
+            return 0
+        if version == latest.version:
+            return latest.replay_after_wal_entry_position
+        try:
+            then = RegionManifests(self._store, files.region_id).read(version)
+        except NotFoundError:  # another collector was quicker
+            return 0
+        return then.replay_after_wal_entry_position
 
     def _shrink(self, latest: RegionManifest, going: set[str]) -> None:
         """Take the generations that go out of a region's manifest."""

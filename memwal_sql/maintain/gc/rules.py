@@ -62,7 +62,8 @@ class RegionState:
     `manifest` is one that was read after the files were listed. Generations up to `through` are in
     the base table and its maintained indexes for long enough. WAL entries up to `known_fences`
     that are small enough to be fences were found to be fences before. Files written after
-    `cutoff` (seconds since 1970) stay.
+    `cutoff` (seconds since 1970) stay, and so does what the region's state at the cutoff needs:
+    `flushed` is the WAL position up to which it had been flushed by then.
     """
 
     files: RegionFiles
@@ -70,6 +71,7 @@ class RegionState:
     through: int
     known_fences: int
     cutoff: float
+    flushed: int
 
 
 def region_garbage(state: RegionState, holds: Holds, is_fence: IsFence) -> Iterator[Garbage]:
@@ -115,7 +117,7 @@ def _wal_entries(state: RegionState, holds: Holds, is_fence: IsFence) -> Iterato
     flushed = manifest.replay_after_wal_entry_position
     probed = (flushed, manifest.wal_entry_position_last_seen)
     for position, meta in sorted(state.files.wal.items()):
-        if position > flushed:
+        if position > min(flushed, state.flushed):
             break
         if position in probed or not _is_old(state, meta):
             continue
@@ -128,7 +130,10 @@ def _wal_entries(state: RegionState, holds: Holds, is_fence: IsFence) -> Iterato
 
 
 def _manifests(state: RegionState) -> Iterator[Garbage]:
+    established = established_manifest(state.files, state.cutoff) or 0
     for version in sorted(state.files.manifests)[:-KEPT_MANIFESTS]:
+        if version >= established:
+            break
         meta = state.files.manifests[version]
         reason = f"not among the newest {KEPT_MANIFESTS} versions"
         yield _file(state, meta, Kind.MANIFEST, reason, version)
@@ -139,5 +144,15 @@ def _file(state: RegionState, meta: ObjectMeta, kind: Kind, reason: str, number:
     return Garbage(kind, region, meta.path, meta.size, reason, (meta.path,), number)
 
 
+def established_manifest(files: RegionFiles, cutoff: float) -> int | None:
+    """The region's newest manifest version at a time; None where the region was made later."""
+    old = (version for version, meta in files.manifests.items() if _was_there(meta, cutoff))
+    return max(old, default=None)
+
+
 def _is_old(state: RegionState, *files: ObjectMeta) -> bool:
-    return all(meta.modified is None or meta.modified <= state.cutoff for meta in files)
+    return all(_was_there(meta, state.cutoff) for meta in files)
+
+
+def _was_there(meta: ObjectMeta, cutoff: float) -> bool:
+    return meta.modified is None or meta.modified <= cutoff

@@ -1,0 +1,226 @@
+"""The state of a table at a time, as far as its files still tell it.
+
+A base version says when it was committed. Manifests of regions and WAL entries do not: theirs are
+the times of their files, by the store's clock. So the state at a time is the newest base version of
+that time, and for each region its manifest of that time with the log up to then. Where a collection
+has deleted a part of that, nobody knows which rows there were, and the state is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.maintain.gc.listing import RegionFiles, survey_regions
+from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot
+from memwal_sql.read.recorded import check_parts, recorded_regions
+from memwal_sql.state.base_table import BaseTable
+from memwal_sql.state.context import TableContext
+from memwal_sql.storage.base.versions import read_base_version
+from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
+from memwal_sql.storage.objects.side_by_side import side_by_side
+from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
+from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
+from memwal_sql.storage.wal.log import Wal
+from memwal_sql.storage.wal.torn import whole_end
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time, and the newest base version that had been committed by then.
+
+    Attributes:
+        seconds: since 1970.
+        after: the next version, None for none.
+    """
+
+    seconds: float
+    version: int
+    after: int | None
+
+    @property
+    def text(self) -> str:
+        """The time in UTC."""
+        return datetime.fromtimestamp(self.seconds, UTC).isoformat()
+
+
+def moment_of(
+    store: ObjectStore,
+    uri: str,
+    timestamp: datetime | str,
+    clock: Callable[[], float] = time.time,
+) -> Moment:
+    """The moment of a time. Raises InvalidCallError for a time without a zone, one in the future,
+    and one before the oldest version or the oldest file."""
+    try:
+        moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            raise ValueError("it has no time zone")
+    except ValueError as error:
+        raise InvalidCallError(
+            f"timestamp={timestamp!r}: {error}; give a datetime with a time zone, or text such as "
+            '"2026-01-31T12:00:00+00:00"'
+        ) from None
+    seconds, now = moment.timestamp(), clock()
+    if seconds > now:
+        raise InvalidCallError(
+            f"timestamp={timestamp!r} is in the future: this machine's clock says {_text(now)}; "
+            "leave the time out to read the newest rows"
+        )
+
+    def committed(version: int) -> float:
+        found = read_base_version(store, version)
+        return float("-inf") if found is None else found.timestamp
+
+    files = {
+        number: meta
+        for meta in store.list(BASE_VERSIONS_FOLDER)
+        if (number := base_version_of(meta.path)) is not None
+    }
+    numbers = sorted(files)
+    place = bisect_right(numbers, seconds, key=committed)
+    if numbers and not place:
+        raise InvalidCallError(
+            f"timestamp={timestamp!r} is before the oldest version of {uri} that is left, number "
+            f"{numbers[0]} of {_text(committed(numbers[0]))}"
+        )
+    found = Moment(
+        seconds,
+        numbers[place - 1] if numbers else 1,
+        numbers[place] if place < len(numbers) else None,
+    )
+    oldest = min((_modified(meta) for meta in files.values()), default=seconds)
+    if oldest > seconds:
+        raise InvalidCallError(
+            f"timestamp={timestamp!r} is before the oldest file of {uri}, of {_text(oldest)}: the "
+            "folder was copied, and which rows it had before is not known; "
+            f"version={found.version} reads what was recorded by then"
+        )
+    return found
+
+
+def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSnapshot:
+    """The state at a moment over its base version.
+
+    Raises InvalidCallError where files that belong to it were collected, with how many rows.
+    """
+    recorded = {one.region_id: one for one in recorded_regions(context, base) or ()}
+    regions = survey_regions(context.store).regions
+    for region_id in recorded:
+        regions.setdefault(region_id, RegionFiles(region_id))
+
+    def past(files: RegionFiles) -> _Past:
+        return _past(context.store, base, moment, files, recorded.get(files.region_id))
+
+    found = side_by_side(context.store.remote, past, regions.values())
+    lost = [one.lost for one in found if one.lost is not None]
+    if lost:
+        raise _refused(context, moment, lost)
+    pinned = tuple(one.region for one in found if one.region is not None)
+    check_parts(context, base, [one.manifest for one in pinned])
+    return PinnedSnapshot(base.version, pinned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """What was collected: WAL entries and rows, None where no file says how many."""
+
+    entries: int | None
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """A region at a moment: None where it had no rows; and what is lost of it."""
+
+    region: PinnedRegion | None = None
+    lost: _Lost | None = None
+
+
+def _past(
+    store: ObjectStore,
+    base: BaseTable,
+    moment: Moment,
+    files: RegionFiles,
+    recorded: RegionManifest | None,
+) -> _Past:
+    manifests = RegionManifests(store, files.region_id)
+    versions = sorted(files.manifests)
+    then = _last(files.manifests, moment)
+    first = manifests.read(versions[0]) if versions and then is None else None
+    if then is not None:
+        manifest = manifests.read(then)
+    elif recorded is not None and (
+        first is None or first.current_generation == recorded.current_generation
+    ):
+        manifest = recorded  # nothing was flushed from then on to the oldest manifest
+    elif recorded is None and versions[:1] in ([], [1]):
+        return _Past()  # the region was made later
+    else:
+        return _Past(lost=_Lost(None, _rows(manifests, versions, recorded)))
+    merged = base.details.merged_generations.get(files.region_id, 0)
+    needed = [one for one in manifest.flushed_generations if one.generation > merged]
+    listed = len(needed) == max(0, manifest.current_generation - 1 - merged)
+    if not listed or any(one.path not in files.generations for one in needed):
+        rows = [one.rows for one in needed if one.path not in files.generations]
+        known = [count for count in rows if count is not None]
+        return _Past(lost=_Lost(None, sum(known) if known and len(known) == len(rows) else None))
+    flushed = manifest.replay_after_wal_entry_position
+    last = max(flushed, _last(files.wal, moment) or 0)
+    following = min((one for one in files.wal if one > last), default=last + 1)
+    missing = [one for one in range(flushed + 1, following) if one not in files.wal]
+    if missing:
+        return _Past(lost=_Lost(len(missing), _rows(manifests, versions, manifest)))
+    wal = Wal(store, files.region_id)
+    end = whole_end(wal, flushed + 1, last + 1, manifest.wal_entry_position_last_seen)
+    return _Past(PinnedRegion(manifest, end))
+
+
+def _last(files: Mapping[int, ObjectMeta], moment: Moment) -> int | None:
+    """The last number of which the file had been written; None for none."""
+    return max((n for n, meta in files.items() if _modified(meta) <= moment.seconds), default=None)
+
+
+def _modified(meta: ObjectMeta) -> float:
+    if meta.modified is None:
+        raise InvalidCallError(
+            f"the store does not say when {meta.path} was written, so no time can be read: give a "
+            "version or a checkpoint"
+        )
+    return meta.modified
+
+
+def _rows(
+    manifests: RegionManifests, versions: list[int], before: RegionManifest | None
+) -> int | None:
+    """How many rows were flushed since a state, up to the newest manifest; None where that does not
+    name all of these generations any more."""
+    latest = manifests.read(versions[-1])
+    first = 1 if before is None else before.current_generation
+    flushed = [one.rows for one in latest.flushed_generations if one.generation >= first]
+    known = [rows for rows in flushed if rows is not None]
+    return sum(known) if len(known) == latest.current_generation - first else None
+
+
+def _refused(context: TableContext, moment: Moment, lost: list[_Lost]) -> InvalidCallError:
+    entries = [one.entries for one in lost if one.entries is not None]
+    rows = [one.rows for one in lost if one.rows is not None]
+    least = "" if len(rows) == len(lost) else "at least "
+    count = f"{least}{sum(rows)} rows" if rows else "an unknown number of rows"
+    log = f" from {sum(entries)} log entries" if entries else ""
+    after = "" if moment.after is None else f", and version={moment.after} the next one"
+    return InvalidCallError(
+        f"the state of {context.uri} at {moment.text} is not there any more: {count}{log} in "
+        f"{len(lost)} regions were flushed and collected since, and nobody knows which of these "
+        f"were written by then. version={moment.version} reads the last state that was recorded "
+        f"before{after}; table.checkpoint() holds a state with all its rows"
+    )
+
+
+def _text(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
