@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.base.errors import MemWalError, SourceGoneError
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.sources.source import Source
 from planner.predicates.condition import Condition
@@ -80,6 +81,8 @@ class Snapshot:
         masks: sources whose rows somebody else reads: here they only make rows of the base table
             stale. A distributed scan shares out the base table that way; no other query has them.
         gaps: by index name, what it has not caught up with; scans and lookups ignore them.
+        missing: what the error for files that are gone means, once the table was looked at again;
+            None where nobody looks.
     """
 
     info: TableInfo
@@ -89,6 +92,15 @@ class Snapshot:
     indexes: tuple[IndexInfo, ...] = ()
     masks: tuple[Source, ...] = ()
     gaps: Mapping[str, IndexGap] = field(default_factory=dict, compare=False, repr=False)
+    missing: Callable[[SourceGoneError], MemWalError] | None = field(
+        default=None, compare=False, repr=False
+    )
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All of them: the base table, then each region's."""
+        base = () if self.base is None else (self.base,)
+        return (*base, *(source for region in self.regions for source in region.sources))
 
 
 @dataclass(frozen=True, slots=True)

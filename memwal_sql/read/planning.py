@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from exec_nodes.node import Node
-from memwal_sql.errors import RetryError
+from exec_nodes.node import Node, Statistics
+from memwal_sql.errors import MemWalError, RetryError, SourceGoneError
 from planner.model import Query, Snapshot
 from planner.plan import plan
 
@@ -31,6 +32,58 @@ def opened(node: Node) -> Node:
     """A plan with every source open."""
     _ = node.statistics
     return node
+
+
+@dataclass(frozen=True)
+class Watched(Node):
+    """A plan that runs after the table was let go of, as DataFusion runs it. Where files turn out
+    to be gone it looks at the table again: RepairError for good, SourceGoneError for now.
+
+    It is seen as the plan itself.
+    """
+
+    plan: Node
+    missing: Callable[[SourceGoneError], MemWalError]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", self.plan.metrics)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.plan.schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.plan.children
+
+    @property
+    def partitions(self) -> int:
+        return self.plan.partitions
+
+    @property
+    def statistics(self) -> Statistics:
+        return self.plan.statistics
+
+    def label(self) -> str:
+        return self.plan.label()
+
+    def execute(self, partition: int = 0) -> Iterator[pa.RecordBatch]:
+        """As the plan does."""
+        return self._run(partition)
+
+    def _run(self, partition: int) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self.plan.execute(partition)
+        except SourceGoneError as error:
+            found = self.missing(error)
+            if found is error:
+                raise
+            raise found from error
+
+
+def watched(node: Node, snapshot: Snapshot) -> Node:
+    """The plan of a query over a snapshot, for who runs it later."""
+    return node if snapshot.missing is None else Watched(node, snapshot.missing)
 
 
 def batches(node: Node) -> Iterator[pa.RecordBatch]:

@@ -11,10 +11,13 @@ from functools import partial
 from threading import Lock
 from typing import Literal, TypeVar
 
+from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import (
     InvalidCallError,
+    MemWalError,
     NotFoundError,
+    RepairError,
     SourceGoneError,
     TableReplacedError,
 )
@@ -158,7 +161,28 @@ class SnapshotCollector:
             found = self._recorded(base, filters)
         else:
             found = self._current(base, filters, strong=consistency == "strong")
-        return replace(found, indexes=base.indexes.infos)
+        missing = None if self.pinned else partial(self._missing, found, consistency, filters)
+        return replace(found, indexes=base.indexes.infos, missing=missing)
+
+    def _missing(
+        self,
+        read: Snapshot,
+        consistency: str,
+        filters: Sequence[Predicate],
+        error: SourceGoneError,
+    ) -> MemWalError:
+        """What it means that files of a snapshot are gone: a RepairError where the newest snapshot
+        reads the same files, and else the error itself, as they were merged and collected."""
+        try:
+            now = self.over_base(
+                self.not_below_watermarks(self.catch_up()),
+                lambda base: self.snapshot(base, consistency, filters),
+            )
+        except RepairError as damage:
+            return damage
+        needed = {source.identity for source in now.sources}
+        files = [source for source in read.sources if isinstance(source, LanceSource)]
+        return gap_error(error) if all(one.identity in needed for one in files) else error
 
     def collect(self, consistency: str, filters: Sequence[Predicate] = ()) -> Snapshot:
         """The `snapshot` over the newest base version."""
@@ -217,7 +241,7 @@ class SnapshotCollector:
                 check_watermarks(self._context.store, progress)
                 break
             except TableReplacedError:
-                newest = self._tracker.latest()
+                newest = self._tracker.reload()  # versions between may have been cleaned up
                 if newest is base:
                     raise
                 base = newest  # merged and collected meanwhile

@@ -15,7 +15,7 @@ from exec_nodes.node import Node
 from exec_nodes.vectors.column import Metric
 from exec_nodes.vectors.nearest import Order
 from memwal_sql.errors import InvalidCallError, ReopenError
-from memwal_sql.read.planning import Planner, opened, scan
+from memwal_sql.read.planning import Planner, opened, scan, watched
 from memwal_sql.read.snapshots import check_consistency
 from memwal_sql.session.scalar_functions import TextMatches, analyzed, calls_match, text_matches
 from memwal_sql.write.ingest.missing import ERROR, check_missing
@@ -171,7 +171,7 @@ class TableProvider:
         node = self._table.planned(planner, self._consistency, predicates)
         query, snapshot = planned[-1]
         nearest = partial(self._nearest, query, snapshot, node)
-        return Scan(node, nearest, text_matches(exact, snapshot))
+        return Scan(watched(node, snapshot), nearest, text_matches(exact, snapshot))
 
     def _nearest(
         self,
@@ -186,7 +186,7 @@ class TableProvider:
     ) -> Node | None:
         order = Order(exact=not self._approximate, nulls_first=nulls_first)
         found = plan_nearest(query, Nearest(column, metric, vector, k, order), scanned, snapshot)
-        return None if found is None else opened(found)
+        return None if found is None else watched(opened(found), snapshot)
 
     def check_insert(self, nulls: Sequence[str]) -> None:
         """Raise InvalidCallError where an INSERT sets columns to NULL that it may not name.

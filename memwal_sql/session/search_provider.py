@@ -12,6 +12,7 @@ from exec_nodes.node import Node
 from exec_nodes.projection_exec import ProjectionExec
 from exec_nodes.refused_exec import RefusedExec
 from memwal_sql.errors import UnsupportedError
+from memwal_sql.read.planning import watched
 from memwal_sql.search.request import Search
 from memwal_sql.session.provider import ReadTable, Scan, note_scan, of_columns
 from memwal_sql.session.scalar_functions import analyzed, text_matches
@@ -64,22 +65,24 @@ class SearchProvider:
         filters = tuple(condition_of(p, self._columns) for p in ranked)
         columns = tuple(name for name in wanted if name in self._columns.names)
 
-        matches = []
+        planned = []
 
         def plan(snapshot: Snapshot) -> Node:
             snapshot = of_columns(snapshot, self._columns)
-            matches.append(text_matches(filters, snapshot))
+            planned.append(snapshot)
             return self._search.plan(columns, analyzed(filters, snapshot), snapshot)
 
         ruling = [] if self._search.counts_all else [one.predicate for one in filters]
         node = self._table.planned(plan, self._consistency, ruling)
+        snapshot = planned[-1]
+        node = watched(node, snapshot)
         if found:
             output = pa.schema([node.schema.field(name) for name in wanted])
             conditions = tuple(condition_of(p, self.schema) for p in found)
             node = FilterExec(node, conditions, output)
         elif tuple(node.schema.names) != wanted:
             node = ProjectionExec(node, wanted)
-        return Scan(node, lambda *_: None, matches[-1])
+        return Scan(node, lambda *_: None, text_matches(filters, snapshot))
 
     def left_over(self, conditions: Sequence[str], no_rows: ArrowStream) -> Node:
         """The plan in place of one in which DataFusion would apply `conditions`, which it offers to

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from memwal_native import MountedTable
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-from memwal_sql.read.planning import batches, opened, scan, stream
+from memwal_sql.read.planning import batches, opened, scan, stream, watched
 from memwal_sql.read.snapshots import Consistency
 from memwal_sql.session.filter_text import datafusion_scan, pushed_filters
 from memwal_sql.session.provider import TableProvider
@@ -131,7 +131,8 @@ class ScannedTable(WrittenTable):
             ruling = [one.predicate for one in filters]
             snapshot = self._collector.snapshot(base, consistency, ruling)
             query = Query(names, analyzed(filters, snapshot), limit)
-            return use(stream(opened(scan(query, snapshot)), limit))
+            node = watched(opened(scan(query, snapshot)), snapshot)
+            return use(stream(node, limit))
 
         return self._collector.query(consistency, scanned)
 
