@@ -16,6 +16,8 @@ _KEY = b"lance-schema:unenforced-primary-key"
 _POSITION = b"lance-schema:unenforced-primary-key:position"
 _BLOB = b"lance-encoding:blob"
 _LANCE_PREFIXES = (b"lance-schema:", b"lance:")
+# Begins the names of columns that Lance adds to WAL entries (lance 9150).
+_OF_ENTRIES = "__wal_"
 _WITHOUT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _RESERVED = frozenset(
     {TOMBSTONE, "_gen", "_source", "_distance", "_score", "_relevance_score"}
@@ -106,7 +108,7 @@ def check_schema(schema: pa.Schema, primary_key: Sequence[str]) -> None:
             raise InvalidCallError(
                 f"column {field.name!r} of type {field.type} can't be stored: {reason}"
             )
-    reserved = sorted(_RESERVED.intersection(names))
+    reserved = sorted(name for name in names if name in _RESERVED or name.startswith(_OF_ENTRIES))
     if reserved:
         raise InvalidCallError(f"rename the columns {reserved}: these names are reserved")
     if not primary_key:

@@ -195,3 +195,28 @@ def test_a_collection_beside_a_reader_is_no_restore(setting: Setting) -> None:
     setting.table.collect_garbage(older_than=timedelta(0))
     for path in PATHS.values():
         assert path(reader) == setting.live
+
+
+def test_a_handle_whose_version_a_tag_keeps_reads_on_after_merges_and_collections(
+    tmp_path: Path,
+) -> None:
+    """The versions after it are cleaned up, and it is not: no probe of the next one finds any."""
+    table = mw.create_table(tmp_path / "tagged", pa.schema({"id": pa.int64()}), "id")
+    with table.writer() as writer:
+        writer.upsert([{"id": 1}])
+    table.merge()
+    table.tags.create("release", table.snapshot_regions())
+    readers: list[Callable[[mw.Table], object]] = [
+        lambda one: one.count_rows(),
+        lambda one: one.get([1, 2, 3]).num_rows,
+        lambda one: one.scan().read_all().num_rows,
+    ]
+    handles = [mw.open_table(table.uri) for _ in readers]
+    for key in (2, 3):
+        with table.writer() as writer:
+            writer.upsert([{"id": key}])
+            writer.flush()
+        table.merge()
+    table.collect_garbage(older_than=timedelta(0), versions_older_than=timedelta(0))
+    for handle, read in zip(handles, readers, strict=True):
+        assert read(handle) == 3

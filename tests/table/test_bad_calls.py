@@ -256,6 +256,8 @@ def test_reserved_and_repeated_column_names_are_refused(uri: str) -> None:
         "_rowoffset",
         "_row_created_at_version",
         "_row_last_updated_at_version",
+        "__wal_row_id",
+        "__wal_",
     ):
         schema = pa.schema([pa.field("id", pa.int64()), pa.field(name, pa.bool_())])
         with refused(uri, name, "reserved"):
