@@ -79,7 +79,7 @@ class PastTable(TableHandle):
             live = live_checkpoint(context, checkpoint)
             version = live.version
         if live is not None:
-            past = partial(_held, live)
+            past = partial(_snapshot_of, live)
         if dataset is None:
             dataset = open_lance(uri, context.storage_options, version)
         try:
@@ -100,7 +100,7 @@ class PastTable(TableHandle):
         return table
 
 
-def _held(checkpoint: Checkpoint, base: BaseTable) -> PinnedSnapshot:
+def _snapshot_of(checkpoint: Checkpoint, base: BaseTable) -> PinnedSnapshot:
     return checkpoint.snapshot(base.info.region_specs)
 
 
