@@ -137,18 +137,18 @@ class FragmentColumns:
 
     def extend(self, schema: pa.Schema) -> None:
         """Read and keep what is new here of those columns of `schema` that are kept of another
-        version and in use: of fragments after the last one that is kept. Others did not fit."""
+        version and in use: of fragments after the last one that is kept of any version, as a
+        compaction may have left none of those. Others did not fit."""
+        kept: dict[Hashable, list[Key]] = {}
+        for key in self._store.all_keys():
+            if _number_in(self._place, key) is not None:
+                kept.setdefault(key.detail, []).append(key)
         new: dict[tuple[int, ...], list[pa.Field]] = {}
         for field in schema:
-            if field.name not in self.ids:
-                continue
-            keys = [self._keys(one, [field])[0][0] for one in self.fragments.values()]
+            keys = kept.get((self.ids.get(field.name), field.type), ())
             used = [self._store.take_use(key) for key in keys]  # of all, not up to the first
-            if not any(used):
-                continue
-            kept = [n for n, one in self.fragments.items() if self._kept(one, [field]) != [None]]
-            if kept:
-                last = max(kept)
+            if any(used):
+                last = max(_number_in(self._place, key) or 0 for key in keys)
                 after = tuple(number for number in self.fragments if number > last)
                 new.setdefault(after, []).append(field)
         for numbers, fields in new.items():
@@ -272,6 +272,15 @@ class FragmentColumns:
             identity = fragment_identity(self._place, fragment), fragment.deletion_file()
             self._identities[fragment.fragment_id] = identity
         return identity
+
+
+def _number_in(place: str, key: Key) -> int | None:
+    """The fragment of the table at `place` of which a column is kept; None for what is not one."""
+    owner = key.owners[0]
+    if key.kind == "column" and isinstance(owner, tuple) and owner[0] == place:
+        number: int = owner[1]
+        return number
+    return None
 
 
 def _places(stored: RowAddresses, addresses: RowAddresses) -> npt.NDArray[np.int64] | None:

@@ -47,9 +47,10 @@ class Life:
             self.delete,
             self.append,
             self.compact,
+            self.table.compact,
             self.restore,
         ]
-        one = self.random.choices(happen, [6, 6, 4, 4, 4, 2, 1, 4])[0]
+        one = self.random.choices(happen, [6, 6, 4, 4, 4, 2, 1, 2, 4])[0]
         one()
         return getattr(one, "__name__", "")
 

@@ -88,8 +88,18 @@ def test_any_history_reads_as_if_the_newest_version_was_read(
     assert behind > 5
 
 
-def test_nothing_is_read_of_a_merge_after_the_warm_up(
-    life: Life, pending: Pending, within: Any
+@pytest.mark.parametrize(
+    "change",
+    [
+        Life.write_and_merge,
+        Life.compact,
+        lambda life: life.table.compact(),
+        lambda life: life.table.compact(fragments=2),
+    ],
+    ids=["merge", "compaction of Lance", "of all fragments", "of some"],
+)
+def test_nothing_is_read_of_a_new_version_after_the_warm_up(
+    life: Life, pending: Pending, within: Any, change: Callable[[Life], object]
 ) -> None:
     within(Admission.set(lookup=1 << 30))
     reader = mw.open_table(life.uri)
@@ -97,7 +107,7 @@ def test_nothing_is_read_of_a_merge_after_the_warm_up(
     for _ in range(3):
         seen(reader, keys, QUERY)
     before = base_version(reader)
-    life.write_and_merge()
+    change(life)
     assert seen(reader, keys, QUERY) == fresh(life.uri, None, keys, QUERY)
     assert base_version(reader) == before
     warm_up(pending)
@@ -119,7 +129,7 @@ def test_nothing_is_read_of_a_merge_after_the_warm_up(
 def test_what_others_commit_is_seen_at_once(life: Life) -> None:
     reader = mw.open_table(life.uri)
     life.write_and_merge()
-    for change in (life.delete, life.append, life.compact, life.restore, life.restore):
+    for change in (life.delete, life.append, life.restore, life.restore):
         seen(reader, [1, 2], QUERY)
         change()
         assert seen(reader, [1, 2], QUERY) == fresh(life.uri, None, [1, 2], QUERY)

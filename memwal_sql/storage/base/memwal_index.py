@@ -29,6 +29,8 @@ from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"
 TYPE_URL = "/lance.table.MemWalIndexDetails"
+# A compaction first takes numbers for its fragments in a version of its own.
+_LEAVE_ROWS = ("create_index", "rewrite", "reserve_fragments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,13 @@ class FoundDetails:
 
     def preserves_rows_of(self, before: FoundDetails) -> bool:
         """Whether the commit of this version, right after the one `before`, changed no row that
-        readers see: it moved generations into the base table, or was of indexes or details."""
+        readers see: it moved generations into the base table, or fragments into others, or was of
+        indexes or details."""
         if self.operation == "update":
             progress = before.details.merged_generations
             grown = self.details.merged_generations.items()
             return any(generation > progress.get(shard, 0) for shard, generation in grown)
-        return self.operation == "create_index"
+        return self.operation in _LEAVE_ROWS
 
 
 def read_details(store: ObjectStore, dataset: Any) -> FoundDetails | None:

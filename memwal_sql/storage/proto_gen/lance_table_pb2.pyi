@@ -40,12 +40,16 @@ class Fragment(_message.Message):
     def __init__(self, id: _Optional[int] = ...) -> None: ...
 
 class Transaction(_message.Message):
-    __slots__ = ("create_index", "update")
+    __slots__ = ("create_index", "rewrite", "reserve_fragments", "update")
     CREATE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    REWRITE_FIELD_NUMBER: _ClassVar[int]
+    RESERVE_FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     create_index: bytes
+    rewrite: bytes
+    reserve_fragments: bytes
     update: bytes
-    def __init__(self, create_index: _Optional[bytes] = ..., update: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, create_index: _Optional[bytes] = ..., rewrite: _Optional[bytes] = ..., reserve_fragments: _Optional[bytes] = ..., update: _Optional[bytes] = ...) -> None: ...
 
 class IndexSection(_message.Message):
     __slots__ = ("indices",)
