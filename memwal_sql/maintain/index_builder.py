@@ -42,7 +42,7 @@ def build_indexes(
     Raises RetryError when other commits keep coming in between.
     """
     dataset = latest_dataset(context)
-    known = [index.name for index in _indexes(dataset)]
+    known = [index.name for index in column_indexes(dataset)]
     unknown = sorted(set(names or ()) - set(known))
     if unknown:
         raise InvalidCallError(f"there are no indexes {unknown} on {context.uri}; it has {known}")
@@ -64,7 +64,8 @@ def covers_everything(dataset: Any, index: Any) -> bool:
     return all(fragment.fragment_id in covered for fragment in dataset.get_fragments())
 
 
-def _indexes(dataset: Any) -> list[Any]:
+def column_indexes(dataset: Any) -> list[Any]:
+    """The indexes of columns, as Lance describes them."""
     return [one for one in indexes_of(dataset) if not one.name.startswith(_SYSTEM)]
 
 
@@ -76,7 +77,7 @@ def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
     def build() -> None:
         nonlocal behind, dataset
         dataset = dataset or latest_dataset(context)
-        index = next((one for one in _indexes(dataset) if one.name == name), None)
+        index = next((one for one in column_indexes(dataset) if one.name == name), None)
         if index is None or covers_everything(dataset, index):
             return
         behind = True
@@ -112,7 +113,7 @@ def _with_catch_up(rewrite: Rewrite) -> IndexDetails | None:
     details = rewrite.details
     merged = regions_in(details.merged_generations)
     written = dict(details.index_catchup)
-    for index in _indexes(rewrite.dataset):
+    for index in column_indexes(rewrite.dataset):
         known = written.get(index.name, {})
         behind = any(known.get(region, 0) < merged[region] for region in merged)
         if behind and covers_everything(rewrite.dataset, index):

@@ -9,7 +9,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from exec_nodes.base.tasks import map_concurrently
-from memwal_sql.arguments import names_given
+from memwal_sql.arguments import is_number, is_whole, names_given
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.index.create import IndexKind, IndexParameters, create_index, drop_index
 from memwal_sql.maintain.checkpoint.checkpoints import (
@@ -20,6 +20,7 @@ from memwal_sql.maintain.checkpoint.checkpoints import (
 )
 from memwal_sql.maintain.checks.findings import CheckReport
 from memwal_sql.maintain.checks.run import check_table
+from memwal_sql.maintain.compact.compactor import Compactor, Extent
 from memwal_sql.maintain.gc.collector import DEFAULT_GRACE, collect_garbage
 from memwal_sql.maintain.index_builder import build_indexes
 from memwal_sql.maintain.merge.merger import Merger
@@ -60,6 +61,44 @@ class MaintainedTable(TableHandle):
             found = [one for one in found if {one.name, str(one.region_id)} & set(regions)]
         merger = Merger(context, self._regions_now, progress or report_nothing)
         return merger.run(found, self._tracker.current)
+
+    def compact(
+        self,
+        progress: Report | None = None,
+        *,
+        fragments: int | None = None,
+        deleted: float = 0.1,
+        dry_run: bool = False,
+    ) -> int:
+        """Join small fragments of the base table, and leave deleted rows out of it.
+
+        Any number of processes may compact at the same time, and write, read and merge meanwhile.
+        Versions, tags and checkpoints stay as they are. Indexes are brought up to date before and
+        after; fragments in different segments of a vector index are not joined.
+
+        Args:
+            progress: is told how many fragments have been written anew.
+            fragments: join so many beside each other, 2 or more, that together have twice the size
+                of the largest one, as the background jobs do: each time that a row is written
+                again, its fragment has doubled at least. None: join all that have less than a
+                million rows and 256 MiB, which is large enough.
+            deleted: write fragments anew that have lost such a share of their rows, above 0 and up
+                to 1; given `fragments`, once the table as a whole has.
+            dry_run: only say how many fragments would be written anew.
+
+        Returns how many fragments were written anew. Raises RetryError where others kept changing
+        them; what was compacted by then stays so.
+        """
+        if fragments is not None and not is_whole(fragments, least=2):
+            raise InvalidCallError(f"fragments={fragments!r} must be a whole number, 2 or more")
+        if not is_number(deleted) or not 0 < deleted <= 1:
+            raise InvalidCallError(f"deleted={deleted!r} must be a number above 0, up to 1")
+        (self._check_present if dry_run else self._check_writable)("compact")
+        extent, known = Extent(fragments, deleted), self._tracker.latest().dataset
+        if dry_run:
+            return sum(map(len, extent.groups(known)))
+        report = progress or report_nothing
+        return Compactor(self._context, self._regions_now, report).run(extent, known)
 
     def create_index(
         self,

@@ -13,6 +13,7 @@ from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.maintain.compact.compactor import Compactor
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
 from memwal_sql.read.twins import is_emptied
@@ -61,6 +62,12 @@ class SharedTable(MaintainedTable):
                 self._tracker.current, spec_id, values
             ),
         )
+
+    def compactor(self) -> Compactor:
+        """Compacts the base table in tasks, which other processes execute; `compact` does it all
+        by itself."""
+        self._check_writable("compact")
+        return Compactor(self._context, self._regions_now)
 
     def replace_staged(self, tasks: Sequence[StagedTask]) -> int:
         """Replace all rows by what tasks have staged, in one step that readers see.

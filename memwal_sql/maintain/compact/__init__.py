@@ -1,0 +1,1 @@
+"""The compaction of the base table's fragments."""

@@ -1,0 +1,119 @@
+"""Which fragments of the base table are written anew together.
+
+A merge adds a fragment and leaves deleted rows in others. As in any log-structured tree, fragments
+beside each other are joined as soon as some of them together have twice the size of the largest
+one. So with each time that a row is written its fragment has doubled at least, and few fragments
+are left: the larger ones on the way to a full one are as many as there are doublings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+# A fragment with so many rows or bytes is large enough. Lance's default is as many rows.
+TARGET_ROWS = 1024 * 1024
+TARGET_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A fragment of the base table.
+
+    Attributes:
+        number: its id.
+        rows: with deleted ones.
+        deleted: of these.
+        bytes: of its files, as far as that is known.
+        indexed: the segments of indexes that cover it: those with others can't be joined to it.
+    """
+
+    number: int
+    rows: int
+    deleted: int = 0
+    bytes: int = 0
+    indexed: Hashable = frozenset()
+
+    @property
+    def size(self) -> float:
+        """What is left of it without deleted rows; 1 is large enough."""
+        live = max(1, self.rows - self.deleted)
+        left = live / max(1, self.rows) * self.bytes
+        return max(live / TARGET_ROWS, left / TARGET_BYTES)
+
+    def has_lost(self, share: float) -> bool:
+        """Whether at least such a share of its rows was deleted."""
+        return self.deleted > 0 and self.deleted >= share * self.rows
+
+
+class _Piece:
+    """Fragments that become one."""
+
+    def __init__(self, members: Sequence[Fragment]) -> None:
+        self.members = tuple(members)
+        self.size = sum(one.size for one in members)
+
+
+def groups_of(
+    fragments: Iterable[Fragment], least: int | None, share: float
+) -> list[tuple[Fragment, ...]]:
+    """The groups of fragments, given in ascending order, that become a fragment each.
+
+    Args:
+        least: join so many that have twice the size of the largest one among them; None: join all
+            that are not large enough.
+        share: write fragments anew that have lost such a share of their rows. Given `least`, that
+            waits until the table as a whole has, as what is written then is a multiple of what was
+            deleted at most.
+    """
+    known = list(fragments)
+    rows, deleted = (sum(getattr(one, name) for one in known) for name in ("rows", "deleted"))
+    is_due = least is None or deleted >= share * rows
+    lost = {one for one in known if is_due and one.has_lost(share)}
+    found: list[tuple[Fragment, ...]] = []
+    for _, run in groupby(known, key=lambda one: one.indexed):
+        pieces = [_Piece([one]) for one in run]
+        if least is None:
+            pieces = _joined(pieces, lambda one: one.size < 1 or lost.issuperset(one.members))
+        else:
+            pieces = _joined(_doubled(pieces, least), lambda one: lost.issuperset(one.members))
+        found += [one.members for one in pieces if one.members[1:] or one.members[0] in lost]
+    return found
+
+
+def _doubled(pieces: list[_Piece], least: int) -> list[_Piece]:
+    """Join those that may be joined, the smallest ones first."""
+    limit = min((one.size for one in pieces), default=1.0)
+    while limit < 1:
+        limit *= 2
+        joined: list[_Piece] = []
+        for is_small, run in groupby(pieces, key=lambda one: one.size <= min(limit, 1)):
+            own = list(run)
+            doubles = sum(one.size for one in own) >= 2 * max(one.size for one in own)
+            joined += _cut(own) if is_small and doubles and len(own) >= least else own
+        pieces = joined
+    return pieces
+
+
+def _joined(pieces: Sequence[_Piece], is_joined: Callable[[_Piece], bool]) -> list[_Piece]:
+    """Join those beside each other that are to be."""
+    found: list[_Piece] = []
+    for joined, run in groupby(pieces, key=is_joined):
+        own = list(run)
+        found += _cut(own) if joined else own
+    return found
+
+
+def _cut(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Join pieces to some that are large enough, and one of what is left."""
+    found: list[_Piece] = []
+    members: list[Fragment] = []
+    size = 0.0
+    for piece in pieces:
+        members += piece.members
+        size += piece.size
+        if size >= 1:
+            found.append(_Piece(members))
+            members, size = [], 0.0
+    return [*found, _Piece(members)] if members else found
