@@ -150,6 +150,7 @@ for command in (
     jobs.flush,
     jobs.merge,
     jobs.index,
+    jobs.compact,
     jobs.snapshot,
     jobs.gc,
     care.checkpoint,
@@ -162,7 +163,7 @@ for command in (
     app.command()(command)
 
 
-_BACKGROUND = ("flush", "merge", "index", "gc", "run")
+_BACKGROUND = ("flush", "merge", "index", "compact", "gc", "run")
 
 
 def main() -> None:

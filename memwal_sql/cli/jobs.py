@@ -1,4 +1,4 @@
-"""Commands that work: `flush`, `merge`, `index`, `snapshot`, `gc`, `run`."""
+"""Commands that work: `flush`, `merge`, `index`, `compact`, `snapshot`, `gc`, `run`."""
 
 from __future__ import annotations
 
@@ -67,6 +67,34 @@ def index(
     show_result({"indexes": built}, text, output)
 
 
+def compact(
+    uri: Uri,
+    fragments: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Join so many that together have twice the size of the largest one, as `run` does;"
+            " without it all small ones.",
+        ),
+    ] = None,
+    deleted: Annotated[
+        float,
+        typer.Option(help="Write fragments anew that have lost such a share of their rows."),
+    ] = 0.1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many fragments there are to compact.")
+    ] = False,
+    options: StorageOptions = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Join small fragments of the base table, and leave deleted rows out of it."""
+    with progress_bars(output) as report:
+        table = opened(uri, options)
+        done = table.compact(report, fragments=fragments, deleted=deleted, dry_run=dry_run)
+    text = f"{count_text(done, 'fragment')} {'to compact' if dry_run else 'compacted'}"
+    show_result({"fragments": done}, text, output)
+
+
 def snapshot(uri: Uri, options: StorageOptions = None, output: OutputOption = Output.TABLE) -> None:
     """Record the state of all regions in the base table, for eventual readers and time travel."""
     version = opened(uri, options).snapshot_regions()
@@ -128,6 +156,12 @@ def run(
     index_seconds: Annotated[
         float, typer.Option(min=0, help="Look at the indexes after every merge, and so often.")
     ] = _TRIGGERS.index_seconds,
+    compact_fragments: Annotated[
+        int, typer.Option(min=2, help="Compact when so many fragments may be joined,")
+    ] = _TRIGGERS.compact_fragments,
+    compact_deleted: Annotated[
+        float, typer.Option(help="or when such a share of the base's rows was deleted.")
+    ] = _TRIGGERS.compact_deleted,
     snapshot_seconds: Annotated[
         float, typer.Option(min=0, help="Record regions so often, if something was flushed.")
     ] = _TRIGGERS.snapshot_seconds,
@@ -150,6 +184,8 @@ def run(
         merge_generations=merge_generations,
         merge_seconds=merge_seconds,
         index_seconds=index_seconds,
+        compact_fragments=compact_fragments,
+        compact_deleted=compact_deleted,
         snapshot_seconds=snapshot_seconds,
         collect_seconds=collect_seconds,
         grace_seconds=grace_seconds,

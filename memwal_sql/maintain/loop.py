@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import TIMEOUT_MAX, Event
@@ -29,13 +30,14 @@ _log = logging.getLogger(__name__)
 FLUSH = "flush"
 MERGE = "merge"
 INDEX = "index"
+COMPACT = "compact"
 SNAPSHOT = "snapshot"
 COLLECT = "gc"
 # A day instead of 15 minutes.
 _MOST_DOUBLINGS = 7
 # Logs are looked at so often within `flush_seconds`.
 _FLUSH_LOOKS = 4
-JOBS = (FLUSH, MERGE, INDEX, SNAPSHOT, COLLECT)
+JOBS = (FLUSH, MERGE, INDEX, COMPACT, SNAPSHOT, COLLECT)
 
 _Generations = frozenset[tuple[str, int]]
 
@@ -61,6 +63,16 @@ class Maintained(Protocol):
 
     def build_indexes(self, progress: Report | None = None) -> list[str]:
         """Bring indexes up to date; which were behind."""
+
+    def compact(
+        self,
+        progress: Report | None = None,
+        *,
+        fragments: int | None,
+        deleted: float,
+        dry_run: bool = False,
+    ) -> int:
+        """Write fragments of the base anew; how many."""
 
     def snapshot_regions(self) -> int:
         """Record region states; the version that has them."""
@@ -91,6 +103,9 @@ class Triggers:
         flush_seconds: a region is claimed and flushed whose writer is silent: it should have
             flushed rows of its log, by its own `memtable_age_s`, so long ago. One that was stopped
             for that long and goes on gets FencedError. Infinite: no region is claimed.
+        compact_fragments: so many fragments of the base stand beside each other that together have
+            twice the size of the largest one: see `Table.compact`.
+        compact_deleted: or of all rows in its files such a share, above 0 and up to 1, was deleted.
     """
 
     merge_generations: int = 4
@@ -101,12 +116,18 @@ class Triggers:
     grace_seconds: float = 3600.0
     version_seconds: float = math.inf
     flush_seconds: float = 300.0
+    compact_fragments: int = 4
+    compact_deleted: float = 0.2
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
             if name == "merge_generations":
                 fits, needed = is_whole(value, least=0), "a whole number, 0 or more"
+            elif name == "compact_fragments":
+                fits, needed = is_whole(value, least=2), "a whole number, 2 or more"
+            elif name == "compact_deleted":
+                fits, needed = is_number(value) and 0 < value <= 1, "a number above 0, up to 1"
             else:
                 fits = is_number(value) and (0 <= value <= TIMEOUT_MAX or value == math.inf)
                 needed = "a number of seconds, from 0 to 200 years or infinite"
@@ -206,8 +227,8 @@ def run_all_jobs(
     then.
 
     Args:
-        triggers: only `flush_seconds`, by the clock of the store, and what says how to collect
-            are looked at.
+        triggers: only `flush_seconds`, by the clock of the store, and what says how to compact
+            and to collect are looked at.
         on_run: called with the record of each job when it ends.
         progress: gets the progress of each job while it runs.
 
@@ -331,6 +352,9 @@ class _Loop:
         if job == INDEX:
             built = self._table.build_indexes(self._progress)
             return bool(built), f"indexes brought up to date: {', '.join(built) or 'none'}"
+        if job == COMPACT:
+            compacted = self._compact(dry_run=False)
+            return compacted > 0, f"{compacted} fragments compacted"
         if job == SNAPSHOT:
             flushed = frozenset(self._waiting_since)
             version = self._table.snapshot_regions()
@@ -344,6 +368,19 @@ class _Loop:
             progress=self._progress,
         )
         return collected.num_rows > 0, f"{collected.num_rows} things deleted"
+
+    def _compact(self, *, dry_run: bool) -> int:
+        return self._table.compact(
+            self._progress,
+            fragments=self._triggers.compact_fragments,
+            deleted=self._triggers.compact_deleted,
+            dry_run=dry_run,
+        )
+
+    def _compaction_is_due(self) -> bool:
+        with suppress(RetryError):  # the next round looks again
+            return self._compact(dry_run=True) > 0
+        return False
 
     def _note_recorded(self) -> None:
         """A merge records the regions as they are afterwards."""
@@ -374,6 +411,8 @@ class _Loop:
             return self._merge_is_due(flushed)
         if job == INDEX:
             return self._is_overdue(INDEX, triggers.index_seconds)
+        if job == COMPACT:
+            return self._compaction_is_due()
         if job == SNAPSHOT:
             is_new = bool(flushed - self._recorded)
             return is_new and self._is_overdue(SNAPSHOT, triggers.snapshot_seconds)

@@ -13,7 +13,13 @@ except ModuleNotFoundError as error:
     ) from error
 
 from memwal_sql.spark.java import use_bundled_java
-from memwal_sql.spark.maintenance import build_indexes, collect_garbage, merge, snapshot_regions
+from memwal_sql.spark.maintenance import (
+    build_indexes,
+    collect_garbage,
+    compact,
+    merge,
+    snapshot_regions,
+)
 from memwal_sql.spark.regions import repartition_by_region
 from memwal_sql.spark.source import MemWalDataSource
 from memwal_sql.spark.tables import check_workers
@@ -22,6 +28,7 @@ __all__ = [
     "MemWalDataSource",
     "build_indexes",
     "collect_garbage",
+    "compact",
     "merge",
     "register",
     "repartition_by_region",

@@ -1,4 +1,4 @@
-"""Maintenance as Spark jobs: one task a region or index.
+"""Maintenance as Spark jobs: one task a region, index or group of fragments.
 
 A task does what the same method of `Table` does, so jobs may run beside each other, beside those of
 other processes and beside writers; one that dies has lost nothing but its time, and running it
@@ -7,21 +7,25 @@ again goes on where it stopped. Descriptions in Spark's UI say what runs.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from lance.optimize import CompactionTask
+from pyspark.sql import Row, SparkSession
 
 from memwal_sql.create import open_table
+from memwal_sql.maintain.compact.compactor import Extent
 from memwal_sql.maintain.gc.collector import DEFAULT_GRACE
 from memwal_sql.table import Table
 
 _DESCRIPTION = "spark.job.description"
 _RESULT = "item string, done bigint"
 Work = Callable[[Table, str], int]
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,22 @@ def build_indexes(
     )
 
 
+def compact(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None) -> int:
+    """Join small fragments of the base table, and leave deleted rows out: a task a group of
+    fragments, which are committed here. Groups that others have changed meanwhile stay as they are.
+
+    Returns how many fragments were written anew.
+    """
+    place = _place(uri, storage_options)
+    compactor = place.open().compactor()
+    tasks = compactor.plan(Extent())
+    if not tasks:
+        return 0
+    text = f"compacting {uri}, {len(tasks)} groups of fragments"
+    rows = _tasks(spark, text, len(tasks), partial(_compacted, place, tuple(tasks)), "new binary")
+    return compactor.commit(pickle.loads(row["new"]) for row in rows)  # noqa: S301  # our tasks'
+
+
 def snapshot_regions(
     spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None
 ) -> int:
@@ -105,15 +125,30 @@ def _run(
     """Call `work` for every item in a task of its own."""
     if not items:
         return {}
+    text = f"{verb} {place.uri}, {len(items)} {noun}"
+    rows = _tasks(spark, text, len(items), partial(_task, place, tuple(items), work), _RESULT)
+    return {row["item"]: row["done"] for row in rows}
+
+
+def _tasks(spark: SparkSession, text: str, count: int, task: Task, result: str) -> Sequence[Row]:
+    """What so many tasks return, each of which is called with its number."""
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
-    context.setJobDescription(f"memwal: {verb} {place.uri}, {len(items)} {noun}")
+    context.setJobDescription(f"memwal: {text}")
     try:
-        numbers = spark.range(0, len(items), 1, len(items))
-        rows = numbers.mapInArrow(partial(_task, place, tuple(items), work), _RESULT).collect()
+        return spark.range(0, count, 1, count).mapInArrow(task, result).collect()
     finally:
         context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None unsets it
-    return {row["item"]: row["done"] for row in rows}
+
+
+def _compacted(
+    place: _Place, tasks: Sequence[CompactionTask], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    compactor = place.open().compactor()
+    for batch in batches:
+        numbers = batch.column(0).to_pylist()
+        results = [pickle.dumps(compactor.execute(tasks[number])) for number in numbers]
+        yield pa.record_batch({"new": pa.array(results, pa.binary())})
 
 
 def _task(

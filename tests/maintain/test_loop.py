@@ -49,6 +49,7 @@ class FakeTable:
     uri: str = "memory:t"
     unflushed: dict[int, tuple[int, int, float]] = field(default_factory=dict)
     behind: list[str] = field(default_factory=lambda: ["a_idx"])
+    small: int = 0
     garbage: list[str] = field(default_factory=lambda: ["x", "y"])
 
     def clock(self) -> float:
@@ -91,6 +92,14 @@ class FakeTable:
     def build_indexes(self, progress: Any = None) -> list[str]:
         self._call("index")
         return self.behind
+
+    def compact(self, progress: Any = None, *, dry_run: bool = False, **extent: Any) -> int:
+        self.extent = extent
+        if not dry_run:
+            self._call("compact")
+            self.small, left = 0, self.small
+            return left
+        return self.small
 
     def snapshot_regions(self) -> int:
         self._call("snapshot")
@@ -336,6 +345,7 @@ def test_every_job_once() -> None:
         JobRun("flush", "0 regions of silent writers flushed", 0.0),
         JobRun("merge", "1 generations merged", 0.0),
         JobRun("index", "indexes brought up to date: a_idx", 0.0),
+        JobRun("compact", "0 fragments compacted", 0.0),
         JobRun("snapshot", "regions recorded in version 7", 0.0),
         JobRun("gc", "2 things deleted", 0.0),
     ]
@@ -377,7 +387,30 @@ def test_a_failed_job_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["memory:t: the job index failed: RetryError"]
 
 
-@pytest.mark.parametrize("values", [{"merge_generations": -1}, {"index_seconds": "9"}])
+def test_small_fragments_are_compacted_after_the_indexes_were_built() -> None:
+    """Until a compaction is due it is no job, whether it succeeds or not."""
+    table = FakeTable({1: {1, 2, 3}})
+
+    def leave_fragments() -> None:
+        table.small, table.failing = 3, {"compact"}
+
+    def succeed() -> None:
+        table.failing = set()
+
+    jobs = Loop(table, TRIGGERS).run(leave_fragments, succeed, lambda: None)
+    assert jobs == [["merge", "index", "gc"], ["compact!"], ["compact"], []]
+    assert table.extent == {"fragments": 4, "deleted": 0.2}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"merge_generations": -1},
+        {"index_seconds": "9"},
+        {"compact_fragments": 1},
+        {"compact_deleted": 0.0},
+    ],
+)
 def test_triggers_are_numbers(values: dict[str, Any]) -> None:
     with pytest.raises(mw.InvalidCallError, match=r"must be a (whole )?number"):
         Triggers(**values)

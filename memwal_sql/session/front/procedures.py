@@ -25,6 +25,7 @@ _PROCEDURES: Mapping[str, pa.Field | None] = {
     "checkpoint": pa.field("version", pa.uint64()),
     "checkpoints": None,
     "collect_garbage": None,
+    "compact": pa.field("fragments", pa.uint64()),
     "drop_checkpoint": None,
     "drop_index": None,
     "flush": pa.field("regions", pa.uint64()),

@@ -295,7 +295,7 @@ _INSTEAD: Mapping[str, str] = {
     "CALL": "the procedures of tables are those of memwal, as in CALL memwal.merge('t')",
     "COMMIT": _TRANSACTION,
     "LOAD": "COPY t FROM 'place' reads files",
-    "OPTIMIZE": "CALL memwal.merge('t') and memwal.build_indexes('t') are the jobs of a table",
+    "OPTIMIZE": "CALL memwal.compact('t') joins small fragments",
     "REFRESH": "each statement sees the current rows",
     "RESTORE": "table.restore(...) goes back to a version, time or checkpoint",
     "ROLLBACK": _TRANSACTION,
