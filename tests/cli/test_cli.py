@@ -155,6 +155,9 @@ def test_jobs_do_their_work_and_say_what(table: Any) -> None:
     assert call("merge", table.uri) == "0 generations merged\n"
     assert "id_idx" in as_json("index", table.uri)["indexes"]
     assert call("index", table.uri) == "all indexes are up to date\n"
+    assert as_json("compact", table.uri)["fragments"] == 0
+    assert call("compact", table.uri, "--dry-run") == "0 fragments to compact\n"
+    failing("compact", table.uri, "--deleted", 2, code=ExitCode.CALL)
     assert call("snapshot", table.uri).startswith("recorded in version ")
     assert mw.open_table(table.uri).overview().rows == 10
 
@@ -215,7 +218,8 @@ def test_check_has_an_exit_code_for_what_it_finds(table: Any) -> None:
 
 def test_the_loop_runs_all_jobs(table: Any) -> None:
     lines = call("run", table.uri, "--once", "--output", "json").splitlines()
-    assert [json.loads(one)["job"] for one in lines] == ["merge", "index", "snapshot", "gc"]
+    jobs = [json.loads(one)["job"] for one in lines]
+    assert jobs == ["merge", "index", "compact", "snapshot", "gc"]
     text = call("run", table.uri, "--rounds", 2, "--interval", 0, "--merge-generations", 1)
     assert "index: " in text and "gc: " in text
 

@@ -213,7 +213,7 @@ def test_changes_of_other_tables_are_made_or_refused_when_they_are_called(
         ("BEGIN", "one of its own"),
         ("CREATE UNIQUE INDEX i ON t (n)", "primary key alone"),
         ("VACUUM t", "collect_garbage"),
-        ("OPTIMIZE t", "memwal.merge"),
+        ("OPTIMIZE t", "memwal.compact"),
         ("USE lake", "say catalog"),
         ("CALL other.job()", "CALL memwal.merge"),
     ],
