@@ -14,6 +14,7 @@ from benchmarks.full_text_search import full_text_search, indexed_upserts
 from benchmarks.index_gap import index_gap
 from benchmarks.indexed_flush import indexed_flush
 from benchmarks.lookups import get_many, get_one, sql_lookup
+from benchmarks.many_merges import many_merges
 from benchmarks.memory import streaming_memory
 from benchmarks.merging import merging
 from benchmarks.mixed import mixed, replaced_scan
@@ -52,6 +53,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "streaming-memory": streaming_memory,
     "opening": opening,
     "merging": merging,
+    "many-merges": many_merges,
     "index-gap": index_gap,
     "during-merge": during_merge,
     "full-text-search": full_text_search,

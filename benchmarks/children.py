@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-import datafusion  # noqa: F401 - part of the idle process
+import datafusion
 import lance
 import numpy as np
 import numpy.typing as npt
@@ -159,9 +159,20 @@ def soak(uri: str) -> None:
     np.save(Path(uri).parent / "steps.npy", steps)
 
 
+def first_query(uri: str, text: str) -> None:
+    """Open a table and ask it: print the seconds."""
+    ready()
+    start = time.perf_counter()
+    context = datafusion.SessionContext()
+    mw.register(context, "t", mw.open_table(uri))
+    context.sql(text).to_arrow_table()
+    print(time.perf_counter() - start)
+
+
 _CHILDREN = {
     "stream": stream,
     "open": open_table,
+    "first-query": first_query,
     "first-scan": first_scan,
     "merge": merge,
     "merge-steps": merge_steps,

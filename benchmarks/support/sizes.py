@@ -28,6 +28,8 @@ class Sizes:
         cold_starts: how many processes open it from each source.
         merge_rows: rows of each generation that is merged.
         merges: how often they are merged.
+        small_merges: how often some `small_merge_rows` rows are merged.
+        small_merge_rows: rows of a small merge.
         busy_seconds: how long reads are timed beside a process that merges.
         text_rows: documents of the base table that is searched.
         text_upserts: rows of a MemTable with text and vectors.
@@ -56,6 +58,8 @@ class Sizes:
     cold_starts: int = 3
     merge_rows: int = 100_000
     merges: int = 4
+    small_merges: int = 1_000
+    small_merge_rows: int = 4_000
     busy_seconds: float = 6.0
     text_rows: int = 1_000_000
     text_upserts: int = 80_000
@@ -86,6 +90,8 @@ SMALL = Sizes(
     cold_starts=1,
     merge_rows=300,
     merges=1,
+    small_merges=6,
+    small_merge_rows=400,
     busy_seconds=0.3,
     text_rows=3_000,
     text_upserts=2_000,
