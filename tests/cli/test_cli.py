@@ -219,7 +219,7 @@ def test_check_has_an_exit_code_for_what_it_finds(table: Any) -> None:
 def test_the_loop_runs_all_jobs(table: Any) -> None:
     lines = call("run", table.uri, "--once", "--output", "json").splitlines()
     jobs = [json.loads(one)["job"] for one in lines]
-    assert jobs == ["merge", "index", "compact", "snapshot", "gc"]
+    assert jobs == ["flush", "merge", "index", "compact", "snapshot", "gc"]
     text = call("run", table.uri, "--rounds", 2, "--interval", 0, "--merge-generations", 1)
     assert "index: " in text and "gc: " in text
 

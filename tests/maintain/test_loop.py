@@ -16,7 +16,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import RetryError
-from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
+from memwal_sql.maintain.loop import JOBS, JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.maintain.unflushed import UnflushedLog
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64())])
@@ -267,7 +267,7 @@ def test_a_flush_that_fails_holds_up_nothing(failing: str) -> None:
     with pytest.raises(RetryError, match=f"{failing} failed"):
         run_all_jobs(table, on_run=runs.append)
     done = [one.job for one in runs if one.error is None]
-    assert done == ["merge", "index", "snapshot", "gc"]
+    assert done == ["merge", "index", "compact", "snapshot", "gc"]
 
 
 def test_indexes_and_garbage_are_looked_at_now_and_then() -> None:
@@ -370,7 +370,7 @@ def test_what_fails_once_is_raised_after_the_other_jobs_had_their_turn() -> None
         table, seen = FakeTable({1: {1}}, failing=set(errors), error=errors), list[JobRun]()
         with pytest.raises(errors[raised], match=f"^{raised} failed") as caught:
             run_all_jobs(table, clock=lambda: 0.0, on_run=seen.append)
-        assert [run.job for run in seen] == ["flush", "merge", "index", "snapshot", "gc"], errors
+        assert [run.job for run in seen] == list(JOBS), errors
         assert {run.job for run in seen if run.error is not None} == set(errors)
         notes = [f"the job {job!r} was not done: {job} failed" for job in errors]
         assert caught.value.__notes__ == notes
