@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
 import memwal_sql as mw
+from memwal_sql.index.create import KINDS
+from memwal_sql.read.snapshots import CONSISTENCIES
+
+READING: tuple[Callable[..., Any], ...] = (
+    mw.register,
+    mw.catalog,
+    mw.Table.scan,
+    mw.Table.to_arrow,
+    mw.Table.to_pandas,
+    mw.Table.to_polars,
+    mw.Table.count_rows,
+    mw.Table.vector_search,
+    mw.Table.full_text_search,
+    mw.Table.hybrid_search,
+)
+CHANGING = ("upsert", "delete", "delete_where", "update")
 
 NAMES = {
     "BackPressureError",
@@ -78,6 +97,27 @@ def test_the_surface_is_what_it_was() -> None:
     assert set(mw.__all__) == NAMES
     assert list(mw.__all__) == sorted(mw.__all__)
     assert all(hasattr(mw, name) for name in mw.__all__)
+
+
+def test_the_values_of_options_are_in_their_types() -> None:
+    """So that type checkers and editors find `consistency="strog"`."""
+    missing, isolation = ("error", "null"), ("snapshot", "serializable")
+    options: list[tuple[Callable[..., Any], str, tuple[str, ...]]] = [
+        *((call, "consistency", CONSISTENCIES) for call in READING),
+        (mw.register, "missing", missing),
+        (mw.catalog, "missing", missing),
+        (mw.TableWriter.insert, "missing", missing),
+        (mw.TableWriter.upsert, "missing", ("keep", *missing)),
+        *((getattr(mw.TableWriter, name), "isolation", isolation) for name in CHANGING),
+        (mw.Table.create_index, "index_type", KINDS),
+    ]
+    for call, option, values in options:
+        assert literals(get_type_hints(call)[option]) == set(values), (call, option)
+
+
+def literals(kind: Any) -> set[str]:
+    parts = get_args(kind)
+    return set(parts) if get_origin(kind) is Literal else set().union(*map(literals, parts))
 
 
 def test_every_error_says_what_to_do_next() -> None:

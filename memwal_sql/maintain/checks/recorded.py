@@ -29,7 +29,8 @@ def check_recorded(state: CheckState) -> Iterator[Finding]:
     if details.snapshot_ts_millis:
         found = _decoded(state, details)
         if isinstance(found, MemWalError):
-            yield Finding(Severity.ERROR, str(found), where, "table.snapshot_regions() makes anew")
+            remedy = "table.snapshot_regions() makes it anew"
+            yield Finding(Severity.ERROR, str(found), where, remedy)
         elif found is None:
             yield Finding(
                 Severity.WARNING,
@@ -38,10 +39,25 @@ def check_recorded(state: CheckState) -> Iterator[Finding]:
                 where,
                 "table.snapshot_regions() makes it anew",
             )
+        else:
+            yield from _gone(state, found, where)
     for version in state.versions:
         if version.details is not None and version.version != state.base.version:
             where = f"version {version.version} of the base table"
             yield from contained(partial(_of_version, state, version.details, where), where)
+
+
+def _gone(state: CheckState, manifests: list[RegionManifest], where: str) -> Iterator[Finding]:
+    """The regions without a folder; the check of merge progress names those that were merged."""
+    for manifest in manifests:
+        region_id = manifest.region_id
+        if region_id not in state.survey.regions and not state.merged(region_id):
+            yield Finding(
+                Severity.ERROR,
+                f"region {region_id} is recorded, and its folder is gone",
+                where,
+                "restore its folder in _mem_wal from a copy; without one, its rows are lost",
+            )
 
 
 def _of_version(state: CheckState, details: IndexDetails, where: str) -> Iterator[Finding]:

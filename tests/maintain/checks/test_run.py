@@ -506,6 +506,12 @@ def snapshot_damaged(site: Site) -> None:
     site.details(inline_snapshots=b"x" * 100)
 
 
+@damages(ERROR, "region snapshots", "is recorded, and its folder is gone")
+def region_lost(site: Site) -> None:
+    site.details(merged_generations={})
+    shutil.rmtree(site.file(paths.region_folder(site.region)))
+
+
 @damages(WARNING, "region snapshots", "the file of the region snapshot is gone")
 def snapshot_file_lost(site: Site) -> None:
     site.details(inline_snapshots=None)
