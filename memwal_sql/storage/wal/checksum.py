@@ -30,12 +30,21 @@ def blank_seal(nonce: str) -> bytes:
 
 
 def seal(stream: pa.Buffer, nonce: str) -> bytes:
-    """The bytes of an entry that holds a blank seal, with the seal filled in."""
-    data = stream.to_pybytes()
-    start = data.index(blank_seal(nonce)) + len(nonce) + 1
-    digits = b"%016x:%08x" % (len(data), zlib.crc32(data))
-    whole = memoryview(data)
+    """The bytes of an entry that holds a blank seal, with the seal filled in: the one copy."""
+    whole = memoryview(stream)
+    start = _place(whole, blank_seal(nonce)) + len(nonce) + 1
+    digits = b"%016x:%08x" % (len(whole), zlib.crc32(whole))
     return b"".join((whole[:start], digits, whole[start + len(digits) :]))
+
+
+def _place(whole: memoryview, text: bytes) -> int:
+    """Where `text` begins, which is in front of the rows as a rule: little is copied to look."""
+    end = 1 << 16
+    while (place := bytes(whole[:end]).find(text)) < 0 and end < len(whole):
+        end *= 16
+    if place < 0:
+        raise ValueError("there is no seal to fill in")
+    return place
 
 
 def check_seal(data: bytes, path: str) -> str | None:

@@ -94,10 +94,18 @@ def encode_entry(
     schema = batch.schema.with_metadata(
         {_EPOCH: b"%d" % writer_epoch, _GENERATION: b"%d" % generation}
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=_FORMAT) as writer:
-        writer.write_batch(batch, custom_metadata=ours)
-    return seal(sink.getvalue(), nonce)
+
+    def write(sink: pa.NativeFile) -> None:
+        with pa.ipc.new_stream(sink, schema, options=_FORMAT) as writer:
+            writer.write_batch(batch, custom_metadata=ours)
+
+    # Measured first, as a buffer that grows takes up to twice what it holds.
+    size = pa.MockOutputStream()
+    write(size)
+    stream = pa.allocate_buffer(size.size())
+    with pa.FixedSizeBufferWriter(stream) as sink:
+        write(sink)
+    return seal(stream, nonce)
 
 
 def encode_fence(
