@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import taken
 from exec_nodes.base.columns import QUERY, QUERY_INDEX_FIELD, ROW_ADDRESS, SOURCE
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.sources.source import Source
@@ -56,7 +57,7 @@ class TakeExec(UnaryNode):
             places.append(rows)
         whole = pa.concat_tables(pieces)
         if len(pieces) > 1:
-            whole = whole.take(pa.array(np.argsort(np.concatenate(places))))
+            whole = taken(whole, np.argsort(np.concatenate(places)))
         return whole
 
     @lazy_property

@@ -49,10 +49,9 @@ def is_bytes_like(kind: pa.DataType) -> bool:
 
 
 def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array, dictionaries decoded and views made plain."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    """One array, dictionaries decoded and views made plain; of a type with 64-bit offsets where
+    those of 32 do not reach."""
+    array = _combined(column) if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if pa.types.is_string_view(array.type):
@@ -65,6 +64,18 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def type_text(kind: pa.DataType) -> str:
     """A type with its article, as in `an int32`."""
     return f"{'an' if str(kind)[0] in 'aeio' else 'a'} {kind}"
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    if not column.num_chunks:
+        return pa.array([], column.type)
+    try:
+        return pa.concat_arrays(column.chunks)
+    except pa.ArrowInvalid:
+        if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+            raise
+        wide = pa.large_string() if pa.types.is_string(column.type) else pa.large_binary()
+        return pa.concat_arrays(column.cast(wide).chunks)
 
 
 def null_mask(array: pa.Array) -> Mask | None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.filter_rows import among
+from exec_nodes.arrow.large_columns import fits_one_array
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array
@@ -178,7 +179,8 @@ class FragmentColumns:
                 addresses = one_array(table[ROW_ADDRESS]).to_numpy()
                 self._keep_addresses(fragment, addresses)
                 for field in schema:
-                    self._keep(fragment, field, one_array(table[field.name]), addresses)
+                    if fits_one_array(table[field.name]):
+                        self._keep(fragment, field, one_array(table[field.name]), addresses)
 
     def addresses(self, fragment: Any) -> RowAddresses:
         """As `live_addresses`, and kept."""

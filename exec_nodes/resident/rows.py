@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.arrow import large_columns
 from exec_nodes.arrow.filter_rows import Flags, among
 from exec_nodes.base.columns import ADDRESS_BYTES, RowAddresses
 from exec_nodes.base.tasks import in_background
@@ -94,11 +95,12 @@ class ResidentRows:
         pieces = [found for found in taken if found is not None]
         if len(pieces) < len(touched):
             return None
-        found = pieces[0]
+        if stored is not schema:
+            pieces = [conform(piece, schema) for piece in pieces]
+        found = pa.Table.from_batches(pieces)
         if len(pieces) > 1:
-            order = np.argsort(np.concatenate(rows))
-            found = pa.concat_batches(pieces).take(pa.array(order))
-        return pa.Table.from_batches([found if stored is schema else conform(found, schema)])
+            found = large_columns.taken(found, np.argsort(np.concatenate(rows)))
+        return found
 
     def fetched(self, found: pa.Table) -> None:
         """Note that rows were fetched from the table; reads their columns whole, in the background,

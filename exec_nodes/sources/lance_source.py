@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import taken
 from exec_nodes.base.columns import (
     BASE_GENERATION,
     KEY_POSITION,
@@ -227,7 +228,7 @@ class LanceSource(LanceVersion):
             if self._is_small(names):
                 table, addresses = self._decoded(names)
                 if rows is not None:
-                    table, addresses = table.take(pa.array(addresses.searchsorted(rows))), rows
+                    table, addresses = taken(table, addresses.searchsorted(rows)), rows
                 yield from scan_table(table, addresses, columns, filters, limit)
                 return
             if rows is not None:
@@ -327,7 +328,7 @@ class LanceSource(LanceVersion):
         rows, positions = rows_of_keys(table.select(keys.names), keys)
         newest = last_rows(addresses[rows], positions)
         # Selected last: a table of no columns has forgotten how many rows it has.
-        found = table.take(pa.array(rows[newest]))
+        found = taken(table, rows[newest])
         if not self._tombstone:
             live = pa.array(np.zeros(len(newest), np.bool_))
             found = found.append_column(TOMBSTONE_FIELD, live)
@@ -340,7 +341,7 @@ class LanceSource(LanceVersion):
         with lance_errors(self.name, self.place):
             if self._is_small(columns):
                 table, stored = self._decoded(columns)
-                return table.take(pa.array(stored.searchsorted(addresses)))
+                return taken(table, stored.searchsorted(addresses))
             schema = self._schema_of(columns)
             found = self._rows.take(addresses, schema)
             if found is None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import taken
 from exec_nodes.base.columns import KEY_POSITION_FIELD, TOMBSTONE, Filter, RowAddresses
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.hash_index import KeyIndex
@@ -76,7 +77,7 @@ class MemTableSource:
         part: int = 0,
     ) -> Iterator[pa.RecordBatch]:
         rows, filters = indexed_rows(self, filters)
-        table = self._table if rows is None else self._table.take(pa.array(rows))
+        table = self._table if rows is None else taken(self._table, rows)
         addresses = self._addresses if rows is None else rows
         yield from scan_table(table, addresses, columns, filters, limit)
 
@@ -115,7 +116,7 @@ class MemTableSource:
         # Arrow copies every batch of texts to take a row of one: only those between are asked.
         first = int(addresses.min())
         between = table.slice(first, int(addresses.max()) + 1 - first)
-        return between.take(pa.array(addresses - first))
+        return taken(between, addresses - first)
 
     def matching(self, filters: Sequence[Filter]) -> RowAddresses:
         return merged_addresses(self.scan((), filters, None)) if filters else self._addresses

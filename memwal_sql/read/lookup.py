@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import taken
 from exec_nodes.base.columns import KEY_POSITION, TOMBSTONE
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.sources.source import Source
@@ -191,7 +192,7 @@ class FoundRows:
             return self._schema.empty_table()
         rows = pa.concat_tables([_as(table, self._schema) for table in self._tables])
         if rows.num_rows > 1:
-            rows = rows.take(pa.array(np.argsort(np.concatenate(self._places), kind="stable")))
+            rows = taken(rows, np.argsort(np.concatenate(self._places), kind="stable"))
         return rows
 
 

@@ -1,0 +1,90 @@
+"""Columns of more than 2 GiB of text, as seen by small ones that are not put together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from exec_nodes.arrow.arrays import flat
+from exec_nodes.arrow.large_columns import OneArray, taken, taken_by_chunk
+
+SOAK = int(os.environ.get("MEMWAL_SOAK", "1"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_are_taken_without_putting_chunks_together(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, 20, 12)
+    batches = [
+        pa.table({"s": pa.array([f"{n} {i}" for i in range(n)], pa.string())})
+        for n in sizes.tolist()
+    ]
+    rows = pa.concat_tables(batches)
+    for count in (0, 1, 30, 300):
+        places = random.integers(0, rows.num_rows, count)
+        for asked in (places, np.sort(places), np.sort(places).astype(np.uint64)):
+            expected = rows.take(pa.array(asked))
+            assert taken(rows, asked).equals(expected)
+            found = taken_by_chunk(rows, asked)
+            assert found.schema == rows.schema
+            assert found.equals(expected)
+
+
+def test_columns_that_no_array_holds_are_not_kept_as_one(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(500), "s": [f"text {i}" for i in range(500)]})
+    table = mw.create_table(tmp_path / "t", rows.schema, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(rows)
+        writer.flush()
+    table.merge()
+    with OneArray.set(most_bytes=1_000):
+        for _ in range(3):
+            assert table.to_arrow().sort_by("id").to_pydict() == rows.to_pydict()
+            assert table.get([3, 499, 7])["s"].to_pylist() == ["text 3", "text 499", "text 7"]
+
+
+@pytest.mark.skipif(SOAK < 2, reason="needs 10 GB of memory: make soak")
+def test_more_than_2_gib_of_text_is_written_and_read(tmp_path: Path) -> None:
+    blob, count = os.urandom(1_500_000).hex(), 115_000
+
+    def text(i: int) -> str:
+        return f"{i:012}" + blob[(i * 7919) % 2_900_000 :][:19_988]
+
+    def batches(schema: pa.Schema, start: int, end: int, step: int) -> pa.RecordBatchReader:
+        parts = (range(at, min(at + step, end)) for at in range(start, end, step))
+        made = (pa.record_batch([p, list(map(text, p))], schema=schema) for p in parts)
+        return pa.RecordBatchReader.from_batches(schema, made)
+
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("s", pa.string())])
+    table = mw.create_table(tmp_path / "t", schema, primary_key="id")
+    keys = [0, count - 1, 5]
+    most = (1 << 31) - 1
+    with table.writer(
+        memtable_bytes=most, memtable_rows=10_000_000, max_unflushed_bytes=4 << 30
+    ) as writer:
+        assert writer.upsert(batches(schema, 0, count, 5_000)).rows == count
+        assert table.get(keys)["s"].to_pylist() == list(map(text, keys))
+        writer.flush()
+    large = tmp_path / "large"
+    wide = mw.create_table(large, schema, primary_key="id")
+    for one in (table, wide):
+        if one is wide:
+            whole = batches(schema, 0, count, 5_000).read_all()
+            with one.writer() as writer:
+                assert writer.upsert(whole).rows == count
+        assert one.count_rows("s LIKE '0000001149%'") == 100
+        assert one.get(list(range(count)))["s"].num_chunks >= 1
+        one.merge()
+        assert one.count_rows("s LIKE '0000001149%'") == 100
+        assert one.check().ok
+
+
+@pytest.mark.skipif(SOAK < 2, reason="needs 8 GB of memory: make soak")
+def test_a_key_column_that_no_array_holds_becomes_one_of_64_bits() -> None:
+    half = pa.array(["x" * 1_000_000] * 1_200)
+    assert flat(pa.chunked_array([half, half])).type == pa.large_string()
