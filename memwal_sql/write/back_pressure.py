@@ -1,9 +1,11 @@
-"""Back-pressure: the unflushed bytes of all regions of one table writer, with a limit."""
+"""Back-pressure: the unflushed bytes of all regions of one table writer, with a limit, and those of
+the copies that are being written."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Condition
 
 from memwal_sql.errors import BackPressureError
@@ -11,7 +13,7 @@ from memwal_sql.storage.deadlines import check_deadline, remaining
 
 # How often a waiting write asks again for something to be flushed.
 _ASK_AGAIN_SECONDS = 0.2
-_NOTHING_WRITTEN = "nothing of this call was written"
+_NOT_WRITTEN = "these rows were not written"
 
 
 class MemoryBudget:
@@ -42,13 +44,22 @@ class MemoryBudget:
             self._used -= size
             self._freed.notify_all()
 
+    @contextmanager
+    def held(self, size: int) -> Iterator[None]:
+        """Count a copy for as long as it is there."""
+        self.add(size)
+        try:
+            yield
+        finally:
+            self.release(size)
+
     def wait_for_room(self, size: int, relieve: Callable[[], None]) -> None:
         """Return when `size` more bytes fit, or when nothing at all is held.
 
         `relieve` is called to get something flushed; what it raises ends the wait. Raises
         BackPressureError after the time limit, and DeadlineExceededError.
         """
-        check_deadline(_NOTHING_WRITTEN)
+        check_deadline(_NOT_WRITTEN)
         if self._fits(size):
             return
         deadline = self._clock() + self._timeout_s
@@ -60,12 +71,12 @@ class MemoryBudget:
                     min(_ASK_AGAIN_SECONDS, self._timeout_s, remaining()),
                 ):
                     return
-                check_deadline(_NOTHING_WRITTEN)
+                check_deadline(_NOT_WRITTEN)
                 if self._clock() >= deadline:
                     raise BackPressureError(
                         f"{self._used} bytes wait to be flushed, the limit is {self._limit} "
                         f"(max_unflushed_bytes), and {self._timeout_s} s were not enough to make "
-                        "room; nothing of this call was written: try again, write more slowly "
+                        f"room; {_NOT_WRITTEN}: try again, write more slowly "
                         "or raise the limit"
                     )
 

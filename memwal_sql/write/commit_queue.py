@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import pyarrow as pa
 
 from memwal_sql.errors import MemWalError
 from memwal_sql.write.generations import OpenGeneration, OpenGenerations
 from memwal_sql.write.options import WriterOptions
+
+# What an entry may take to be put, so that it passes within the store's time limit (30 s) on a slow
+# link too: an attempt that timed out is as large the next time, as it may have landed after all.
+_ENTRY_SECONDS = 5.0
+_FIRST_ENTRY_BYTES = 1 << 20
+_LEAST_ENTRY_BYTES = 1 << 18
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +55,7 @@ class PendingWrites:
         self._writes: deque[PendingWrite] = deque()
         self._bytes = 0
         self._tickets = 0
+        self._entry_bytes: float = _FIRST_ENTRY_BYTES
 
     @property
     def last_ticket(self) -> int:
@@ -69,11 +77,14 @@ class PendingWrites:
 
     @property
     def due(self) -> bool:
-        """Whether there is enough, or the first one has waited long enough."""
+        """Whether there is enough, the first one has waited long enough, or its generation waits
+        for it to be flushed."""
         if not self._writes:
             return False
-        waited = self._clock() - self._writes[0].since
-        return self.full or waited >= self._options.wal_flush_interval_s
+        first = self._writes[0]
+        sealed = first.generation is not None and first.generation.sealed
+        waited = self._clock() - first.since
+        return sealed or self.full or waited >= self._options.wal_flush_interval_s
 
     def add(
         self,
@@ -91,8 +102,11 @@ class PendingWrites:
     def take_entry(self, generations: OpenGenerations) -> tuple[OpenGeneration, list[PendingWrite]]:
         """Take the writes that the next entry holds: one at least, and all of one generation."""
         options, first = self._options, self._writes[0]
-        generation = first.generation or generations.room_for(first.batch.num_rows)
+        generation = first.generation or generations.room_for(first.batch.num_rows, first.size)
         room = options.memtable_rows - (0 if first.generation else generation.memtable.rows)
+        most = min(options.wal_flush_bytes, self._entry_bytes)
+        if first.generation is None:
+            most = min(most, options.memtable_bytes - generation.memtable.bytes)
         group: list[PendingWrite] = []
         size = 0
         while self._writes:
@@ -100,7 +114,7 @@ class PendingWrites:
             room -= write.batch.num_rows
             size += write.size
             if group and (
-                size > options.wal_flush_bytes
+                size > most
                 or (room < 0 if write.generation is None else write.generation is not generation)
             ):
                 break
@@ -110,6 +124,12 @@ class PendingWrites:
                 write.generation = generation
                 generation.unlanded += 1
         return generation, group
+
+    def landed(self, group: list[PendingWrite], seconds: float) -> None:
+        """An entry was put in this time: the next one takes no more than `_ENTRY_SECONDS` would."""
+        size = sum(write.size for write in group)
+        bound = size * _ENTRY_SECONDS / seconds if seconds > 0 else inf
+        self._entry_bytes = max(_LEAST_ENTRY_BYTES, bound)
 
     def clear(self) -> None:
         """Drop all of them."""

@@ -110,10 +110,14 @@ class OpenGenerations:
         has_rows = active.memtable.rows > 0
         return age is not None and has_rows and self._clock() - active.born >= age
 
-    def room_for(self, rows: int) -> OpenGeneration:
-        """The active generation, after sealing the one before if `rows` more are too many."""
-        memtable = self.active.memtable
-        if memtable.rows and memtable.rows + rows > self._options.memtable_rows:
+    def room_for(self, rows: int, size: int) -> OpenGeneration:
+        """The active generation, after sealing the one before if `rows` more, `size` bytes of them,
+        are too many."""
+        memtable, options = self.active.memtable, self._options
+        if memtable.rows and (
+            memtable.rows + rows > options.memtable_rows
+            or memtable.bytes + size > options.memtable_bytes
+        ):
             self.seal()
         return self.active
 

@@ -11,6 +11,8 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from exec_nodes.text.postings.analyzer import Analyzer
 from memwal_sql.errors import (
     InvalidCallError,
@@ -22,7 +24,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import MakeMemTable, memtables_of
-from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
@@ -110,7 +112,7 @@ class RegionOpener:
             make_flusher=lambda writer: RegionFlusher(
                 lease=won.lease,
                 manifests=manifests,
-                write=GenerationWriter(self.context, info, self.base, self.indexes).write,
+                write=self._write,
                 executor=self.executor,
                 attempts=self.options.flush_attempts,
                 committed=writer.flushed,
@@ -146,6 +148,11 @@ class RegionOpener:
     def _flushed_within(self) -> int | None:
         age = self.options.memtable_age_s
         return None if age is None else ceil(age)
+
+    def _write(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
+        writer = GenerationWriter(self.context, self.info, self.base, self.indexes)
+        with self.budget.held(rows.nbytes):  # Lance encodes a copy
+            return writer.write(region, generation, rows)
 
     def _failed(self, writer: RegionWriter, error: MemWalError) -> None:
         if isinstance(error, TableReplacedError):

@@ -36,7 +36,7 @@ from memwal_sql.write.generations import OpenGeneration, OpenGenerations, pieces
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.wal_writer import WalWriter
 
-_NOTHING_WRITTEN = "nothing of this call was written"
+_NOT_WRITTEN = "these rows were not written"
 
 
 class RegionWriter:
@@ -67,6 +67,7 @@ class RegionWriter:
         self._wal = wal
         self._options = options
         self._buffered = buffered
+        self._budget = budget
         self._clock = clock
         # Entered itself, as an interrupt within the condition's own entering would leave it locked.
         self._lock = self.order = RLock()
@@ -128,7 +129,7 @@ class RegionWriter:
         """Give rows, one at least, their place in the order of writing; `land` them next."""
         parts = pieces(batch, self._options)
         with self._lock:
-            self._check_usable(_NOTHING_WRITTEN)
+            self._check_usable(_NOT_WRITTEN)
             try:
                 return [self._enqueue(rows, size) for rows, size in parts]
             except BaseException as error:
@@ -301,7 +302,7 @@ class RegionWriter:
     def _enqueue(self, batch: pa.RecordBatch, size: int) -> PendingWrite:
         generation = None
         if not self._options.durable:
-            generation = self._generations.room_for(batch.num_rows)
+            generation = self._generations.room_for(batch.num_rows, size)
             generation.unlanded += 1
             self._generations.insert(generation, batch, size)
             self._generations.seal_if_full()
@@ -321,9 +322,10 @@ class RegionWriter:
 
     def _fail(self, error: MemWalError) -> None:
         if self._failure is None:
+            if not self._options.durable and (lost := self._pending.rows):
+                self._lost_rows = lost
+                error = _again(error, f"{lost} buffered rows were not written")
             self._failure = error
-            if not self._options.durable:
-                self._lost_rows = self._pending.rows
             self._pending.clear()
 
     # Group commit, without the lock.
@@ -348,8 +350,10 @@ class RegionWriter:
                     commit = self._commits
                     self._committing = True
                     generation, group = self._pending.take_entry(self._generations)
+                begun = self._clock()
                 position = self._append(generation, group)
                 with self._lock:
+                    self._pending.landed(group, self._clock() - begun)
                     self._landed_at(position, generation, group)
                     self._end_commit()
             except BaseException as error:
@@ -366,8 +370,9 @@ class RegionWriter:
 
     def _append(self, generation: OpenGeneration, group: list[PendingWrite]) -> int:
         batches = [write.batch for write in group]
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return self._wal.append(batch, generation.memtable.generation)
+        with self._budget.held(sum(write.size for write in group)):
+            batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+            return self._wal.append(batch, generation.memtable.generation)
 
     def _end_commit(self) -> None:
         self._committing = False
@@ -399,9 +404,7 @@ class RegionWriter:
         if landed:
             note = f"the first rows of this call are in the WAL, at positions {landed}"
         elif writes and own is None:
-            note = _NOTHING_WRITTEN
-        elif not writes and self._lost_rows:
-            note = f"{self._lost_rows} buffered rows were not written"
+            note = _NOT_WRITTEN
         return _again(own or failure, note)
 
 

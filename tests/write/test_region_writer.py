@@ -250,7 +250,7 @@ def test_an_append_that_can_not_be_settled_poisons_the_writer(
     with pytest.raises(WriterFailedError, match="unknown whether 1 rows were"):
         writer.append(upsert({2: "b"}))
     store.hook = passing
-    with pytest.raises(WriterFailedError, match="nothing of this call was written"):
+    with pytest.raises(WriterFailedError, match="these rows were not written"):
         writer.append(upsert({3: "c"}))
     with pytest.raises(WriterFailedError):
         writer.memtables()
