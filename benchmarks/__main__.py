@@ -15,7 +15,7 @@ from benchmarks.index_gap import index_gap
 from benchmarks.indexed_flush import indexed_flush
 from benchmarks.lookups import get_many, get_one, sql_lookup
 from benchmarks.many_merges import many_merges
-from benchmarks.memory import streaming_memory
+from benchmarks.memory import streaming_memory, writing_memory
 from benchmarks.merging import merging
 from benchmarks.mixed import mixed, replaced_scan
 from benchmarks.opening import opening
@@ -51,6 +51,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "replaced-scan": replaced_scan,
     "generations-scan": generations_scan,
     "streaming-memory": streaming_memory,
+    "writing-memory": writing_memory,
     "opening": opening,
     "merging": merging,
     "many-merges": many_merges,

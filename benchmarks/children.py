@@ -15,7 +15,7 @@ import pyarrow as pa
 import memwal_sql as mw
 from benchmarks.merging import GENERATIONS, vector_rows
 from benchmarks.support.child import ready, until_told
-from benchmarks.support.data import checksum
+from benchmarks.support.data import VECTORS, checksum, vector_batches
 from benchmarks.support.timing import lower_quartile, seconds
 from memwal_sql.cli.app import give_way
 
@@ -169,6 +169,33 @@ def first_query(uri: str, text: str) -> None:
     print(time.perf_counter() - start)
 
 
+def write_stream(uri: str, size: str) -> None:
+    """Upsert a generator of vectors into a new table of four regions, and flush: print the rows."""
+    table = mw.create_table(uri, VECTORS, primary_key="id", regions=[mw.bucket("id", 4)])
+    ready()
+    with table.writer() as writer:
+        print(writer.upsert(vector_batches(int(size))).rows)
+        writer.flush()
+
+
+def write_call(uri: str, size: str) -> None:
+    """The same of a table that is in memory before, without a flush."""
+    table = mw.create_table(uri, VECTORS, primary_key="id", regions=[mw.bucket("id", 4)])
+    given = pa.Table.from_batches(list(vector_batches(int(size))))
+    ready()
+    with table.writer() as writer:
+        print(writer.upsert(given).rows)
+
+
+def merge_all(uri: str, size: str) -> None:
+    """Merge all generations: print the rows."""
+    del size
+    table = mw.open_table(uri)
+    ready()
+    table.merge()
+    print(lance.dataset(uri).count_rows())
+
+
 _CHILDREN = {
     "stream": stream,
     "open": open_table,
@@ -176,6 +203,9 @@ _CHILDREN = {
     "first-scan": first_scan,
     "merge": merge,
     "merge-steps": merge_steps,
+    "write-stream": write_stream,
+    "write-call": write_call,
+    "merge-all": merge_all,
     "soak": soak,
 }
 

@@ -43,7 +43,9 @@ def indexed_flush(work: Workspace) -> Iterator[Result]:
         dataset.create_index("embedding", "IVF_PQ", num_sub_vectors=16, **model)
 
     ours, theirs = [], []
-    with table.writer(durable=False, memtable_rows=2 * rows, memtable_bytes=1 << 33) as writer:
+    with table.writer(
+        durable=False, memtable_rows=2 * rows, memtable_bytes=(1 << 31) - 1
+    ) as writer:
         for _ in range(_ROUNDS):
             writer.upsert(stream)
             writer.sync()

@@ -1,4 +1,4 @@
-"""Peak memory of streaming a table that is larger than what may be held."""
+"""Peak memory of streaming a table that is larger than what may be held, and of writing one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import memwal_sql as mw
 from benchmarks.support.child import run_child
-from benchmarks.support.data import SCHEMA, WrongResultError, batches, rows, shuffled
+from benchmarks.support.data import SCHEMA, WrongResultError, batches, rows, shuffled, vectors_of
 from benchmarks.support.result import Reach, Result
 from benchmarks.support.workspace import Workspace, plain_table
 
@@ -40,6 +40,31 @@ def streaming_memory(work: Workspace) -> Iterator[Result]:
         "plain Lance",
         Reach(mine.peak_bytes / 1e6, 500, "at most", "MB"),
     )
+
+
+def writing_memory(work: Workspace) -> Iterator[Result]:
+    """Write vectors by one call with a stream, with a table in memory, and merge them, each in a
+    fresh process, with the defaults."""
+    total = work.sizes.written_bytes
+    call = total // 5
+    uris = {kind: str(work.folder / f"memory-{kind}") for kind in ("stream", "call")}
+    steps = [
+        ("write-stream", uris["stream"], "an upsert of a stream", total, 0.6),
+        ("write-call", uris["call"], "an upsert of a table", call, 1.5),
+        ("merge-all", uris["stream"], "the merge of a stream", total, 0.8),
+    ]
+    for child, uri, what, size, limit in steps:
+        answer = run_child(child, uri, str(size))
+        if answer.words != [str(vectors_of(size))]:
+            raise WrongResultError(f"{child}: {answer.words}")
+        yield Result(
+            f"peak memory of {what} of {size / 1e6:,.0f} MB",
+            answer.peak_bytes / 1e6,
+            "MB",
+            size / 1e6,
+            "rows",
+            Reach(answer.peak_bytes / size, limit, "at most"),
+        )
 
 
 def _ours(folder: Path, count: int, newest: np.ndarray) -> mw.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,11 @@ SCHEMA = pa.schema(
 )
 NATIVE_SCHEMA = SCHEMA.set(0, SCHEMA.field(0).with_metadata(KEY))
 NAME_BYTES = 20
+WIDTH = 768
+VECTORS = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("vec", pa.list_(pa.float32(), WIDTH))]
+)
+_VECTOR_ROWS = 2_000
 
 Ids = npt.NDArray[np.int64]
 
@@ -35,6 +40,21 @@ def rows(ids: Ids, seed: int, name_bytes: int = NAME_BYTES) -> pa.Table:
 def shuffled(count: int, seed: int = 1) -> Ids:
     """0 to count - 1 in a repeatable random order."""
     return np.random.default_rng(seed).permutation(count).astype(np.int64)
+
+
+def vectors_of(size: int) -> int:
+    """How many rows of `VECTORS` have about so many bytes."""
+    return size // (4 * WIDTH + 8)
+
+
+def vector_batches(size: int) -> Iterator[pa.RecordBatch]:
+    """About so many bytes of rows of `VECTORS`, each with an id of its own."""
+    random, total = np.random.default_rng(7), vectors_of(size)
+    for start in range(0, total, _VECTOR_ROWS):
+        ids = np.arange(start, min(start + _VECTOR_ROWS, total))
+        values = pa.array(random.random(len(ids) * WIDTH, dtype=np.float32))
+        vectors = pa.FixedSizeListArray.from_arrays(values, WIDTH)
+        yield pa.RecordBatch.from_arrays([pa.array(ids), vectors], schema=VECTORS)
 
 
 def merged(parts: Iterable[pa.Table]) -> pa.Table:

@@ -24,6 +24,7 @@ class Sizes:
         stream_rows: rows of the sustained write, in batches of `stream_batch`.
         generation_counts: into how many generations the same upserts are divided.
         memory_rows: rows of the table whose streaming is watched.
+        written_bytes: of rows whose writing is watched.
         regions: regions of the table that is opened.
         cold_starts: how many processes open it from each source.
         merge_rows: rows of each generation that is merged.
@@ -54,6 +55,7 @@ class Sizes:
     stream_batch: int = 10_000
     generation_counts: tuple[int, ...] = (1, 4, 16, 64)
     memory_rows: int = 10_000_000
+    written_bytes: int = 1_000_000_000
     regions: int = 1_000
     cold_starts: int = 3
     merge_rows: int = 100_000
@@ -86,6 +88,7 @@ SMALL = Sizes(
     stream_batch=500,
     generation_counts=(1, 4),
     memory_rows=20_000,
+    written_bytes=4_000_000,
     regions=8,
     cold_starts=1,
     merge_rows=300,

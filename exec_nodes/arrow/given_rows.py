@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyarrow.dataset import Dataset, Scanner
 
+from exec_nodes.arrow.row_stream import RowStream, check_same_columns, exports_arrow, opened
 from exec_nodes.base.errors import InvalidCallError
 
 FORMS = (
@@ -24,10 +24,11 @@ def given_rows(data: Any) -> pa.Table | PythonRows | None:
     """The rows that `data` holds: a table where it holds them as Arrow, itself where it is a dict
     of columns, a list where it is an iterable of dicts; None where it is none of `FORMS`.
 
-    What can be read only once is read whole. Raises InvalidCallError for what can't be read.
+    A stream (see `opened`) is read whole. Raises InvalidCallError for what can't be read.
     """
     if isinstance(data, pa.Table):
         return data
+    data = opened(data)
     try:
         found = _arrow(data)
     except _ERRORS as error:
@@ -49,7 +50,7 @@ def given_rows(data: Any) -> pa.Table | PythonRows | None:
 
 def read_once(data: Any) -> Any:
     """A generator as a list; anything else as it is."""
-    return list(data) if isinstance(data, Iterator) and not _exports(data) else data
+    return list(data) if isinstance(data, Iterator) and not exports_arrow(data) else data
 
 
 def object_columns(data: Any) -> dict[str, Any]:
@@ -67,29 +68,18 @@ def _is_pandas_frame(data: Any) -> bool:
 def _arrow(data: Any) -> pa.Table | None:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
+    if isinstance(data, RowStream):
         return data.read_all()
-    if isinstance(data, Dataset | Scanner):
-        return data.to_table()
     if _is_pandas_frame(data):
         # Its own export would add the index as a column.
         return pa.Table.from_pandas(data, preserve_index=False)
     if type(data).__module__.partition(".")[0] == "polars" and hasattr(data, "collect"):
         data = data.collect()
-    return pa.table(data) if _exports(data) else None
-
-
-def _exports(data: Any) -> bool:
-    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    return pa.table(data) if exports_arrow(data) else None
 
 
 def _joined(parts: Sequence[pa.Table | pa.RecordBatch]) -> pa.Table:
     tables = [pa.table(part) for part in parts]
-    other = next((at for at, one in enumerate(tables) if one.schema != tables[0].schema), None)
-    if other is not None:
-        raise InvalidCallError(
-            f"batch {other} has the columns {tables[other].schema.names} of the types "
-            f"{tables[other].schema.types}, and the first one {tables[0].schema.names} of "
-            f"{tables[0].schema.types}: give batches of the same columns"
-        )
+    for at, table in enumerate(tables):
+        check_same_columns(at, table.schema, tables[0].schema)
     return pa.concat_tables(tables)

@@ -12,13 +12,12 @@ import re
 import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.machine import machine_memory
 
 T = TypeVar("T")
 
@@ -296,11 +295,7 @@ def default_budget() -> int:
             return memory_bytes(named)
         except InvalidCallError as error:
             raise InvalidCallError(f"the environment's MEMWAL_MEMORY: {error}") from None
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # "max", or no control groups
-            machine = min(machine, int(Path(limit).read_text()))
-    return max(_SMALLEST_DEFAULT, min(machine // 4, _LARGEST_DEFAULT))
+    return max(_SMALLEST_DEFAULT, min(machine_memory() // 4, _LARGEST_DEFAULT))
 
 
 # One for all tables of the process: identities of sources are unique in it.

@@ -27,6 +27,7 @@ _POSTING_BYTES_PER_BYTE = 2
 # a scan meets at most this many batches a level.
 _FAN_IN = 16
 _LARGE_BATCH_ROWS = 4096
+_LARGE_BATCH_BYTES = 1 << 20
 _TOP_LEVEL = 3
 
 
@@ -156,9 +157,12 @@ class MemTable:
         batch = aligned(batch)
         before = self._rows
         batches, levels = [*before.batches, batch], [*before.levels, 0]
-        if batch.num_rows >= _LARGE_BATCH_ROWS:
+        size = batch.nbytes if size is None else size
+        if size >= _LARGE_BATCH_BYTES:
+            levels[-1] = _TOP_LEVEL  # a copy of many would be large, and gain nothing
+        elif batch.num_rows >= _LARGE_BATCH_ROWS:
             levels[-1] = _TOP_LEVEL - 1
-        nbytes = before.nbytes + (batch.nbytes if size is None else size)
+        nbytes = before.nbytes + size
         for column, _ in self._maintained or ():
             text = batch.column(self.schema.get_field_index(column))
             nbytes += _POSTING_BYTES_PER_BYTE * text.nbytes

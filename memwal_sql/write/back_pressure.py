@@ -45,7 +45,7 @@ class MemoryBudget:
             self._freed.notify_all()
 
     @contextmanager
-    def held(self, size: int) -> Iterator[None]:
+    def copy(self, size: int) -> Iterator[None]:
         """Count a copy for as long as it is there."""
         self.add(size)
         try:

@@ -6,10 +6,15 @@ from dataclasses import dataclass, fields
 from threading import TIMEOUT_MAX
 from typing import TypedDict
 
+from exec_nodes.base.machine import machine_memory
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError
 
 _MIB = 1 << 20
+# An array of Arrow's texts has 32-bit offsets.
+_MOST_BYTES = (1 << 31) - 1
+_LEAST_UNFLUSHED, _MOST_UNFLUSHED = 128 * _MIB, 256 * _MIB
+_OF_ONE_ARRAY = ("memtable_bytes", "wal_flush_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +29,22 @@ class WriterOptions:
             milliseconds' worth of rows to be put into the key index. False: the first read that
             needs them, the flush or `close` does all of it. Every read finds the rows either way.
         wal_flush_bytes: buffered writes go to the WAL when they reach this size. One WAL entry
-            takes no further write beyond it, also of durable ones that share an entry.
+            takes no further write beyond it, also of durable ones that share an entry, nor beyond
+            what the store takes in five seconds.
         wal_flush_writes: buffered writes go to the WAL when there are this many of them.
         wal_flush_interval_s: buffered writes go to the WAL after this time at the latest.
         memtable_rows: a MemTable of this many rows is flushed. It is also the most rows that one
             call writes to one region atomically; native Lance opens no larger unflushed MemTable.
-        memtable_bytes: a MemTable of this size is flushed, and bounds one atomic write too.
+        memtable_bytes: a MemTable of this size is flushed, and bounds one atomic write too. Below
+            2 GiB.
         memtable_entries: a MemTable of this many WAL entries is flushed: who else reads or claims
             the region reads one after the other.
         memtable_age_s: a MemTable is flushed this long after its first row; None: never for age.
             Maintenance jobs take over a region whose writer is silent well beyond it, and never
             where it is None.
-        max_unflushed_bytes: the MemTables of all regions together; beyond it writes wait.
+        max_unflushed_bytes: what the writer holds of rows that are not flushed, in all regions:
+            MemTables, and copies that are being written; beyond it writes wait. None: an eighth of
+            the memory of the machine or its control group, from 128 to 256 MiB.
         back_pressure_timeout_s: how long a write waits for room before BackPressureError.
         parallel_flushes: MemTables written to storage at the same time; None: 2, and 8 on an object
             store, where a flush waits most of its time.
@@ -48,10 +57,10 @@ class WriterOptions:
     wal_flush_writes: int = 1_000
     wal_flush_interval_s: float = 0.1
     memtable_rows: int = 100_000
-    memtable_bytes: int = 256 * _MIB
+    memtable_bytes: int = 64 * _MIB
     memtable_entries: int = 1_000
     memtable_age_s: float | None = 60.0
-    max_unflushed_bytes: int = 1024 * _MIB
+    max_unflushed_bytes: int | None = None
     back_pressure_timeout_s: float = 60.0
     parallel_flushes: int | None = None
     flush_attempts: int = 4
@@ -61,6 +70,9 @@ class WriterOptions:
             value = getattr(self, field.name)
             if field.type == "bool":
                 fits, needed = isinstance(value, bool), "True or False"
+            elif field.name in _OF_ONE_ARRAY:
+                fits = is_whole(value, least=1) and value <= _MOST_BYTES
+                needed = f"a whole number of bytes, from 1 to {_MOST_BYTES}: an array holds no more"
             elif field.type in ("int", "int | None"):
                 fits, needed = is_whole(value, least=1), "a whole number, 1 or more"
             else:
@@ -69,6 +81,18 @@ class WriterOptions:
             may_be_none = str(field.type).endswith("| None")
             if not fits and not (value is None and may_be_none):
                 raise InvalidCallError(f"{field.name}={value!r} must be {needed}")
+
+    @property
+    def most_unflushed_bytes(self) -> int:
+        """`max_unflushed_bytes`, or its default."""
+        if self.max_unflushed_bytes is None:
+            return default_unflushed_bytes(machine_memory())
+        return self.max_unflushed_bytes
+
+
+def default_unflushed_bytes(memory: int) -> int:
+    """What a writer holds by default where there is so much memory; both in bytes."""
+    return max(_LEAST_UNFLUSHED, min(memory // 8, _MOST_UNFLUSHED))
 
 
 class WriterArguments(TypedDict, total=False):
@@ -83,7 +107,7 @@ class WriterArguments(TypedDict, total=False):
     memtable_bytes: int
     memtable_entries: int
     memtable_age_s: float | None
-    max_unflushed_bytes: int
+    max_unflushed_bytes: int | None
     back_pressure_timeout_s: float
     parallel_flushes: int | None
     flush_attempts: int

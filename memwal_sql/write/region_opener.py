@@ -151,7 +151,7 @@ class RegionOpener:
 
     def _write(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
         writer = GenerationWriter(self.context, self.info, self.base, self.indexes)
-        with self.budget.held(rows.nbytes):  # Lance encodes a copy
+        with self.budget.copy(rows.nbytes):  # Lance encodes a copy
             return writer.write(region, generation, rows)
 
     def _failed(self, writer: RegionWriter, error: MemWalError) -> None:

@@ -370,7 +370,7 @@ class RegionWriter:
 
     def _append(self, generation: OpenGeneration, group: list[PendingWrite]) -> int:
         batches = [write.batch for write in group]
-        with self._budget.held(sum(write.size for write in group)):
+        with self._budget.copy(sum(write.size for write in group)):
             batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
             return self._wal.append(batch, generation.memtable.generation)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError
 from planner.model import TableInfo
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
+
+_LARGE_BYTES = 1 << 20
 
 RegionValues = Mapping[str, RegionValue]
 RegionKey = tuple[RegionValue, ...]
@@ -47,12 +50,11 @@ class Router:
         regions = self._spec.values_of(distinct)
         if len(regions) == 1:
             return [Part(tuple(regions[0].values()), regions[0], batch)]
-        rows = batch.take(pa.array(np.argsort(region_of_row, kind="stable")))
-        counts = np.bincount(region_of_row, minlength=len(regions)).tolist()
-        starts = accumulate(counts, initial=0)
+        order = np.argsort(region_of_row, kind="stable")
+        ends = np.cumsum(np.bincount(region_of_row, minlength=len(regions)))[:-1]
         return [
-            Part(tuple(values.values()), values, rows.slice(start, count))
-            for values, start, count in zip(regions, starts, counts, strict=False)
+            Part(tuple(values.values()), values, rows)
+            for values, rows in zip(regions, _divided(batch, order, ends), strict=True)
         ]
 
     def regions(self, keys: pa.Table) -> list[RegionKey]:
@@ -62,6 +64,18 @@ class Router:
         distinct, region_of_row = self._spec.assign(keys)
         regions = [tuple(values.values()) for values in self._spec.values_of(distinct)]
         return [regions[place] for place in region_of_row.tolist()]
+
+
+def _divided(
+    batch: pa.RecordBatch, order: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> list[pa.RecordBatch]:
+    """The rows in an order, cut at `ends`. Those of a large batch have memory of their own, so that
+    it is free once their region is flushed, whatever others do."""
+    if batch.nbytes >= _LARGE_BYTES:
+        return [batch.take(pa.array(places)) for places in np.split(order, ends)]
+    rows = batch.take(pa.array(order))
+    starts = [0, *ends.tolist()]
+    return [rows.slice(s, e - s) for s, e in pairwise([*starts, len(order)])]
 
 
 def active_spec(info: TableInfo) -> RegionSpec | None:

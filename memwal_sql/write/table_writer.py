@@ -13,9 +13,11 @@ from contextlib import suppress
 from functools import partial
 from threading import Lock, RLock
 from typing import Any, Self
+from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.arrow.row_stream import RowStream, opened
 from exec_nodes.base.transient_threads import TransientThreads
 from memwal_sql.errors import (
     InvalidCallError,
@@ -29,14 +31,9 @@ from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges, Resolver, RowChanges
 from memwal_sql.write.generation_writer import FindIndexes
-from memwal_sql.write.ingest.missing import (
-    ERROR,
-    KEEP,
-    MissingInInsert,
-    MissingInUpsert,
-    check_missing,
-)
-from memwal_sql.write.ingest.normalise import Normaliser
+from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
+from memwal_sql.write.ingest.normalise import Normaliser, Rows
+from memwal_sql.write.ingest.pieces import normalised
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.region_opener import FindRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
@@ -60,8 +57,9 @@ _PARALLEL_FLUSHES = {False: 2, True: 8}  # by whether the store is remote
 class TableWriter:
     """Writes rows of one table. A context manager, safe to use from several threads.
 
-    Within a region a call is written whole or not at all, up to the size of a MemTable; of a call
-    for several regions, each region is written on its own, and an error says which ones were.
+    Within a region a call is written whole or not at all, up to the size of a MemTable; a larger
+    one is written in pieces, and an error has a note of those that were. Of a call for several
+    regions, each region is written on its own, and an error says which ones were.
     Calls of one thread take effect in their order.
     """
 
@@ -116,7 +114,7 @@ class TableWriter:
         self._normaliser = Normaliser(info.schema, info.primary_key)
         self._resolver = Resolver(info.schema, info.primary_key, self._normaliser, rows)
         self._budget = MemoryBudget(
-            options.max_unflushed_bytes, options.back_pressure_timeout_s, clock
+            options.most_unflushed_bytes, options.back_pressure_timeout_s, clock
         )
         flushes = options.parallel_flushes or _PARALLEL_FLUSHES[context.store.remote]
         self._flushes = TransientThreads(flushes, "memwal-flush")
@@ -187,8 +185,9 @@ class TableWriter:
 
         Args:
             data: anything Arrow, as tables, readers, datasets and lists of batches are, a pandas or
-                polars frame, a dict of columns or a list of dicts. What can be read only once is
-                read whole.
+                polars frame, a dict of columns or a list of dicts. Of a stream, as a reader, a
+                dataset, a scanner and a generator of batches are, a piece is read and written at a
+                time, so that one that is refused, or can't be read, leaves those before written.
             missing: what becomes of columns that `data` lacks. `"keep"`: rows that are there keep
                 their values, new ones get null. `"null"`: they become null, also in rows that had a
                 value there. `"error"`: the call is refused.
@@ -212,22 +211,17 @@ class TableWriter:
         overwritten or is gone, and UnknownFormatError when a newer version of this package has it.
         """
         self._check_open()
-        check_missing(missing, KEEP)
         check_isolation(isolation)
         expressions = self._resolver.expressions(when, set or {})
-        if missing != KEEP:
-            rows = self._normaliser.upserts(data, missing)
-        else:
-            data = self._normaliser.given(data)
-            if self._normaliser.lacks_columns(data):
-                rows = self._normaliser.partial(data)
-                return self._statements.over_keys(
-                    *self._resolver.upsert(rows, expressions), isolation
-                )
-            rows = self._normaliser.upserts(data)
-        if not expressions:
-            return self._write(rows)
-        given = rows.select(self._schema.names)
+        rows = self._normaliser.given(data, missing)
+        lacking = missing == KEEP and self._normaliser.lacks_columns(rows)
+        normalise = partial(self._normaliser.upserts, missing=ERROR if missing == KEEP else missing)
+        if not (lacking or expressions):
+            return self._write(rows, normalise)
+        if isinstance(rows, RowStream):
+            rows = rows.read_all()
+        whole = self._normaliser.partial(rows) if lacking else normalise(rows)
+        given = whole if lacking else whole.select(self._schema.names)
         return self._statements.over_keys(*self._resolver.upsert(given, expressions), isolation)
 
     def insert(self, data: Any, *, missing: MissingInInsert = ERROR) -> WriteResult:
@@ -258,9 +252,11 @@ class TableWriter:
         """
         self._check_open()
         check_isolation(isolation)
-        rows = self._normaliser.tombstones(keys)
+        given = self._normaliser.keys(keys)
         if when is None:
-            return self._write(rows)
+            row_bytes = self._normaliser.tombstones(given.slice(0, 1)).nbytes
+            return self._write(given, self._normaliser.tombstones, row_bytes)
+        rows = self._normaliser.tombstones(given)
         expressions = self._resolver.expressions(when, {})
         return self._statements.over_keys(*self._resolver.delete(rows, expressions), isolation)
 
@@ -314,7 +310,10 @@ class TableWriter:
         deletes only the key counts. Raises what `upsert` raises.
         """
         self._check_open()
-        return self._write(self._normaliser.changes(changes, op))
+        rows, normalise = opened(changes), partial(self._normaliser.changes, op=op)
+        if isinstance(rows, pa.Table | RowStream):
+            return self._write(rows, normalise)
+        return self._write(normalise(rows), lambda batch: batch)
 
     def sync(self) -> None:
         """Write what is buffered to the WAL: every write made so far is durable on return."""
@@ -383,14 +382,28 @@ class TableWriter:
                 raise
             error.add_note(f"closing the writer failed too: {closing}")
 
-    def _write(self, batch: pa.RecordBatch) -> WriteResult:
+    def _write(
+        self, rows: Rows, normalise: Callable[[Any], pa.RecordBatch], row_bytes: int = 0
+    ) -> WriteResult:
+        """Write rows piece by piece; see `normalised`."""
+        written, positions = 0, dict[UUID, int]()
+        try:
+            for batch in normalised(rows, normalise, self._options.memtable_bytes, row_bytes):
+                positions |= self._append(batch)
+                written += batch.num_rows
+        except BaseException as error:
+            if written:
+                error.add_note(f"the first {written} rows of this call are written")
+            raise
+        return WriteResult(written, reached(self._options), positions)
+
+    def _append(self, batch: pa.RecordBatch) -> dict[UUID, int]:
         if batch.num_rows == 0:
-            return WriteResult(0, reached(self._options))
+            return {}
         self._budget.wait_for_room(batch.nbytes, self._relieve)
         appends = {w: partial(w.append, rows) for w, rows in self._writers.route(batch)}
         positions = self._writers.together(appends)
-        durable = self._options.durable
-        return WriteResult(batch.num_rows, reached(self._options), positions if durable else {})
+        return positions if self._options.durable else {}
 
     def _relieve(self) -> None:
         """Get something flushed: the largest active MemTable, unless a flush is under way."""
@@ -400,7 +413,8 @@ class TableWriter:
         if writers and not any(writer.sealed_bytes for writer in writers):
             largest = max(writers, key=lambda writer: writer.active_bytes)
             largest.seal()
-            largest.flush_wal()
+        if self._ticks is not None:
+            self._ticks.wake()  # a slow store would keep the caller here beyond its time
 
     def _start_ticks(self) -> Ticks | None:
         options = self._options

@@ -489,6 +489,7 @@ def test_a_region_without_a_name_is_refused(uri: str, region: Any) -> None:
         {"region": "a"},
         *({name: 1.5} for name in COUNTS),
         *({name: 0} for name in COUNTS),
+        *({name: 1 << 31} for name in ("memtable_bytes", "wal_flush_bytes")),
         {"memtable_rows": True},
         {"memtable_rows": float("inf")},
         {"wal_flush_interval_s": float("inf")},

@@ -271,7 +271,7 @@ def test_back_pressure_ends_in_an_error_with_nothing_written(tmp_path: Path) -> 
         return call()
 
     store.hook = stuck
-    with pytest.raises(BackPressureError, match="nothing of this call was written"):
+    with pytest.raises(BackPressureError, match="these rows were not written"):
         writer.upsert({"id": [1000], "val": ["y"]})
     assert 1000 not in table.values()
     released.set()

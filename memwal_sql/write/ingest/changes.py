@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from exec_nodes.arrow.given_rows import FORMS, given_rows, read_once
+from exec_nodes.arrow.given_rows import FORMS, given_rows
 from memwal_sql.errors import InvalidCallError
 
 UPSERT, DELETE, BEFORE, _UNKNOWN = range(4)
@@ -29,7 +29,7 @@ class Changes:
 
     def __init__(self, data: Any, op: str) -> None:
         """Raises InvalidCallError for rows without `op`, and for a word there that is unknown."""
-        rows = given_rows(read_once(data))
+        rows = given_rows(data)
         if rows is None:
             raise InvalidCallError(f"{type(data).__name__} is not a set of rows: pass {FORMS}")
         self._rows = rows

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.casts import exact_cast, exact_values
-from exec_nodes.arrow.given_rows import FORMS, given_rows, object_columns, read_once
+from exec_nodes.arrow.given_rows import FORMS, given_rows, object_columns
 from exec_nodes.arrow.nested import inner_fields
+from exec_nodes.arrow.row_stream import RowStream, opened
 from exec_nodes.arrow.struct_fields import check_values, has_structs
 from exec_nodes.arrow.validate import Column, first_row, validated
 from exec_nodes.keys.keys import as_key_table
@@ -28,6 +29,8 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
 from memwal_sql.write.ingest.missing import ERROR, KEEP, NULL, check_missing, missing_columns
+
+Rows: TypeAlias = pa.Table | pa.RecordBatch | RowStream
 
 _MARKS = {tombstone: pa.scalar(tombstone) for tombstone in (False, True)}
 
@@ -69,20 +72,22 @@ class Normaliser:
             return self._checked(self._validated(data.columns))
         return self._checked(self._columns(self._table(data, missing), missing))
 
-    def given(self, data: Any) -> pa.Table | pa.RecordBatch:
-        """The rows as Arrow has them, which `upserts` and `partial` take; `data` may be a stream.
-        All rows have the same columns; InvalidCallError names the row that has not."""
+    def given(self, data: Any, missing: str = KEEP) -> Rows:
+        """The rows as Arrow has them, which `upserts` and `partial` take. All rows have the same
+        columns; InvalidCallError names the row that has not."""
+        check_missing(missing, KEEP)
         if isinstance(data, pa.RecordBatch) and data.schema.equals(self._schema):
             return data
-        return self._table(data, KEEP)
+        rows = opened(data)
+        return rows if isinstance(rows, RowStream) else self._table(rows, missing)
 
-    def lacks_columns(self, rows: pa.Table | pa.RecordBatch) -> bool:
+    def lacks_columns(self, rows: Rows) -> bool:
         """Whether rows that `given` returned lack columns of the table."""
         return not self._names <= set(rows.schema.names)
 
     def partial(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-        """Rows that `given` returned, in the columns that they have, which are in the table's types
-        then, the key among them. What else `upserts` checks is left to it."""
+        """Rows in memory that `given` returned, in the columns that they have, which are in the
+        table's types then, the key among them. What else `upserts` checks is left to it."""
         names = rows.schema.names
         self._check_names(names)
         self._check_key(names)
@@ -123,10 +128,14 @@ class Normaliser:
             columns = [with_null_children(column) for column in columns]
         return self._batch(columns, tombstone=False)
 
+    def keys(self, keys: Any) -> pa.Table:
+        """The keys that `tombstones` takes, as a table. Raises InvalidCallError."""
+        return as_key_table(keys, self._schema, self._primary_key)
+
     def tombstones(self, keys: Any) -> pa.RecordBatch:
         """Rows that delete `keys`: the key columns set, all else null, or a placeholder where the
         column admits no null. Raises InvalidCallError naming the value."""
-        table = as_key_table(keys, self._schema, self._primary_key)
+        table = self.keys(keys)
         columns = []
         for field in self._schema:
             if field.name in self._primary_key:
@@ -139,7 +148,7 @@ class Normaliser:
         return self._batch([_one_chunk(column) for column in given.columns], tombstone=True)
 
     def _table(self, data: Any, missing: str) -> pa.Table:
-        rows = given_rows(read_once(data))
+        rows = given_rows(data)
         if isinstance(rows, pa.Table):
             if self._structs_inside:
                 self._check_objects(data, missing)
@@ -248,12 +257,12 @@ def _one_chunk(column: Column) -> pa.Array:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    joined = column.combine_chunks()
-    if isinstance(joined, pa.ChunkedArray):  # more than fits into one array's 32-bit offsets
+    try:
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    except pa.ArrowInvalid as error:  # more than 32-bit offsets reach
         raise InvalidCallError(
             f"a column of {column.nbytes} bytes is too large for one call: write fewer rows at once"
-        )
-    return joined
+        ) from error
 
 
 def _placeholders(kind: pa.DataType, rows: int) -> pa.Array:

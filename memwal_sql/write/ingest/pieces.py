@@ -1,0 +1,139 @@
+"""The rows of a large call in pieces, so that a copy of them is one of a piece.
+
+A call of up to the size of a MemTable is one piece, and a region has it whole or not at all. A
+larger one, and a stream, is written piece after piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from exec_nodes.arrow.casts import has_dictionaries
+from exec_nodes.arrow.row_stream import RowStream
+from exec_nodes.arrow.validate import validated
+from exec_nodes.base.thresholds import Thresholds
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.write.ingest.normalise import Rows
+
+_INDEX_BYTES = 4
+
+Part = TypeVar("Part", pa.Table, pa.RecordBatch)
+
+
+class Pieces(Thresholds):
+    """`piece_bytes` is the most that a piece has."""
+
+    piece_bytes = 8 << 20
+
+
+def normalised(
+    rows: Rows,
+    normalise: Callable[[Any], pa.RecordBatch],
+    whole_bytes: int,
+    row_bytes: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """What `normalise` makes of the rows: of all at once if they have at most `whole_bytes`, else,
+    as of a stream, of one piece after the other.
+
+    Rows in memory are all looked at before the first piece is given out, so that they are refused
+    as a whole. `row_bytes` is what a row will have where it grows.
+    Raises InvalidCallError naming the row.
+    """
+    parts = _pieces(rows, whole_bytes, row_bytes)
+    if not isinstance(rows, RowStream):
+        parts = list(parts)
+        if len(parts) > 1:
+            for _ in _each(parts, normalise):
+                pass
+    yield from _each(parts, normalise)
+
+
+def _each(
+    parts: Iterable[pa.Table | pa.RecordBatch], normalise: Callable[[Any], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    start = 0
+    for part in parts:
+        with _numbered_from(start):
+            batch = normalise(part)
+        yield batch
+        start += part.num_rows
+
+
+def _pieces(rows: Rows, whole_bytes: int, row_bytes: int) -> Iterable[pa.Table | pa.RecordBatch]:
+    if isinstance(rows, RowStream):
+        return _gathered(rows)
+    # Their size is asked only when it matters: that looks at offsets, which are to be valid.
+    if max(_buffer_bytes(rows), rows.num_rows * row_bytes) <= whole_bytes:
+        return [rows]
+    rows = _validated(rows)
+    if max(rows_bytes(rows), rows.num_rows * row_bytes) <= whole_bytes:
+        return [rows]
+    return cut(rows, Pieces.piece_bytes, row_bytes)
+
+
+def cut(rows: Part, most_bytes: int, row_bytes: int = 0) -> Iterator[Part]:
+    """Slices of at most `most_bytes`, or of a single row; a row has at least `row_bytes`."""
+    size = max(rows_bytes(rows), rows.num_rows * row_bytes)
+    if size <= most_bytes or rows.num_rows <= 1:
+        yield rows
+        return
+    step = -(-rows.num_rows // min(-(-size // most_bytes), rows.num_rows))
+    for start in range(0, rows.num_rows, step):
+        yield from cut(rows.slice(start, step), most_bytes, row_bytes)
+
+
+def rows_bytes(rows: pa.Table | pa.RecordBatch) -> int:
+    """Bytes of rows that have been validated; without dictionaries, which slices share."""
+    return sum(
+        rows.num_rows * _INDEX_BYTES if has_dictionaries(column.type) else column.nbytes
+        for column in rows.columns
+    )
+
+
+def _buffer_bytes(rows: pa.Table | pa.RecordBatch) -> int:
+    """At least the bytes of the rows, as slices have the buffers of the whole. Arrow's own sum
+    counts those that begin at the same place once, however long they are."""
+    chunks = (
+        chunk
+        for column in rows.columns
+        for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])
+    )
+    return sum(buffer.size for chunk in chunks for buffer in chunk.buffers() if buffer is not None)
+
+
+def _gathered(stream: RowStream) -> Iterator[pa.Table]:
+    batches: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in stream.batches:
+        with _numbered_from(rows):
+            batch = _validated(batch)
+        for part in cut(batch, Pieces.piece_bytes):
+            more = rows_bytes(part)
+            if batches and size + more > Pieces.piece_bytes:
+                yield pa.Table.from_batches(batches, stream.schema)
+                batches, size = [], 0
+            batches.append(part)
+            size += more
+        rows += batch.num_rows
+    if batches or not rows:
+        yield pa.Table.from_batches(batches, stream.schema)
+
+
+def _validated(rows: Part) -> Part:
+    columns = [validated(c, name) for c, name in zip(rows.columns, rows.schema.names, strict=True)]
+    return type(rows).from_arrays(columns, schema=rows.schema)
+
+
+@contextmanager
+def _numbered_from(start: int) -> Iterator[None]:
+    """Say in errors where in the call the row numbers begin."""
+    try:
+        yield
+    except InvalidCallError as error:
+        if not start:
+            raise
+        raise type(error)(f"in the rows from row {start} on, the first is 0: {error}") from error
