@@ -33,16 +33,17 @@ def replaced_file(file: Path) -> Iterator[BinaryIO]:
         number = _descriptor(file)
     if number is not None or not (mode is None or stat.S_ISREG(mode)):
         with named():
-            sink = file.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
+            opened = file if number is None else number
+            sink = open(opened, "wb", closefd=number is None)  # noqa: SIM115 (see `_written`)
         with _written(sink, file):
             yield named_sink(sink, repr(str(file)))
         return
-    with named():
-        beside = file.with_name(f".{file.name[:100]}.{secrets.token_hex(8)}")
-        # Nobody may open it who may not read what it replaces.
-        rights = 0o666 if mode is None else 0o600
-        sink = os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights), "wb")
+    beside = file.with_name(f".{file.name[:100]}.{secrets.token_hex(8)}")
+    # Nobody may open it who may not read what it replaces.
+    rights = partial(os.open, mode=0o666 if mode is None else 0o600)
     try:
+        with named():
+            sink = open(beside, "xb", opener=rights)  # noqa: SIM115
         with _written(sink, file, os.fsync):
             if mode is not None:
                 os.fchmod(sink.fileno(), stat.S_IMODE(mode) & 0o777)

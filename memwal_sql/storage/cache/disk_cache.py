@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
@@ -27,6 +28,7 @@ from weakref import WeakSet, finalize
 
 from exec_nodes.base.tasks import is_ending, map_in_threads
 from memwal_sql.errors import InvalidCallError, MemWalError, NotFoundError
+from memwal_sql.storage.objects.descriptors import opened
 from memwal_sql.storage.objects.protocol import check_path, checked
 
 _log = logging.getLogger(__name__)
@@ -90,11 +92,11 @@ def check_owner(folder: Path) -> None:
 class CachedFolder:
     """A copy that is whole, and is not evicted as long as this object lives."""
 
-    def __init__(self, path: Path, listed: int) -> None:
+    def __init__(self, path: Path, listed: FileIO) -> None:
         """`listed` is its list, open and locked."""
         self.path = path
-        self._listed = os.fstat(listed)
-        self.release = finalize(self, os.close, listed)
+        self._listed = os.fstat(listed.fileno())
+        self.release = finalize(self, listed.close)
 
     @property
     def is_gone(self) -> bool:
@@ -130,13 +132,12 @@ class DiskCache:
             return None
         try:
             check_owner(self.folder)  # again, as it may be another one than when it was configured
-            listed = os.open(path / _LIST, os.O_RDONLY | os.O_CLOEXEC)
+            found = CachedFolder(path, listed := FileIO(path / _LIST))
         except OSError:
             return None
         except InvalidCallError as error:
             _log.warning("%s; files are read from the store", error)
             return None
-        found = CachedFolder(path, listed)
         try:
             fcntl.flock(listed, fcntl.LOCK_SH)
             if found.is_gone:  # evicted before the lock
@@ -230,35 +231,28 @@ class DiskCache:
     def _evict(self, path: Path) -> None:
         """Remove a copy unless somebody holds it."""
         try:
-            listed = os.open(path / _LIST, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return
-        try:
-            fcntl.flock(listed, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.stat(path / _LIST), os.fstat(listed)):
-                going = Path(mkdtemp(prefix=_TEMPORARY, dir=self.folder))
-                path.rename(going)
-                shutil.rmtree(going, ignore_errors=True)
+            with opened(path / _LIST, os.O_RDONLY) as listed:
+                fcntl.flock(listed, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.stat(path / _LIST), os.fstat(listed)):
+                    going = Path(mkdtemp(prefix=_TEMPORARY, dir=self.folder))
+                    path.rename(going)
+                    shutil.rmtree(going, ignore_errors=True)
         except OSError as error:
             _log.debug("%s stays: %s", path, type(error).__name__)
-        finally:
-            os.close(listed)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
         """Whether nobody else adds a copy meanwhile, here or in another process."""
-        lock = os.open(self.folder / _ADDING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
+        with opened(self.folder / _ADDING, os.O_RDWR | os.O_CREAT, 0o600) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
             try:
                 yield True
             finally:  # also where a process that was forked off has it open
                 fcntl.flock(lock, fcntl.LOCK_UN)
-        finally:
-            os.close(lock)
 
     def _copy(self, file: OriginalFile, folder: Path, there: _Copies) -> _CopiedFile:
         check_path(file.path)

@@ -184,19 +184,27 @@ class SqliteCommitLog:
             connection = sqlite3.connect(
                 self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            weakref.finalize(self, connection.close)
-            _use_write_ahead_log(connection)
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS commits (table_uri TEXT, path TEXT, source TEXT,"
-                " state TEXT, PRIMARY KEY (table_uri, path)) WITHOUT ROWID"
-            )
-            connection.execute(
-                "CREATE INDEX IF NOT EXISTS unfinished ON commits (table_uri)"
-                f" WHERE state <> '{CommitState.COMMITTED}'"
-            )
+            try:
+                _set_up(connection)
+            except BaseException:
+                connection.close()
+                raise
             self._connections[os.getpid()] = connection
+            weakref.finalize(self, connection.close)
         return connection
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
+    _use_write_ahead_log(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS commits (table_uri TEXT, path TEXT, source TEXT,"
+        " state TEXT, PRIMARY KEY (table_uri, path)) WITHOUT ROWID"
+    )
+    connection.execute(
+        "CREATE INDEX IF NOT EXISTS unfinished ON commits (table_uri)"
+        f" WHERE state <> '{CommitState.COMMITTED}'"
+    )
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

@@ -24,6 +24,7 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
     StoreUnavailableError,
 )
+from memwal_sql.storage.objects.descriptors import opened
 from memwal_sql.storage.objects.errors import no_hard_links
 from memwal_sql.storage.objects.local_folders import (
     folder_names,
@@ -44,6 +45,7 @@ from memwal_sql.storage.objects.protocol import (
     checked,
 )
 from memwal_sql.storage.objects.whole_file import (
+    NEW_FILE,
     TEMPORARY_PREFIX,
     NoHardLinksError,
     create_whole,
@@ -109,7 +111,7 @@ class LocalStore:
         with self._writing_into(path) as (folder, name):
             temporary = temporary_name()
             try:
-                with _created(folder, temporary) as file:
+                with opened(temporary, NEW_FILE, 0o666, folder) as file:
                     write_all(file, data)
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -271,27 +273,13 @@ def _tree(folder: str) -> Iterator[str]:
 @contextlib.contextmanager
 def _opened(full: str) -> Iterator[int]:
     """An object, open for reading. What is no file, as a pipe that nobody writes to, is refused."""
-    file = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
+    with opened(full, os.O_RDONLY | os.O_NONBLOCK) as file:
         kind = os.fstat(file).st_mode
         if stat.S_ISDIR(kind):
             raise IsADirectoryError(full)
         if not stat.S_ISREG(kind):
             raise CorruptFileError(f"{full} is a pipe or a device: put the file in its place")
         yield file
-    finally:
-        os.close(file)
-
-
-@contextlib.contextmanager
-def _created(folder: int, name: str) -> Iterator[int]:
-    """A new file in an open folder, open for writing."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    file = os.open(name, flags, 0o666, dir_fd=folder)
-    try:
-        yield file
-    finally:
-        os.close(file)
 
 
 def _parent(path: str) -> str:
@@ -333,7 +321,8 @@ def _reading(full: str) -> Iterator[str]:
             raise CorruptFileError(f"{full} is a folder: put the file in its place") from error
         raise NotFoundError(f"{full} is not there") from error
     except OSError as error:
-        raise _unavailable(full, error) from error
+        _refuse(full, error)
+        raise
 
 
 @contextlib.contextmanager
@@ -343,6 +332,14 @@ def _writing(full: str) -> Iterator[None]:
     except NoHardLinksError as error:
         raise no_hard_links(full) from error
     except OSError as error:
+        _refuse(full, error)
+        raise
+
+
+def _refuse(full: str, error: OSError) -> None:
+    """Raise StoreUnavailableError for what the system said. Without a number it is the TimeoutError
+    of somebody's signal handler."""
+    if error.errno is not None:
         raise _unavailable(full, error) from error
 
 

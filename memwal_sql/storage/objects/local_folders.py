@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from memwal_sql.errors import CorruptFileError
+from memwal_sql.storage.objects.descriptors import Descriptors, descriptors, opened
 from memwal_sql.storage.objects.whole_file import sync_path
 
 # Nothing of ours or Lance's is half as deep, and each level is an open file.
@@ -23,7 +24,7 @@ _MOST_KNOWN = 1 << 16
 
 # Linux's FS_IOC_GETVERSION.
 _GET_VERSION = 0x80087601
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 
 @contextlib.contextmanager
@@ -37,16 +38,12 @@ def open_folder(root: str, path: str, durable: dict[str, int] | None = None) -> 
     """
     if durable is not None:
         _make_root(root)
-    folder, done = os.open(root, _FLAGS), root
-    try:
+    with descriptors() as files:
+        folder, done = files.open(root, _FLAGS), root
         for name in path.split("/") if path else ():
             done = f"{done}/{name}"
-            inner = _step(folder, name, done, durable)
-            os.close(folder)
-            folder = inner
+            folder = _step(files, folder, name, done, durable)
         yield folder
-    finally:
-        os.close(folder)
 
 
 def remove_empty(root: str, path: str) -> None:
@@ -82,12 +79,11 @@ def walk(
             )
         else:
             # Whoever empties the folder meanwhile, or puts a link there, is passed over.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                inner = os.open(entry.name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
-                try:
-                    yield from walk(inner, inside, levels - 1)
-                finally:
-                    os.close(inner)
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                opened(entry.name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder) as inner,
+            ):
+                yield from walk(inner, inside, levels - 1)
 
 
 def folder_names(folder: int, path: str) -> list[str]:
@@ -124,26 +120,24 @@ def refuse_links_below(root: str) -> None:
                 raise _link(os.path.join(parent, name))
 
 
-def _step(folder: int, name: str, shown: str, durable: dict[str, int] | None) -> int:
+def _step(
+    files: Descriptors, folder: int, name: str, shown: str, durable: dict[str, int] | None
+) -> int:
     if durable is None:
-        return _open(folder, name, shown)
+        return _open(files, folder, name, shown)
     try:
-        inner = _open(folder, name, shown)
+        inner = _open(files, folder, name, shown)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
         durable.pop(shown, None)
-        inner = _open(folder, name, shown)
-    try:
-        found = _identity(inner)
-        if durable.get(shown) != found:
-            os.fsync(folder)
-            if len(durable) >= _MOST_KNOWN:
-                durable.clear()
-            durable[shown] = found
-    except OSError:
-        os.close(inner)
-        raise
+        inner = _open(files, folder, name, shown)
+    found = _identity(inner)
+    if durable.get(shown) != found:
+        os.fsync(folder)
+        if len(durable) >= _MOST_KNOWN:
+            durable.clear()
+        durable[shown] = found
     return inner
 
 
@@ -157,9 +151,9 @@ def _identity(folder: int) -> int:
     return os.fstat(folder).st_ino | int.from_bytes(version) << 64
 
 
-def _open(folder: int, name: str, shown: str) -> int:
+def _open(files: Descriptors, folder: int, name: str, shown: str) -> int:
     try:
-        return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+        return files.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
     except OSError:
         refuse_link(folder, name, shown)
         raise

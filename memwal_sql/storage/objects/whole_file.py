@@ -7,7 +7,10 @@ import errno
 import os
 from uuid import uuid4
 
+from memwal_sql.storage.objects.descriptors import Descriptors, descriptors, opened
+
 TEMPORARY_PREFIX = ".tmp-"
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 # A nameless file gets its name through /proc.
 _NAMELESS = getattr(os, "O_TMPFILE", None) if os.path.isdir("/proc/self/fd") else None
@@ -27,17 +30,16 @@ def create_whole(folder: int, name: str, data: bytes) -> bool:
     The folder is not synced. Where the file system can, the file has no name before it is whole:
     that is faster, and a crash leaves nothing behind. Raises NoHardLinksError and other OSErrors.
     """
-    file = _open_nameless(folder)
-    if file is None:
-        return _create_renamed(folder, name, data)
-    try:
-        write_all(file, data)
-        os.fsync(file)
-        _link(f"/proc/self/fd/{file}", name, folder)
-    except FileExistsError:
-        return False
-    finally:
-        os.close(file)
+    with descriptors() as files:
+        file = _open_nameless(files, folder)
+        if file is None:
+            return _create_renamed(folder, name, data)
+        try:
+            write_all(file, data)
+            os.fsync(file)
+            _link(f"/proc/self/fd/{file}", name, folder)
+        except FileExistsError:
+            return False
     return True
 
 
@@ -50,11 +52,8 @@ def write_all(file: int, data: bytes | memoryview) -> None:
 
 def sync_path(path: str | os.PathLike[str]) -> None:
     """Sync a file or folder by its name."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY) as file:
         os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def temporary_name() -> str:
@@ -62,11 +61,11 @@ def temporary_name() -> str:
     return f"{TEMPORARY_PREFIX}{uuid4().hex}"
 
 
-def _open_nameless(folder: int) -> int | None:
+def _open_nameless(files: Descriptors, folder: int) -> int | None:
     if _NAMELESS is None:
         return None
     try:
-        return os.open(".", os.O_WRONLY | os.O_CLOEXEC | _NAMELESS, 0o666, dir_fd=folder)
+        return files.open(".", os.O_WRONLY | _NAMELESS, 0o666, folder)
     except OSError as error:
         if error.errno in _UNSUPPORTED:
             return None
@@ -85,14 +84,10 @@ def _link(source: str, name: str, folder: int) -> None:
 
 def _create_renamed(folder: int, name: str, data: bytes) -> bool:
     temporary = temporary_name()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        file = os.open(temporary, flags, 0o666, dir_fd=folder)
-        try:
+        with opened(temporary, NEW_FILE, 0o666, folder) as file:
             write_all(file, data)
             os.fsync(file)
-        finally:
-            os.close(file)
         _link(temporary, name, folder)
     except FileExistsError:
         return False
