@@ -6,76 +6,52 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from functools import lru_cache
-from threading import RLock, Thread, main_thread
+from threading import RLock, main_thread
 from typing import TypeVar
 
-from exec_nodes.base.errors import RetryError
+from exec_nodes.base.threads import first_error, outcomes, start_call
 
 _THREADS = 16
-_NO_THREAD = "can't start new thread"
-_ENDING = "interpreter shutdown"
 _BACKGROUND_THREADS = 2
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def map_concurrently(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """The results of `call` for all items, in their order; raises the first error.
-
-    All callers of a process share the threads, so `call` must not use `map_concurrently` itself.
-    """
+    """The results of `call`, which only reads, for all items, in their order; raises the first
+    error. Whoever is interrupted does not wait for the calls that are under way."""
     items = list(items)
     if len(items) < 2:
         return [call(item) for item in items]
-    pool = _pool(os.getpid())
-    try:
-        under_way = [pool.submit(copy_context().run, call, item) for item in items]
-    except RuntimeError:  # this thread goes on after the main one has ended
-        return [call(item) for item in items]
-    return [one.result() for one in under_way]
+    return first_error(outcomes(call, items, _THREADS, all_end=False))
 
 
 def map_in_threads(call: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
-    """The results of `call` for all items, in their order, on threads of this call's own: `call`
-    may use others. Raises the first error, once none is under way any more; RetryError where the
-    system has no room for a thread."""
+    """The results of `call` for all items, in their order, on so many threads. Raises the first
+    error, once none is under way any more."""
     items = list(items)
     if len(items) < 2:
         return [call(item) for item in items]
-    try:
-        with ThreadPoolExecutor(min(threads, len(items)), "memwal-own") as pool:
-            under_way = [pool.submit(copy_context().run, call, item) for item in items]
-    except RuntimeError as error:
-        if _ENDING in str(error):  # a function of `atexit` calls
-            return [call(item) for item in items]
-        if _NO_THREAD not in str(error):
-            raise
-        raise RetryError(
-            "the system gives this process no more threads: raise its limits of memory and "
-            "processes, and call again"
-        ) from error
-    return [one.result() for one in under_way]
+    return first_error(outcomes(call, items, threads, all_end=True))
 
 
 def in_background(call: Callable[[], object], *, is_long: bool = False) -> bool:
-    """Call `call` some time soon, on a thread of its own kind. What it raises is lost: it is for
-    what only makes later work faster. False if the process is about to end, and nothing of the
-    kind is done any more.
+    """Call `call` some time soon, on another thread. What it raises is lost: it is for what only
+    makes later work faster. False if the process is about to end, and nothing of the kind is done
+    any more.
 
     Calls that take long are made one by one, apart from the others. At the end of the process those
-    that wait are left out, and the one that is under way should look at `is_ending`.
+    that wait are left out, and a long one that is under way should look at `is_ending`.
     """
     try:
         if _starts:
             _starts[-1](call)
-        elif is_long:
-            _long_calls(os.getpid()).add(call)
+        elif is_ending():
+            return False
         else:
-            _background(os.getpid()).submit(call)
+            _lanes(os.getpid())[is_long].add(call)
     except RuntimeError:
         return False
     return True
@@ -97,33 +73,21 @@ def background_by(start: Callable[[Callable[[], object]], object]) -> Iterator[N
         _starts.remove(start)
 
 
-@lru_cache(maxsize=1)
-def _pool(pid: int) -> ThreadPoolExecutor:
-    # By process: a fork takes no threads along.
-    return ThreadPoolExecutor(_THREADS, f"memwal-{pid}")
+class _Lane:
+    """Calls of which so many at most are under way."""
 
-
-@lru_cache(maxsize=1)
-def _background(pid: int) -> ThreadPoolExecutor:
-    # Few, as readers wait for the same processors; not those above, which its calls may use.
-    return ThreadPoolExecutor(_BACKGROUND_THREADS, f"memwal-background-{pid}")
-
-
-class _LongCalls:
-    """A thread that goes when it has no calls. An executor would make them all before it ends."""
-
-    def __init__(self, pid: int) -> None:
-        self._name = f"memwal-long-{pid}"
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._waiting: deque[Callable[[], object]] = deque()
-        self._is_running = False
+        self._running = 0
         self._lock = RLock()
 
     def add(self, call: Callable[[], object]) -> None:
         with self._lock:
             self._waiting.append(call)
-            if not self._is_running:
-                Thread(target=self._run, name=self._name).start()
-                self._is_running = True
+            if self._running < self._most:
+                start_call(self._run)
+                self._running += 1
 
     def _run(self) -> None:
         while (call := self._next()) is not None:
@@ -132,13 +96,16 @@ class _LongCalls:
 
     def _next(self) -> Callable[[], object] | None:
         with self._lock:
-            self._is_running = bool(self._waiting) and not is_ending()
-            return self._waiting.popleft() if self._is_running else None
+            if self._waiting and not is_ending():
+                return self._waiting.popleft()
+            self._running -= 1
+            return None
 
 
 @lru_cache(maxsize=1)
-def _long_calls(pid: int) -> _LongCalls:
-    return _LongCalls(pid)
+def _lanes(_pid: int) -> tuple[_Lane, _Lane]:
+    # Few, as readers wait for the same processors. By process: a fork takes no threads along.
+    return _Lane(_BACKGROUND_THREADS), _Lane(1)
 
 
 # The last one is asked.

@@ -18,6 +18,7 @@ from exec_nodes.arrow.nested import inner_fields, with_inner_fields
 from exec_nodes.base.columns import TOMBSTONE
 from exec_nodes.base.lazy import lazy_property
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
+from exec_nodes.lance.reading import rows_of
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
@@ -105,7 +106,7 @@ class CurrentSchema:
             self._agreeing = own
             return dataset
         present = by_id.present
-        rows = dataset.to_table(columns=list(present.values()))
+        rows = rows_of(dataset.scanner(columns=list(present.values())))
         columns = [by_id.column(name, rows[stored]) for name, stored in present.items()]
         table = pa.Table.from_arrays(columns, list(present))
         renamed = pa.Table.from_batches(map(aligned, table.to_batches()), table.schema)

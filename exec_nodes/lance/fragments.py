@@ -17,6 +17,7 @@ from exec_nodes.arrow.filter_rows import Flags, keep_rows
 from exec_nodes.base.columns import ROW_ADDRESS, ROW_ADDRESS_FIELD, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.lance.deletion_files import ReadFile, deleted_offsets
+from exec_nodes.lance.reading import batches_of, rows_of
 
 _ROW_ID = "_rowid"
 # A row address is its fragment's number, then the row's offset in so many bits.
@@ -52,7 +53,7 @@ def whole_fragments(
 ) -> Iterator[tuple[Any, pa.RecordBatch]]:
     """Batches of each of `fragments`: the stored columns `names` and `_rowaddr` of its rows."""
     deleted = _have_deletions(fragments)
-    batches = iter(every_row(dataset, names, fragments, batch_rows).to_batches())
+    batches = batches_of(every_row(dataset, names, fragments, batch_rows))
     for fragment in fragments:
         start = fragment.fragment_id << FRAGMENT_BITS
         offset = 0
@@ -146,7 +147,7 @@ class RowIds:
     def __init__(self, dataset: Any) -> None:
         """Reads the ids of all rows of `dataset`, which has stable row ids."""
         scanner = dataset.scanner(columns=[], with_row_id=True, with_row_address=True)
-        rows = scanner.to_table()
+        rows = rows_of(scanner)
         addresses = rows[ROW_ADDRESS].to_numpy()
         order = np.argsort(addresses)
         self._addresses: RowAddresses = addresses[order]

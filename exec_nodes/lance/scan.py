@@ -10,6 +10,7 @@ import pyarrow as pa
 from exec_nodes.base.columns import ROW_ADDRESS_FIELD, Filter, RowAddresses
 from exec_nodes.base.counting import lance_reads
 from exec_nodes.lance.fragments import counted_addresses, every_row, whole_fragments
+from exec_nodes.lance.reading import batches_of, rows_of
 
 # Measured on 2 cores with 1,000,000 rows of 16 bytes: a whole scan takes 6.5 ms with 131,072 rows
 # a batch, 7.5 with 65,536 and more with Lance's default of 8,192 (the price of a batch), or with
@@ -76,7 +77,7 @@ def _scanned(
         with_row_address=True,
         scan_stats_callback=lance_reads(),
     )
-    yield from scanner.to_batches()
+    yield from batches_of(scanner)
 
 
 def every_value(dataset: Any, field: pa.Field, fragments: Sequence[Any]) -> Iterator[pa.Array]:
@@ -86,7 +87,7 @@ def every_value(dataset: Any, field: pa.Field, fragments: Sequence[Any]) -> Iter
         yield from (pa.nulls(one.physical_rows, field.type) for one in fragments)
         return
     scanner = every_row(dataset, schema.names, fragments, batch_rows(schema))
-    for batch in scanner.to_batches():
+    for batch in batches_of(scanner):
         yield conform(batch, schema).column(0)
 
 
@@ -96,12 +97,13 @@ def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) ->
     names = [name for name in schema.names if name in stored]
     plain = condition is None and names
     addresses = counted_addresses(dataset.get_fragments()) if plain else None
-    table = dataset.scanner(
+    scanner = dataset.scanner(
         columns=names,
         filter=condition,
         batch_size=batch_rows(schema),
         with_row_address=addresses is None,
-    ).to_table()
+    )
+    table = rows_of(scanner)
     if addresses is not None:
         table = table.append_column(ROW_ADDRESS_FIELD, pa.array(addresses))
     full = schema.append(ROW_ADDRESS_FIELD)

@@ -9,6 +9,7 @@ import lance
 
 from exec_nodes.base.columns import TOMBSTONE, TOMBSTONE_FIELD
 from exec_nodes.lance.errors import damaged
+from exec_nodes.lance.reading import rows_of
 
 
 def open_generation(
@@ -47,7 +48,7 @@ def wrong_tombstones(dataset: Any) -> str | None:
         return f"has {field.type} in its column {TOMBSTONE!r} instead of {TOMBSTONE_FIELD.type}"
     # Lance itself refuses nulls where the schema has none.
     if field.nullable:
-        nulls = dataset.to_table(columns=[TOMBSTONE])[TOMBSTONE].null_count
+        nulls = rows_of(dataset.scanner(columns=[TOMBSTONE]))[TOMBSTONE].null_count
         if nulls:
             return f"has nulls in its column {TOMBSTONE!r}, in {nulls} rows"
     return None

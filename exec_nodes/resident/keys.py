@@ -14,6 +14,7 @@ from exec_nodes.base.columns import RowAddresses
 from exec_nodes.keys.keys import KeyBatch, KeyColumn, is_integral, one_array, plain
 from exec_nodes.keys.sql import key_condition
 from exec_nodes.lance.fragments import FRAGMENT_BITS, all_addresses
+from exec_nodes.lance.reading import rows_of
 from exec_nodes.lance.scan import every_value
 from exec_nodes.resident.admission import Admission
 from exec_nodes.resident.rows import ResidentRows
@@ -107,7 +108,7 @@ class KeyLookups:
         if condition is None:
             return None
         scanner = self._dataset.scanner(columns=schema.names, filter=condition, fragments=fragments)
-        rows = scanner.to_table()
+        rows = rows_of(scanner)
         return rows if rows.num_rows <= 1 else None
 
     def find_all(self, keys: KeyColumn) -> tuple[KeyColumn, RowAddresses] | None:

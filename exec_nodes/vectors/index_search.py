@@ -18,6 +18,7 @@ from exec_nodes.base.counting import lance_reads
 from exec_nodes.base.index_info import IndexInfo
 from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.reading import rows_of
 from exec_nodes.sources.lance_source import LanceSource
 from exec_nodes.vectors.nearest import NearestQuery
 from exec_nodes.vectors.resident import derived
@@ -102,17 +103,19 @@ class IndexSearch:
         if query.ef is not None:
             nearest["ef"] = max(query.ef, wanted)
         with lance_errors(self.source.name, self.source.place):
-            found = dataset.scanner(
-                columns=["_distance"],
-                nearest=nearest,
-                prefilter=True,
-                filter=self.condition,
-                row_addr_blocklist=blocked,
-                with_row_address=True,
-                scan_stats_callback=lance_reads(),
-                fast_search=self.source.fragments is not None,
-                **self._chosen(dataset),
-            ).to_table()
+            found = rows_of(
+                dataset.scanner(
+                    columns=["_distance"],
+                    nearest=nearest,
+                    prefilter=True,
+                    filter=self.condition,
+                    row_addr_blocklist=blocked,
+                    with_row_address=True,
+                    scan_stats_callback=lance_reads(),
+                    fast_search=self.source.fragments is not None,
+                    **self._chosen(dataset),
+                )
+            )
         addresses = found[ROW_ADDRESS].to_numpy()
         if not query.batch:
             return np.zeros(len(addresses), np.int32), addresses
@@ -166,7 +169,7 @@ def few_rows(
             fragments=source.fragments,
             scan_stats_callback=lance_reads(),
         )
-        found = scanner.to_table()[ROW_ADDRESS].to_numpy()
+        found = rows_of(scanner)[ROW_ADDRESS].to_numpy()
     if len(found) <= most:
         return _without(np.sort(found), mask)
     return share * len(found) / _rows_up_to(source.dataset, found[-1])

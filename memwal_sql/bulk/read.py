@@ -22,6 +22,7 @@ from exec_nodes.evolution.project import ByFieldId, numbered, project_batch
 from exec_nodes.keys.codes import KeyCodes, concat
 from exec_nodes.keys.keys import key_column
 from exec_nodes.lance.errors import lance_errors, lance_panics
+from exec_nodes.lance.reading import rows_of
 from memwal_sql.bulk.publish_region import RegionBatch
 from memwal_sql.bulk.rows import ORDER
 from memwal_sql.bulk.stage import StagedPiece, StagedTask
@@ -129,7 +130,7 @@ class StagedReader:
             dataset = self._open(piece.folder)
             stored = numbered(dataset.schema, dataset.lance_schema)
             with self._typed(piece.folder):
-                rows = dataset.to_table()
+                rows = rows_of(dataset.scanner())
             batches = self._renamed(rows, stored)
         else:
             found = self._arrow(piece)
@@ -156,7 +157,7 @@ class StagedReader:
             return self._read(piece.order)
         if piece.folder is not None:
             with self._typed(piece.folder):
-                return self._open(piece.folder).to_table(columns=columns)
+                return rows_of(self._open(piece.folder).scanner(columns=columns))
         rows = self._arrow(piece)
         return rows.select([*columns, *([ORDER] if ORDER in rows.column_names else [])])
 
@@ -185,7 +186,7 @@ class StagedReader:
     def _file(self, uri: str) -> pa.Table:
         with lance_errors(_NAME, uri):
             reader = LanceFileReader(uri, storage_options=self._context.storage_options)
-            return reader.read_all().to_table()
+            return rows_of(reader.read_all())
 
     def _typed(self, folder: str) -> AbstractContextManager[None]:
         return lance_errors(_NAME, f"{self._context.uri}/{folder}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.reading import batches_of
 from exec_nodes.node import Node, Statistics
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.provider import answers
@@ -52,7 +53,7 @@ class LanceScanExec(Node):
             scanner = self.dataset.scanner(
                 columns=self.output.names, filter=self.filter, limit=self.limit
             )
-            for batch in scanner.to_batches():
+            for batch in batches_of(scanner):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.output)
 
 

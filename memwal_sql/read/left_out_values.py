@@ -13,6 +13,7 @@ from itertools import count
 import pyarrow as pa
 
 from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.reading import rows_of
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, StoreUnavailableError
 from memwal_sql.state.base_table import BaseTable
@@ -102,7 +103,7 @@ def _flushed_row(
     with lance_errors(name, uri):
         dataset = open_generation(uri, name, one.rows, context.storage_options)
         dataset = base.names.project(dataset)
-        return dataset.scanner(columns=list(base.info.primary_key), limit=1).to_table()
+        return rows_of(dataset.scanner(columns=list(base.info.primary_key), limit=1))
 
 
 def _logged_row(

@@ -20,6 +20,7 @@ from exec_nodes.lance.errors import (
     lance_panics,
 )
 from exec_nodes.lance.indexes import indexes_of
+from exec_nodes.lance.reading import rows_of
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError
 from memwal_sql.state.schema import (
     check_schema,
@@ -162,7 +163,7 @@ def of_replaced(uri: str) -> InvalidCallError:
 
 def check_unique(dataset: Any, keys: Sequence[str]) -> None:
     """Raise InvalidCallError naming a key that is null or there twice."""
-    rows = dataset.to_table(columns=list(keys))
+    rows = rows_of(dataset.scanner(columns=list(keys)))
     for name in keys:
         if rows[name].null_count:
             raise InvalidCallError(

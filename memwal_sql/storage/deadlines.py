@@ -7,18 +7,14 @@ to have been done or not. So a call ends at a request as it does where the store
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from math import inf
-from typing import TypeVar
 
 from memwal_sql.arguments import is_number
 from memwal_sql.errors import DeadlineExceededError, InvalidCallError
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +73,6 @@ def remaining() -> float:
     """Seconds until the deadline, at least 0; infinite without one."""
     end = _current.get().end
     return inf if end == inf else max(0.0, end - time.monotonic())
-
-
-def with_deadline(call: Callable[[], R]) -> Callable[[], R]:
-    """The call, for another thread that this one waits for."""
-    return partial(copy_context().run, call)
 
 
 @contextmanager

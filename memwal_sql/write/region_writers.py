@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from threading import Lock
 from typing import TypeVar
@@ -11,10 +10,12 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.base.threads import outcomes
 from memwal_sql.errors import UnsupportedError, WriterFailedError
 from memwal_sql.life_log import deferred_logs
 from memwal_sql.state import open_writers as live
-from memwal_sql.storage.deadlines import with_deadline
+from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.write.region_opener import OpenRegion, RegionOpener
 from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.router import RegionKey, RegionValues, Router
@@ -40,7 +41,6 @@ class RegionWriters:
         self._router = None if opener.spec is None else Router(opener.spec)
         self._writers: dict[RegionKey, RegionWriter] = {}
         self._open_lock = Lock()
-        self._pool = ThreadPoolExecutor(_PARALLEL_REGIONS, "memwal-region")
 
     def __iter__(self) -> Iterator[RegionWriter]:
         """Those that are open now."""
@@ -100,22 +100,16 @@ class RegionWriters:
         if len(calls) == 1 or not self._opener.options.durable:
             # One region, or nothing to wait for.
             return {writer.region_id: call() for writer, call in calls.items()}
-        appends = [(writer, self._submit_or_call(call)) for writer, call in calls.items()]
+        # No append of an interrupted call may land after a later call's: those that have not begun
+        # never do. What is enqueued has its place, and lands with what comes next.
+        appends = outcomes(_seen_through, calls.values(), _PARALLEL_REGIONS, all_end=True)
         positions: dict[UUID, int] = {}
         errors: list[BaseException] = []
-        try:
-            wait(future for _, future in appends)
-        except BaseException:
-            # No append may land after a later call's: those that have not begun never do. What is
-            # enqueued has its place, and lands with what comes next.
-            wait([future for _, future in appends if not future.cancel()])
-            raise
-        for writer, future in appends:
-            error = future.exception()
-            if error is None:
-                positions[writer.region_id] = future.result()
+        for writer, append in zip(calls, appends, strict=True):
+            if append.error is None:
+                positions[writer.region_id] = append.get()
             else:
-                errors.append(error)
+                errors.append(append.error)
         if errors:
             unknown = (error for error in errors if isinstance(error, WriterFailedError))
             raised = next(unknown, errors[0])
@@ -135,9 +129,10 @@ class RegionWriters:
             except Exception as error:
                 errors.append(error)
 
-    def shutdown(self) -> None:
-        """Return when no call is under way."""
-        self._pool.shutdown()
+    def wait(self) -> None:
+        """Return when no region is being opened."""
+        with self._open_lock:
+            pass
 
     def _open_missing(self, wanted: Mapping[RegionKey, Callable[[], OpenRegion]]) -> None:
         with deferred_logs(), self._open_lock:
@@ -146,34 +141,18 @@ class RegionWriters:
             if missing:
                 self._opener.look()
             # All are looked for before one is made, or they would look at those of each other.
-            call = self._submit if len(missing) > 1 else _called
-            finding = {key: call(find) for key, find in missing.items()}
-            found = {key: future.result() for key, future in finding.items()}
-            opening = {key: call(claim) for key, claim in found.items()}
+            claims = map_in_threads(_made, missing.values(), _PARALLEL_REGIONS)
             errors = []
-            for key, future in opening.items():
-                if (error := future.exception()) is not None:
-                    errors.append(error)
+            opened = outcomes(_made, claims, _PARALLEL_REGIONS, all_end=True)
+            for key, claimed in zip(missing, opened, strict=True):
+                if claimed.error is not None:
+                    errors.append(claimed.error)
                 else:
-                    writer = future.result()
+                    writer = claimed.get()
                     self._take_over(writer)  # before it takes rows: readers find these with it
                     self._writers[key] = writer
             if errors:
                 raise errors[0]
-
-    def _submit_or_call(self, call: Callable[[], R]) -> Future[R]:
-        """A call that is made in any case: what is enqueued has to be landed, and told."""
-        try:
-            return self._pool.submit(call)
-        except RuntimeError:  # another thread closes the writer, or the interpreter ends
-            return _called(call)
-
-    def _submit(self, call: Callable[[], R]) -> Future[R]:
-        try:
-            return self._pool.submit(with_deadline(call))
-        except RuntimeError:
-            self._check_open()  # another thread closes the writer
-            return _called(call)  # the interpreter ends
 
     def _take_over(self, writer: RegionWriter) -> None:
         before = live.register(self._opener.context.identity, writer)
@@ -181,11 +160,10 @@ class RegionWriters:
             before.taken_over(writer.epoch)
 
 
-def _called(call: Callable[[], R]) -> Future[R]:
-    """What a call has come to that was made here and now."""
-    called: Future[R] = Future()
-    try:
-        called.set_result(call())
-    except Exception as error:
-        called.set_exception(error)
-    return called
+def _made(call: Callable[[], R]) -> R:
+    return call()
+
+
+def _seen_through(call: Callable[[], R]) -> R:
+    with unbounded():
+        return call()

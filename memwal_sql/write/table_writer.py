@@ -356,7 +356,7 @@ class TableWriter:
         self._wal_flushes.shutdown()
         errors: list[Exception] = []
         self._writers.each(RegionWriter.close, errors)
-        self._writers.shutdown()
+        self._writers.wait()
         self._flushes.shutdown()  # flushes under way end, and may fail
         self._writers.each(RegionWriter.check_flushes, errors)
         for writer in self._writers:

@@ -7,15 +7,15 @@ import itertools
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import datafusion
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import flat
 from exec_nodes.base.errors import InvalidCallError
+from exec_nodes.base.threads import in_thread
 from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
 
 # Whatever looks at nothing but its arguments. All else is refused, so that neither now() nor what
@@ -226,7 +226,7 @@ def _first_hash_call(sql: str) -> tuple[str, int, int, list[str]] | None:
 def _run(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
     # In a thread of our own: pruning is asked for by threads of DataFusion's runtime, where its
     # Python package panics as soon as it has to wait for something.
-    return _worker(os.getpid()).submit(_run_here, sql, inputs).result()
+    return in_thread(partial(_run_here, sql, inputs))
 
 
 def _run_here(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
@@ -250,11 +250,6 @@ def _context(_process: int) -> datafusion.SessionContext:
     """One context a process, because its threads don't survive a fork; with one partition, so
     that the order of rows stays."""
     return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
-
-
-@lru_cache(maxsize=1)
-def _worker(_process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "memwal-expression")
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from exec_nodes.base import threads
 from exec_nodes.keys.hash_index import KeyIndex
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import Replay
@@ -23,7 +23,7 @@ from memwal_sql.write import flusher, generations, region_writer, region_writers
 from memwal_sql.write.flusher import RegionFlusher
 from memwal_sql.write.wal_writer import WalWriter
 from tests.model.process import as_another_process
-from tests.model.waiting import LONGEST_SECONDS, reached
+from tests.model.waiting import reached
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 
@@ -222,36 +222,32 @@ def test_nothing_of_an_interrupted_write_to_many_regions_lands_after_a_later_wri
     """Ctrl-C comes while as many regions are written as can be at once, and others wait."""
     table = mw.create_table(tmp_path / "t", SCHEMA, "id", regions=[mw.bucket("id", 64)])
     ids = list(range(600))
-    append, wait = WalWriter.append, region_writers.wait
-    begun, go_on = threading.Semaphore(0), threading.Event()
-    waited: list[int] = []
+    append = WalWriter.append
+    begun: list[object] = []
+    main = threading.main_thread()
+    go_on = threading.Event()
 
-    def held_up(self: WalWriter, *args: Any, **kwargs: Any) -> int:
-        begun.release()
+    def interrupting(self: WalWriter, *args: Any, **kwargs: Any) -> int:
+        begun.append(self)
+        if len(begun) == region_writers._PARALLEL_REGIONS:
+            signal.pthread_kill(main.ident or 0, signal.SIGINT)  # interrupt_main wakes nobody
         reached(go_on)
         return append(self, *args, **kwargs)
 
-    def interrupted_once(futures: Iterable[Future[Any]]) -> object:
-        futures = list(futures)
-        waited.append(len(futures))
-        if len(waited) == 1:
-            for _ in range(region_writers._PARALLEL_REGIONS):
-                assert begun.acquire(timeout=LONGEST_SECONDS)
-            signal.raise_signal(signal.SIGINT)
+    def waiting(_: float) -> None:
         go_on.set()
-        return wait(futures)
 
     with table.writer() as writer:
         writer.upsert({"id": ids, "v": [0] * len(ids)})
         with monkeypatch.context() as interruption:
-            interruption.setattr(WalWriter, "append", held_up)
-            interruption.setattr(region_writers, "wait", interrupted_once)
+            interruption.setattr(WalWriter, "append", interrupting)
+            interruption.setattr(threads, "sleep", waiting)
             try:
                 with pytest.raises(KeyboardInterrupt):
                     writer.upsert({"id": ids, "v": [1] * len(ids)})
             finally:
                 go_on.set()
-        assert waited == [64, region_writers._PARALLEL_REGIONS]
+        assert len(begun) == region_writers._PARALLEL_REGIONS
         for one in ids[:80]:
             writer.upsert({"id": [one], "v": [2]})
     found = {row["id"]: row["v"] for row in mw.open_table(table.uri).scan().read_all().to_pylist()}

@@ -25,6 +25,7 @@ from lance.file import LanceFileReader
 from exec_nodes.base.columns import RowAddresses
 from exec_nodes.base.errors import RepairError, UnsupportedError
 from exec_nodes.base.lazy import lazy_property
+from exec_nodes.lance.reading import rows_of
 from exec_nodes.resident.store import Key, ResidentStore
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.postings.protocol import Lengths, shortest
@@ -102,7 +103,7 @@ class LancePartition:
 
     def _postings(self, number: int, token: str) -> Postings:
         with self._reading:
-            row = self._lists.read_range(number, 1).to_table()
+            row = rows_of(self._lists.read_range(number, 1))
         blocks = row["_posting"].combine_chunks().values
         _, offsets, data = blocks.buffers()
         bounds = np.frombuffer(offsets, np.int64)[blocks.offset : blocks.offset + len(blocks) + 1]
@@ -123,7 +124,7 @@ class LancePartition:
     def _read(self, kind: str, columns: Sequence[str]) -> Any:
         self._check(kind, columns)
         reader = LanceFileReader(self._file(kind), self._options, list(columns))
-        return reader.read_all(batch_size=1 << 20).to_table().combine_chunks()
+        return rows_of(reader.read_all(batch_size=1 << 20)).combine_chunks()
 
     def _file(self, kind: str) -> str:
         return f"{self._path}_{kind}.lance"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
+from exec_nodes.lance.reading import rows_of
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import Finding, Severity, first_line
@@ -125,7 +126,7 @@ def _btrees(
 
 def _read(state: CheckState, path: str) -> pa.Table:
     uri, options = f"{lance_uri(state.context.uri)}/{path}", state.context.storage_options
-    return LanceFileReader(uri, storage_options=options).read_all().to_table()
+    return rows_of(LanceFileReader(uri, storage_options=options).read_all())
 
 
 def _has_bounds(lookup: pa.Table, values: pa.ChunkedArray) -> bool:

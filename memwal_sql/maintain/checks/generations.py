@@ -12,6 +12,7 @@ from exec_nodes.evolution.project import ByFieldId, numbered
 from exec_nodes.keys.bloom import BloomFilter
 from exec_nodes.keys.keys import KeyBatch
 from exec_nodes.keys.match import bloom_hits
+from exec_nodes.lance.reading import batches_of
 from exec_nodes.lance.stored_generation import wrong_tombstones
 from memwal_sql.errors import NotFoundError, RepairError
 from memwal_sql.maintain.checks.contained import contained
@@ -83,7 +84,7 @@ def _content(
         dataset: Any = state.generation(region, flushed)
         # Native code counts deleted rows too.
         rows = sum(part.metadata.physical_rows for part in dataset.get_fragments())
-        for _ in dataset.scanner().to_batches():
+        for _ in batches_of(dataset.scanner()):
             pass  # reads every page of every column
         wrong = wrong_tombstones(dataset)
     except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.keys.codes import KeyCodes
 from exec_nodes.keys.hashing import hash_columns
 from exec_nodes.keys.keys import key_column, one_array
+from exec_nodes.lance.reading import batches_of, rows_of
 from exec_nodes.lance.scan import row_bytes
 from memwal_sql.errors import MemWalError
 from memwal_sql.maintain.checks.contained import contained
@@ -169,10 +170,10 @@ def _in_parts(base: BaseTable) -> Iterator[pa.Table]:
     for part in range(parts):
         scanner = base.dataset.scanner(columns=names)
         if parts == 1:
-            yield scanner.to_table()
+            yield rows_of(scanner)
             return
         batches = (
             batch.filter(pa.array(hash_columns(batch.columns) % parts == part))
-            for batch in scanner.to_batches()
+            for batch in batches_of(scanner)
         )
         yield pa.Table.from_batches(batches, scanner.projected_schema)

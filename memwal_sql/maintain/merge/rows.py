@@ -21,6 +21,7 @@ from exec_nodes.evolution.project import ByFieldId, numbered
 from exec_nodes.keys.codes import KeyCodes, code_set, concat, first_duplicate, superseded
 from exec_nodes.keys.keys import KeyBatch, key_column
 from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.reading import rows_of
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import MemWalError, RepairError, SourceGoneError
 from memwal_sql.state.schema import TOMBSTONE
@@ -89,7 +90,7 @@ class GenerationRows:
         schema, stored_names = self._base.schema, self._by_id.stored_names
         stored = [name for field in schema if (name := stored_names[field.name]) is not None]
         with _damage_is_typed(self._uri):
-            found = self._dataset.to_table(columns=stored, offset=start, limit=end - start)
+            found = rows_of(self._dataset.scanner(columns=stored, offset=start, limit=end - start))
         kept = self._kept[start:end]
         if not kept.all():
             found = found.filter(pa.array(kept))
@@ -117,7 +118,7 @@ def open_rows(
     with _damage_is_typed(uri):
         dataset = open_generation(uri, _NAME, flushed.rows, storage_options)
         by_id = _columns_of(uri, dataset, base, primary_key)
-        keys = dataset.to_table(columns=[*primary_key, TOMBSTONE])
+        keys = rows_of(dataset.scanner(columns=[*primary_key, TOMBSTONE]))
     deleted = keys[TOMBSTONE].to_numpy()
     fields = [base.schema.field(name) for name in primary_key]
     columns = [_cast(uri, keys[field.name], field) for field in fields]

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.reading import batches_of
 from exec_nodes.lance.stored_generation import open_generation
 from memwal_sql.errors import (
     ChangesCollectedError,
@@ -254,7 +255,7 @@ class RegionChanges:
             with lance_errors(name, uri):
                 dataset = self._names.project(open_generation(uri, name, flushed.rows, options))
                 pending = None
-                for batch in dataset.scanner(scan_in_order=True).to_batches():
+                for batch in batches_of(dataset.scanner(scan_in_order=True)):
                     if pending is not None:
                         # Who stops here and goes on later begins the generation again.
                         yield self._changes(pending, position, generation - 1)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
 from exec_nodes.lance.errors import bytes_of_lance
+from exec_nodes.lance.reading import rows_of
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.region.manifest import RegionManifest, flushed_generation
 from planner.regions.spec import RegionSpec
@@ -166,4 +167,4 @@ def _read(data: bytes) -> pa.Table:
         with open(path, "wb") as file:
             file.write(data)
         with bytes_of_lance():
-            return LanceFileReader(path).read_all().to_table()
+            return rows_of(LanceFileReader(path).read_all())

@@ -1,0 +1,172 @@
+"""Threads that make calls and stay, and calls that wait for them.
+
+An exception of a signal handler, as Ctrl-C raises one, comes between any two lines of Python in the
+main thread. An executor of Python's, a Future, an Event and a Condition, can be left locked by it,
+for ever. So what is waited for here is waited for in C: a queue's, and results are where they are
+whether anybody has waited or not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from _thread import start_new_thread
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import lru_cache
+from queue import Empty, SimpleQueue
+from threading import Lock, current_thread, get_ident, main_thread
+from time import sleep
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+_LOOK_AGAIN_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R]):
+    """What a call returned, or raised."""
+
+    result: R | None = None
+    error: BaseException | None = None
+
+    def get(self) -> R:
+        """What the call returned; raises what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self.result  # type: ignore[return-value]
+
+
+class Threads:
+    """As many threads as there were calls under way at once."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = Lock()
+        self._idle = 0
+        self._busy = 0
+
+    def start(self, call: Callable[[], None]) -> None:
+        """Make a call, which raises nothing, on one of the threads."""
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+                self._calls.put(call)
+                return
+        # Not by `Thread.start`, which waits by an Event until the thread runs. The process does not
+        # wait for such a thread, and `_end` waits for its call.
+        start_new_thread(self._run, (call,))
+
+    def wait(self) -> None:
+        """Return when no call is under way."""
+        while self._busy:
+            sleep(_LOOK_AGAIN_SECONDS)
+
+    def _run(self, call: Callable[[], None]) -> None:
+        current_thread().name = f"memwal-{os.getpid()}-{get_ident()}"
+        while True:
+            with self._lock:
+                self._busy += 1
+            call()
+            del call
+            with self._lock:
+                self._busy -= 1
+                self._idle += 1
+            call = self._calls.get()
+
+
+@lru_cache(maxsize=1)
+def threads_of(_pid: int) -> Threads:
+    """Those of a process: a fork takes no threads along."""
+    return Threads()
+
+
+def start_call(call: Callable[[], None]) -> None:
+    """Make a call, which raises nothing, on a thread of this process."""
+    threads_of(os.getpid()).start(call)
+
+
+def outcomes(
+    call: Callable[[T], R], items: Iterable[T], threads: int, *, all_end: bool
+) -> list[Outcome[R]]:
+    """What `call` makes of all items, in their order, in the caller's context, on so many threads
+    at once. `call` may use others.
+
+    Whoever is interrupted begins no more calls; those under way are waited for if `all_end`.
+    """
+    items = list(items)
+    if all_end and len(items) < 2:
+        return [_outcome(call, item) for item in items]
+    results: list[Outcome[R] | None] = [None] * len(items)
+    waiting: SimpleQueue[tuple[int, T]] = SimpleQueue()
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            try:
+                place, item = waiting.get_nowait()
+            except Empty:
+                return
+            results[place] = _outcome(call, item)
+            ended.put(None)
+
+    for pair in enumerate(items):
+        waiting.put(pair)
+    try:
+        for _ in range(min(threads, len(items))):
+            try:
+                start_call(_in_context(work))
+            except RuntimeError:  # the process ends, or may have no more threads
+                work()
+        for _ in items:
+            ended.get()
+    except BaseException:
+        under_way = len(items)
+        while not waiting.empty():
+            try:
+                waiting.get_nowait()
+            except Empty:
+                break
+            under_way -= 1
+        while all_end and sum(one is not None for one in results) < under_way:
+            sleep(_LOOK_AGAIN_SECONDS)
+        raise
+    return results  # type: ignore[return-value]
+
+
+def beyond_signals(call: Callable[[], R]) -> R:
+    """What `call` returns, made where no signal handler runs: in another thread, if this is the
+    main one. So what a handler raises comes out here, as it is, and at once."""
+    if get_ident() != main_thread().ident:
+        return call()
+    return in_thread(call)
+
+
+def in_thread(call: Callable[[], R]) -> R:
+    """What `call` returns in another thread. Whoever is interrupted does not wait for it."""
+    [outcome] = outcomes(lambda made: made(), [call], 1, all_end=False)
+    return outcome.get()
+
+
+def first_error(found: Sequence[Outcome[R]]) -> list[R]:
+    """What all calls returned; raises what the first of those that failed has raised."""
+    return [one.get() for one in found]
+
+
+def _in_context(work: Callable[[], None]) -> Callable[[], None]:
+    context = copy_context()
+    return lambda: context.run(work)
+
+
+def _outcome(call: Callable[[T], R], item: T) -> Outcome[R]:
+    try:
+        return Outcome(call(item))
+    except BaseException as error:
+        return Outcome(error=error)
+
+
+@atexit.register
+def _end() -> None:
+    threads_of(os.getpid()).wait()
