@@ -12,6 +12,7 @@ from exec_nodes.base.errors import (
     SourceGoneError,
     StoreUnavailableError,
 )
+from exec_nodes.base.interrupts import raise_interrupt
 
 BASE_NAME = "base_table[gen=-1]"
 _FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
@@ -51,6 +52,7 @@ def bytes_of_lance() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        raise_interrupt(error)
         if is_panic(error) or isinstance(error, OSError | RuntimeError):
             raise ValueError(str(error)) from error
         raise
@@ -61,13 +63,15 @@ def lance_errors(name: str, place: str) -> Iterator[None]:
     """Turn Lance's errors about stored data into ours; `name` is the source's, `place` its URI.
 
     SourceGoneError says to take a new snapshot, StoreUnavailableError to try again later, and
-    CorruptFileError what to restore. Errors of other origin pass as they are.
+    CorruptFileError what to restore. Errors of other origin pass as they are, and what a signal
+    handler raised is never one of these.
     """
     try:
         yield
     except MemWalError:
         raise
     except (OSError, ValueError) as error:
+        raise_interrupt(error)
         if is_not_found(error):
             raise SourceGoneError(f"files of {name} are gone; {_again(name)}: {error}") from error
         if is_damage(error):
@@ -76,6 +80,7 @@ def lance_errors(name: str, place: str) -> Iterator[None]:
             raise StoreUnavailableError(f"{place} could not be read; try again: {error}") from error
         raise
     except BaseException as error:
+        raise_interrupt(error)
         if is_panic(error) or (isinstance(error, RuntimeError) and _CORRUPT in str(error)):
             raise damaged(name, place, error) from error
         raise
@@ -88,6 +93,7 @@ def lance_panics(name: str, place: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        raise_interrupt(error)
         if is_panic(error):
             raise damaged(name, place, error) from error
         raise

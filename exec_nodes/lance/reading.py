@@ -1,18 +1,18 @@
-"""Taking what Lance reads.
-
-Lance runs signal handlers while it reads a stream, and of what they raise, as Ctrl-C does, only the
-text is in its error. So nothing is read where handlers run.
-"""
+"""Streams between Lance and Python: of what Python raises in one, Lance keeps the text alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from exec_nodes.base.threads import beyond_signals
+
+# Lance runs signal handlers, as that of Ctrl-C, while it reads a stream: so none is read where they
+# run.
 
 
 def rows_of(scan: Any) -> pa.Table:
@@ -25,3 +25,25 @@ def batches_of(scanner: Any) -> Iterator[pa.RecordBatch]:
     reader = beyond_signals(scanner.to_reader)
     while (batch := beyond_signals(partial(next, reader, None))) is not None:
         yield batch
+
+
+@contextmanager
+def written(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatchReader]:
+    """What Lance writes in the block. What making a batch raises comes out as it is."""
+    raised: list[BaseException] = []
+
+    def kept() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except GeneratorExit:  # Lance has stopped
+            raise
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        yield pa.RecordBatchReader.from_batches(schema, kept())
+    except Exception:
+        if raised:
+            raise raised[0] from None
+        raise

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
 
 from exec_nodes.evolution.project import same_columns
+from exec_nodes.lance.reading import written
 from memwal_sql.bulk.publish import TURN
 from memwal_sql.bulk.read import StagedReader, StagedRegion, staged_regions
 from memwal_sql.bulk.stage import StagedTask
@@ -109,14 +110,15 @@ class Replacement:
                 "all are the old ones, replace them again"
             )
         reader, schema = StagedReader(self.context, self.base), dataset.schema
-        fragments: list[FragmentMetadata] = write_fragments(
-            pa.RecordBatchReader.from_batches(schema, _live(parts, reader, schema)),
-            dataset,
-            schema=schema,
-            mode="append",
-            data_storage_version=dataset.data_storage_version,
-            storage_options=self.context.storage_options,
-        )
+        with written(schema, _live(parts, reader, schema)) as rows:
+            fragments: list[FragmentMetadata] = write_fragments(
+                rows,
+                dataset,
+                schema=schema,
+                mode="append",
+                data_storage_version=dataset.data_storage_version,
+                storage_options=self.context.storage_options,
+            )
         pieces = (piece for part in parts for piece in part.batch.whole)
         return [
             *fragments,

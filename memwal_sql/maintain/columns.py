@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 
-from memwal_sql.errors import InvalidCallError, MemWalError
+from exec_nodes.lance.reading import batches_of, written
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.details import latest_dataset, maintenance
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
@@ -175,27 +176,22 @@ def _computed(
     Lance's own `add_columns` refuses this where a table has a log in front, for the rows in there.
     """
     known: FragmentMetadata = fragment.metadata
-    failed: list[MemWalError] = []
 
     def rows() -> Iterator[pa.RecordBatch]:
         """One for each row that was written into the fragment, null for those deleted since."""
         after = 0
-        for batch in fragment.scanner(columns=list(new.read), with_row_address=True).to_batches():
+        for batch in batches_of(fragment.scanner(columns=list(new.read), with_row_address=True)):
             places = (batch["_rowaddr"].to_numpy() & _OFFSET).astype(np.int64)
             if len(places):
-                try:
-                    values = new.compute(batch)
-                except MemWalError as error:  # of which Lance would keep the text
-                    failed.append(error)
-                    raise
+                values = new.compute(batch)
                 yield _spread(values, places - after, int(places[-1]) + 1 - after)
                 after = int(places[-1]) + 1
         rest = pa.RecordBatch.from_pylist([], new.schema)
         yield _spread(rest, np.zeros(0, np.int64), known.physical_rows - after)
 
-    try:
-        (written,) = write_fragments(
-            pa.RecordBatchReader.from_batches(new.schema, rows()),
+    with written(new.schema, rows()) as stream:
+        (made,) = write_fragments(
+            stream,
             dataset.uri,
             schema=new.schema,
             mode="overwrite",  # of which nothing is committed: only files of new columns alone
@@ -204,11 +200,7 @@ def _computed(
             data_storage_version=dataset.data_storage_version,
             storage_options=context.storage_options,
         )
-    except OSError:
-        if failed:
-            raise failed[0] from None
-        raise
-    file = written.files[0]
+    file = made.files[0]
     file.fields = [one + first_id for one in file.fields]
     return dataclasses.replace(known, files=[*known.files, file])
 

@@ -19,7 +19,7 @@ from exec_nodes.sources.source import Source
 from exec_nodes.text.postings.analyzer import Analyzer
 from exec_nodes.text.scoring.open import SOURCE_TEXTS
 from memwal_native import SqlParser, remember
-from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from planner.model import Snapshot
 from planner.predicates.condition import Condition
@@ -170,11 +170,12 @@ def match(texts: pa.Array, queries: pa.Array) -> pa.Array:
 
     Raises UnsupportedError where that is not known: DataFusion itself calls this.
     """
-    try:
-        analyzer = _analyzer()
-    except MemWalError as error:
-        remember(error)
-        raise
+    with _remembered():
+        return _matched(texts, queries)
+
+
+def _matched(texts: pa.Array, queries: pa.Array) -> pa.Array:
+    analyzer = _analyzer()
     found = np.zeros(len(texts), np.bool_)
     for query in pc.unique(queries.drop_null()):
         tokens = pa.array(sorted(set(analyzer.tokens(query.as_py()))), pa.string())
@@ -220,13 +221,26 @@ def _have_all(analyzer: Analyzer, texts: pa.Array, tokens: pa.Array) -> Mask:
 def l2_distance(one: pa.Array, other: pa.Array) -> pa.Array:
     """DataFusion's `array_distance` by another name: the Euclidean distance of each pair of lists;
     null where one of them, or an element, is null."""
+    with _remembered():
+        return _distances(one, other)
+
+
+@contextmanager
+def _remembered() -> Iterator[None]:
+    """For what DataFusion's bindings call, which print what is raised."""
+    try:
+        yield
+    except BaseException as error:
+        remember(error)
+        raise
+
+
+def _distances(one: pa.Array, other: pa.Array) -> pa.Array:
     known = pc.and_(one.is_valid(), other.is_valid())
     ones, others = one.filter(known), other.filter(known)
     lengths = pc.list_value_length(ones)
     if not lengths.equals(pc.list_value_length(others)):
-        error = InvalidCallError("l2_distance needs lists of the same length")
-        remember(error)
-        raise error
+        raise InvalidCallError("l2_distance needs lists of the same length")
     differences = pc.subtract(ones.flatten(), others.flatten())
     rows = np.repeat(np.arange(len(ones)), lengths.to_numpy())
     void = np.zeros(len(ones), np.bool_)

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use datafusion_common::{DataFusionError, Result};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 
 use crate::python::attached::Call;
@@ -59,6 +59,9 @@ pub fn python_error(error: impl std::fmt::Display) -> PyErr {
 
 fn remember(py: Python<'_>, error: PyErr) -> DataFusionError {
     let text = error.to_string();
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+        let _ = interrupt_again(py);
+    }
     // The locals of the frames would keep whole batches alive; failing to clear them is harmless.
     if let Some(traceback) = error.traceback(py) {
         let _ = py
@@ -67,6 +70,17 @@ fn remember(py: Python<'_>, error: PyErr) -> DataFusionError {
     }
     keep(text.clone(), error.into_value(py).into_any());
     external(text)
+}
+
+/// DataFusion makes an ordinary exception of Ctrl-C, which programs catch and go on. So it comes once
+/// more, in the first Python code that runs, unless a handler of the program's own may count it.
+fn interrupt_again(py: Python<'_>) -> PyResult<()> {
+    let signal = py.import("signal")?;
+    let handler = signal.call_method1("getsignal", (signal.getattr("SIGINT")?,))?;
+    if handler.is(&signal.getattr("default_int_handler")?) {
+        py.import("_thread")?.call_method0("interrupt_main")?;
+    }
+    Ok(())
 }
 
 fn keep(text: String, error: Py<PyAny>) {
