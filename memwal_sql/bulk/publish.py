@@ -135,6 +135,7 @@ class Publisher:
             write=writer.write,
             limits=self._limits,
             check=context.check_writes,
+            merged=base.details.merged_generations.get(region.region_id, 0),
             values=values,
         )
 

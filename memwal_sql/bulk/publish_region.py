@@ -82,9 +82,11 @@ class RegionPublisher:
         write: WriteGeneration,
         limits: PublishLimits,
         check: Callable[[], None],
+        merged: int,
         values: Mapping[str, RegionValue] | None = None,
     ) -> None:
-        """`check` raises where the table must not be written any more."""
+        """`check` raises where the table must not be written any more; `merged` is the
+        region's merge progress by the base version that the publisher began with."""
         self.region_id = manifests.region_id
         self._store = store
         self._manifests = manifests
@@ -93,6 +95,7 @@ class RegionPublisher:
         self._write = write
         self._limits = limits
         self._check = check
+        self._merged = merged
         self._values = values
         self._lease: RegionClaim | None = None
         self._manifest: RegionManifest | None = None
@@ -160,7 +163,9 @@ class RegionPublisher:
                 self._manifest = manifest
                 return lease, manifest, wal
         log = Wal(self._store, self.region_id, self._schema)
-        won = claim(self._manifests, log, self._make, self._check, self._values)
+        won = claim(
+            self._manifests, log, self._make, self._check, self._values, merged=self._merged
+        )
         wal = WalWriter(
             log,
             self.region_id,

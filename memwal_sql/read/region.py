@@ -32,6 +32,7 @@ from memwal_sql.storage.cache.copies import copy_of_generation
 from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.paths import BLOOM_FILTER, generation_folder, generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.storage.wal.torn import whole_end
@@ -143,6 +144,11 @@ class RegionReader:
                 listed = {flushed.path for flushed in manifest.flushed_generations}
                 self._keep(lambda path, _: path in listed)
 
+    def check_progress(self, base: BaseTable) -> None:
+        """Raise RepairError where `base` has merged more generations than there are."""
+        merged = base.details.merged_generations.get(self.region_id, 0)
+        check_progress(self._manifests, self._manifest, merged)
+
     def unflushed(self) -> Unflushed:
         """The latest manifest and every MemTable above it (protocol rule 15)."""
         return self._unflushed(self.look(None, strong=True))
@@ -235,7 +241,9 @@ class RegionReader:
     def _flushed(
         self, columns: _Columns, base: BaseTable, manifest: RegionManifest, merged: int
     ) -> tuple[LanceSource, ...]:
-        """The generations above the merge progress, newest first."""
+        """The generations above the merge progress, newest first. A recorded manifest may be older
+        than the base version, which then has all of them."""
+        check_progress(self._manifests, manifest, merged)
         if merged > self._merged:
             with self._lock:
                 self._merged = merged

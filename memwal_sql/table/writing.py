@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Unpack, cast
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -186,6 +187,7 @@ class WrittenTable(TableHandle):
             regions=self._all_regions,
             indexes=self._index_recipes,
             known_indexes=self._known_index_recipes,
+            merged=self._merged_of,
             region=region,
             options=options,
             of_insert=of_insert,
@@ -193,6 +195,9 @@ class WrittenTable(TableHandle):
 
     def _known_index_recipes(self) -> Sequence[IndexRecipe]:
         return self._tracker.current.indexes.recipes()
+
+    def _merged_of(self, region_id: UUID) -> int:
+        return self._tracker.current.details.merged_generations.get(region_id, 0)
 
     def _look(self, etag: str) -> None:
         # The base may have been restored to a version too old since the writer was opened.

@@ -26,6 +26,7 @@ from memwal_sql.errors import (
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
 from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
+from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from planner.regions.values import RegionValue
@@ -61,6 +62,7 @@ def claim(
     check: Callable[[], None],
     values: Mapping[str, RegionValue] | None = None,
     known: RegionManifest | None = None,
+    merged: int = 0,
 ) -> Claim:
     """Become the region's writer.
 
@@ -69,13 +71,15 @@ def claim(
     commit of the epoch finds out whether it is the newest still. `check` raises where this package
     must not write the table any more, which is certain only once the epoch is committed: who has
     raised the table's version claims every region after that, and fences whoever was earlier.
+    `merged` is up to which generation a base version says that it has the region's.
 
     Raises FencedError when another writer claims the region meanwhile, RegionSealedError when it
-    takes no writers, CorruptFileError when its WAL is damaged, which changes nothing. A claim that
+    takes no writers, CorruptFileError when its WAL is damaged and TableReplacedError where more is
+    merged than it has, which change nothing. A claim that
     fails at any other point leaves nothing but a higher epoch and a fence.
     """
     log = _read_log(manifests, wal, known or manifests.latest(), make)
-    own = _commit_epoch(manifests, log.manifest, values)
+    own = _commit_epoch(manifests, log.manifest, values, merged)
     epoch = own.writer_epoch
     if own.version > log.manifest.version + 1:  # others have flushed, and perhaps collected
         log = _read_log(manifests, wal, own, make)
@@ -178,7 +182,10 @@ def _read_log(
 
 
 def _commit_epoch(
-    manifests: RegionManifests, latest: RegionManifest, values: Mapping[str, RegionValue] | None
+    manifests: RegionManifests,
+    latest: RegionManifest,
+    values: Mapping[str, RegionValue] | None,
+    merged: int,
 ) -> RegionManifest:
     changes: ManifestChanges = {}
     if values and latest.region_values is None:
@@ -190,6 +197,7 @@ def _commit_epoch(
                 f"region {manifest.region_id} is sealed, as it is about to be dropped: "
                 "write to another region"
             )
+        check_progress(manifests, manifest, merged)
         return {**changes, "writer_epoch": manifest.writer_epoch + 1}
 
     return manifests.change(latest, next_epoch)

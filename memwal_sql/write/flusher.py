@@ -33,6 +33,7 @@ from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.storage.objects.side_by_side import beside
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.write.claim import RegionClaim, fenced
@@ -58,7 +59,8 @@ class RegionFlusher:
     `write` writes a generation durably into a new folder at each call. `check` raises where the
     table must not be written any more: it is called for each generation, beside the writing where
     the store is remote. What it misses the commit finds, as who shuts writers out claims every
-    region after that. `committed` and `failed` are called from the executor's threads, without any
+    region after that. `merged` is up to which generation the base table says that it has the
+    region's. `committed` and `failed` are called from the executor's threads, without any
     lock held.
     """
 
@@ -73,6 +75,7 @@ class RegionFlusher:
         committed: Callable[[MemTable], None],
         failed: Callable[[MemWalError], None],
         check: Callable[[], None] = lambda: None,
+        merged: Callable[[], int] = lambda: 0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._lease = lease
@@ -84,6 +87,7 @@ class RegionFlusher:
         self._committed = committed
         self._failed = failed
         self._check = check
+        self._merged = merged
         self._sleep = sleep
         self._queue: deque[_Flush] = deque()
         self._committed_through = 0
@@ -182,6 +186,7 @@ class RegionFlusher:
                 last_position=flush.last_position,
                 published=flush.published,
                 check=self._check_goes_on,
+                merged=self._merged(),
             )
         )
         with self._lock:
@@ -208,6 +213,7 @@ def commit_flush(
     last_position: int = 0,
     published: Mapping[str, int] | None = None,
     check: Callable[[], None] = lambda: None,
+    merged: int = 0,
 ) -> RegionManifest:
     """Make generations, which follow each other, part of the region in one manifest commit
     (protocol rule 7).
@@ -218,10 +224,11 @@ def commit_flush(
     The one look at `known` that is needed comes after the put (protocol rule 8).
 
     `last_position` is that of the last WAL entry whose rows they hold, 0 for rows that were never
-    in the WAL; `published` are the staged batches that they hold. Raises FencedError when the lease
-    is lost, TableReplacedError when the region is gone, and RepairError when its current generation
-    is not the first of them; calling again after another error, such as OutcomeUnknownError, is
-    safe.
+    in the WAL; `published` are the staged batches that they hold; `merged` is up to which
+    generation a base version says that it has the region's. Raises FencedError when the lease
+    is lost, TableReplacedError when the region is gone or the first of them is merged by that word,
+    and RepairError when its current generation is not the first of them; calling again after
+    another error, such as OutcomeUnknownError, is safe.
     """
     first, last = flushed[0], flushed[-1]
 
@@ -236,6 +243,7 @@ def commit_flush(
                 f"region {lease.region_id} is at generation {latest.current_generation}, "
                 f"its writer at {first.generation}: the manifest was changed by somebody else"
             )
+        check_progress(manifests, latest, merged)
         return {
             "current_generation": last.generation + 1,
             "replay_after_wal_entry_position": max(

@@ -25,6 +25,7 @@ from memwal_sql.errors import (
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.replay import MakeMemTable, memtables_of
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.progress import beyond
 from memwal_sql.storage.region.values import value_types
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.entry import entry_schema
@@ -54,7 +55,8 @@ class RegionOpener:
     where no region may be claimed now; who opens some at once calls it before. `find` looks a
     region up by spec id and values among those that exist; `indexes` are asked for at every flush,
     as somebody may have made some meanwhile, `known_indexes`, those of the last time, for every
-    MemTable; `executor` runs flushes; `lost` is called when one of them finds that the table is
+    MemTable; `merged` is the merge progress of a region, of the base version that was read last;
+    `executor` runs flushes; `lost` is called when one of them finds that the table is
     another one now, or when this package has become too old to write it.
     """
 
@@ -69,6 +71,7 @@ class RegionOpener:
     options: WriterOptions
     budget: MemoryBudget
     executor: Executor
+    merged: Callable[[UUID], int]
     lost: Callable[[RepairError], None]
     buffered: Callable[[bool], None]
     clock: Callable[[], float]
@@ -118,6 +121,7 @@ class RegionOpener:
                 committed=writer.flushed,
                 failed=partial(self._failed, writer),
                 check=self._check,
+                merged=partial(self.merged, region),
                 sleep=self.sleep,
             ),
             options=self.options,
@@ -134,6 +138,12 @@ class RegionOpener:
         known: RegionManifest,
         values: RegionValues | None,
     ) -> Claim:
+        merged = self.merged(known.region_id)
+        if merged and not known.version:  # it is not new, and was looked for before that was merged
+            try:
+                known = _checked(manifests.latest(), known)
+            except NotFoundError as error:
+                raise beyond(known.region_id, merged, known.current_generation) from error
         newest: RegionManifest | None = known
         if not known.version:
             found = claim_new(manifests, wal, self._check, known)
@@ -142,7 +152,7 @@ class RegionOpener:
             newest = _checked(found, known)
         elif not known.message:  # what was recorded of it lacks what a commit needs
             newest = None
-        return claim(manifests, wal, make, self._check, values, newest)
+        return claim(manifests, wal, make, self._check, values, newest, merged)
 
     @property
     def _flushed_within(self) -> int | None:

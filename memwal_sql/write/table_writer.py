@@ -75,6 +75,7 @@ class TableWriter:
         regions: Callable[[], Sequence[tuple[int, RegionValues | None]]] = tuple,
         indexes: FindIndexes = tuple,
         known_indexes: FindIndexes = tuple,
+        merged: Callable[[UUID], int] = lambda _: 0,
         region: str | None = None,
         options: WriterOptions | None = None,
         of_insert: bool = False,
@@ -91,6 +92,7 @@ class TableWriter:
             regions: the spec and the values of all; asked for serializable statements.
             indexes: how to build the base table's maintained indexes; asked at every flush.
             known_indexes: the same without a request, as it was last; asked for every MemTable.
+            merged: up to which generation of a region the base version read last says it has all.
             region: the name or UUID of the one region to write, for manual regions.
             of_insert: INSERT statements opened it, and not the program: they may close it.
         """
@@ -129,6 +131,7 @@ class TableWriter:
             # An index that is made just now is left to the next generation.
             indexes=SharedCall(indexes),
             known_indexes=known_indexes,
+            merged=merged,
             options=options,
             budget=self._budget,
             executor=self._flushes,

@@ -101,6 +101,8 @@ class Merger:
         """
         remote, self._merged = self._context.store.remote, 0
         manifests = side_by_side(remote, RegionReader.refresh, regions)
+        for region in regions:
+            region.check_progress(base)
         pairs = zip(regions, manifests, strict=True)
         last = {region: manifest.current_generation - 1 for region, manifest in pairs}
         # Without anything to do nobody else is kept from their work.

@@ -187,7 +187,7 @@ def wal_folder_below(site: Site) -> None:
     site.wal(1).mkdir()
 
 
-@damages(ERROR, "wal", "is not an Arrow stream")
+@damages(ERROR, "wal", "does not have the checksum that it was written with")
 def wal_entry_changed(site: Site) -> None:
     data = bytearray(site.wal(1).read_bytes())
     data[len(data) // 2] ^= 1
