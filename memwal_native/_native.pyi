@@ -163,7 +163,8 @@ class SqlParser:
         places are those of characters. Kinds are "word" (keyword or name), "quoted" (name in
         quotes), "string", "number", "placeholder" and "symbol".
 
-        Raises ValueError, with the place, for a quote or comment that does not end."""
+        Raises ValueError, with the place, for a quote or comment that does not end, and for a text
+        that nests too deep: the tree of it could overrun a stack. The methods below do so, too."""
 
     def literal(self, text: str) -> str:
         """A text as SQL writes it in the dialect."""

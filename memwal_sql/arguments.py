@@ -48,10 +48,21 @@ def unquoted(name: str) -> str:
     return name.encode().lower().decode()
 
 
+def parsed_expression(text: str) -> SqlText | None:
+    """An expression as DataFusion's parser has it; None for a text that it can't parse.
+
+    Raises InvalidCallError for a text that nests too deep to be planned.
+    """
+    try:
+        return SqlParser().expression(text)
+    except ValueError as error:
+        raise InvalidCallError(f"{text!r}: {error}") from error
+
+
 def check_expression(text: str) -> None:
-    """Raise UnsupportedError for a comparison in an expression that DataFusion reads otherwise than
-    SQL says. What can't be parsed passes."""
-    parsed = SqlParser().expression(text)
+    """Raise InvalidCallError for an expression that nests too deep, UnsupportedError for one with a
+    comparison that DataFusion reads otherwise than SQL says. What can't be parsed passes."""
+    parsed = parsed_expression(text)
     if parsed is not None:
         check_comparisons(parsed)
 

@@ -10,6 +10,7 @@ A kind says what the caller does next, so that `except` clauses read like decisi
 
 from __future__ import annotations
 
+from exec_nodes.base.brief import brief
 from exec_nodes.base.secrets import redact_handled, redacted
 
 
@@ -17,8 +18,9 @@ class MemWalError(Exception):
     """Root of the tree: `except MemWalError` catches all that this project raises."""
 
     def __init__(self, *args: object) -> None:
-        """Secrets are blanked out of texts, and of the error that is being handled."""
-        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in args))
+        """Texts are made brief, and secrets are blanked out of them and of the error that is being
+        handled."""
+        super().__init__(*(brief(redacted(one)) if isinstance(one, str) else one for one in args))
         redact_handled()
 
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 from datafusion.expr import EmptyRelation, TableScan
 
 import memwal_native
-from memwal_native import MountedTable, SqlParser
-from memwal_sql.arguments import check_expression
+from exec_nodes.base.brief import shortened
+from memwal_native import MountedTable
+from memwal_sql.arguments import check_expression, parsed_expression
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.session.provider import SqlTable, TableProvider, answers
@@ -94,7 +95,7 @@ def condition_errors(condition: str) -> Iterator[None]:
     except Exception as error:  # DataFusion raises nothing more specific
         original = original_error(error)
         if original is None and not _FROM_OUTSIDE.search(str(error)):
-            reason = _reason(str(error), condition)
+            reason = shortened(_reason(str(error), condition))
             original = InvalidCallError(f"filter={condition!r} can't be used: {reason}")
         if original is None or original is error:
             raise
@@ -155,7 +156,7 @@ def pushed_filters(condition: str, schema: pa.Schema) -> tuple[Condition, ...] |
 
 @lru_cache(maxsize=256)
 def _calls_functions(condition: str) -> bool:
-    parsed = SqlParser().expression(condition)
+    parsed = parsed_expression(condition)
     return parsed is None or parsed.calls_functions()
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from exec_nodes.base.brief import shortened
 from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, MemWalError
 from memwal_sql.session.clauses import check_clauses, check_names_differ
@@ -66,7 +67,11 @@ class QueryReader(DataSourceReader):
 
 
 def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, datafusion.DataFrame]:
-    if (parsed := SqlParser().statements(query)) is not None:
+    try:
+        parsed = SqlParser().statements(query)
+    except ValueError as error:
+        raise InvalidCallError(f"query={query!r}: {error}") from error
+    if parsed is not None:
         check_clauses(parsed)
     name = options.values.get("name", _DEFAULT_NAME)
     context = datafusion.SessionContext()
@@ -79,6 +84,6 @@ def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, dat
         raise
     except Exception as error:  # DataFusion raises nothing more specific
         raise InvalidCallError(
-            f"query={query!r} can't be planned: {error}. The table is called {name!r} in it; "
-            'option("name", ...) gives it another name'
+            f"query={query!r} can't be planned: {shortened(str(error))}. The table is called "
+            f'{name!r} in it; option("name", ...) gives it another name'
         ) from error

@@ -14,6 +14,7 @@ import datafusion
 import pyarrow as pa
 
 from exec_nodes.arrow.arrays import flat
+from exec_nodes.base.brief import shortened
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.threads import in_thread
 from planner.regions.hashing.murmur3 import murmur3, murmur3_multi
@@ -49,6 +50,9 @@ _COLUMN = re.compile(r"col(0|[1-9]\d*)", re.IGNORECASE)
 _BUCKET = re.compile(
     r"\s*abs\s*\(\s*(murmur3|murmur3_multi)\s*\(([\s\w,]+)\)\s*\)\s*%\s*(\d+)\s*", re.IGNORECASE
 )
+# An expression is read from the table, and all that parses, plans or drops one goes by recursion.
+_MOST_CHARACTERS = 4096
+_MOST_TOKENS = 256
 _LENGTHENING = ("lpad", "repeat", "rpad")
 _MOST_GROWN = 65_536
 _DIGITS = re.compile(r"[0-9]{1,9}")
@@ -92,6 +96,21 @@ def known_bucket(sql: str, columns: int) -> tuple[str, int] | None:
     if not multi and columns != 1:
         return None
     return "multi_bucket" if multi else "bucket", int(match[3])
+
+
+def check_size(sql: str) -> None:
+    """Raise InvalidCallError for an expression that is too long to be looked at."""
+    if len(sql) > _MOST_CHARACTERS:
+        raise InvalidCallError(
+            f"a region expression has {_MOST_CHARACTERS} characters at most, not {len(sql)}: "
+            f"{sql[:60]!r}..."
+        )
+    tokens = sum(1 for _ in _TOKEN.finditer(sql))
+    if tokens > _MOST_TOKENS:
+        raise InvalidCallError(
+            f"a region expression has {_MOST_TOKENS} words, numbers and operators at most, not "
+            f"{tokens}: {sql[:60]!r}..."
+        )
 
 
 def check_expression(sql: str, columns: int) -> None:
@@ -242,7 +261,8 @@ def _run_here(sql: str, inputs: dict[str, pa.Array]) -> pa.Array:
         finally:
             context.deregister_table(name)
     except Exception as error:
-        raise InvalidCallError(f"region expression {sql!r} fails: {error}") from error
+        message = f"region expression {sql!r} fails: {shortened(str(error))}"
+        raise InvalidCallError(message) from error
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exec_nodes.base.errors import InvalidCallError
+from planner.regions.expression import check_size
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,5 @@ class RegionField:
                 f"region field {self.field_id!r} needs either a transform or an expression, "
                 f"got transform={self.transform!r} and expression={self.expression!r}"
             )
+        if self.expression is not None:
+            check_size(self.expression)

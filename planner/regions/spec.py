@@ -27,6 +27,8 @@ from planner.regions.transform import evaluate_field, key_function_of
 from planner.regions.values import RegionValue, region_values
 
 MANUAL_SPEC_ID = 0
+# No table comes near: each field divides all regions again.
+_MOST_FIELDS = 64
 
 KeyFunction = Callable[[object], tuple[RegionValue, ...]]
 
@@ -47,10 +49,14 @@ class RegionSpec:
                 f"region spec {self.spec_id} with {len(self.fields)} fields: the id must be "
                 "positive for a spec with fields, and 0 for manual regions"
             )
-        names = [f.field_id for f in self.fields]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidCallError(f"region fields {twice} appear twice; give each its own name=")
+        check_number_of_fields(len(self.fields))
+        seen: set[str] = set()
+        for name in self.field_ids:
+            if name in seen:
+                raise InvalidCallError(
+                    f"region field {name!r} appears twice; give each its own name="
+                )
+            seen.add(name)
 
     @property
     def is_manual(self) -> bool:
@@ -105,6 +111,12 @@ class RegionSpec:
         """
         types = tuple([schema.field(name).type for name in primary_key])
         return _key_function(self, tuple(primary_key), types)
+
+
+def check_number_of_fields(fields: int) -> None:
+    """Raise InvalidCallError for more fields than a spec may have."""
+    if fields > _MOST_FIELDS:
+        raise InvalidCallError(f"a region spec has {_MOST_FIELDS} fields at most, not {fields}")
 
 
 @lru_cache(maxsize=256)

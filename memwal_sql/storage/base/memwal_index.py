@@ -25,12 +25,16 @@ from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.proto_gen import mem_wal_pb2 as pb
 from memwal_sql.storage.proto_gen.lance_table_pb2 import AnyIndexDetails, IndexMetadata
+from planner.regions.expression import check_size
+from planner.regions.spec import check_number_of_fields
 from planner.regions.storage import StoredField, StoredSpec
 
 INDEX_NAME = "__lance_mem_wal"
 TYPE_URL = "/lance.table.MemWalIndexDetails"
 # A compaction first takes numbers for its fragments in a version of its own.
 _LEAVE_ROWS = ("create_index", "rewrite", "reserve_fragments")
+# A table has one for each time that its regions were defined anew.
+_MOST_SPECS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,8 @@ def decode_details(path: str, data: bytes, index_uuid: UUID | None = None) -> In
 
 
 def _details(message: pb.MemWalIndexDetails, data: bytes, index_uuid: UUID | None) -> IndexDetails:
+    if len(message.region_specs) > _MOST_SPECS:
+        raise ValueError(f"it has {len(message.region_specs)} region specs")
     return IndexDetails(
         region_specs=tuple(_spec(one) for one in message.region_specs),
         maintained_indexes=tuple(message.maintained_indexes),
@@ -244,6 +250,9 @@ def _entry(dataset: Any, index_uuid: UUID, details: bytes) -> Index:
 
 
 def _spec(message: pb.RegionSpec) -> StoredSpec:
+    check_number_of_fields(len(message.fields))
+    for one in message.fields:
+        check_size(one.expression)
     return StoredSpec(
         spec_id=message.spec_id,
         fields=[

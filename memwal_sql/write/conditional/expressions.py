@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.arrow.casts import exact_cast
+from exec_nodes.base.brief import shortened
 from exec_nodes.keys.keys import one_array
 from memwal_sql.arguments import check_expression
 from memwal_sql.errors import InvalidCallError
@@ -55,18 +56,19 @@ class Expressions:
         condition = None if self.when is None else _parsed(frame, self.when)
         place = datafusion.col(f'"{_PLACE}"')
         aliases = [expression.alias(f"value of {name}") for name, expression in columns.items()]
-        texts = [self.when, *self.columns.values()]
+        shown = shortened(repr([self.when, *self.columns.values()]))
         try:
             frame = (frame if condition is None else frame.filter(condition)).select(
                 place, *aliases
             )
             if _nodes(frame.logical_plan()) != (2 if condition is None else 3):
-                raise InvalidCallError(f"{texts}: an expression is about one row, without windows")
+                raise InvalidCallError(f"{shown}: an expression is about one row, without windows")
             found = frame.to_arrow_table()
         except InvalidCallError:
             raise
         except Exception as error:  # DataFusion's own have no class of theirs
-            raise InvalidCallError(f"{texts} can't be evaluated: {error}") from error
+            message = f"{shown} can't be evaluated: {shortened(str(error))}"
+            raise InvalidCallError(message) from error
         places = found.column(0).to_numpy()
         order = pa.array(np.argsort(places, kind="stable"))
         values = [one_array(column).take(order) for column in found.columns[1:]]
@@ -87,7 +89,8 @@ def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
     try:
         return frame.parse_sql_expr(text)
     except Exception as error:
-        raise InvalidCallError(f"{text!r} is no expression over the row: {error}") from error
+        message = f"{text!r} is no expression over the row: {shortened(str(error))}"
+        raise InvalidCallError(message) from error
 
 
 def _nodes(plan: Any) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.base.brief import shortened
 from memwal_native import SqlParser
 from memwal_sql.arguments import check_expression, unquoted
 from memwal_sql.errors import InvalidCallError
@@ -60,7 +61,7 @@ def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
         kind = stored_type(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)
     except Exception as error:  # DataFusion's own have no class of theirs
         raise InvalidCallError(
-            f"{name}: {text!r} is no expression over the row: {error}"
+            f"{name}: {text!r} is no expression over the row: {shortened(str(error))}"
         ) from error
     if pa.types.is_null(kind):
         raise InvalidCallError(f"{name}: {text!r} has no type: CAST(NULL AS BIGINT) has one")

@@ -1,6 +1,7 @@
 //! SQL text as DataFusion reads it.
 
 pub mod clauses;
+pub mod depth;
 pub mod memberships;
 pub mod parser;
 pub mod tables;

@@ -7,13 +7,18 @@ use datafusion_ffi::df_result;
 use datafusion_ffi::execution::FFI_TaskContextProvider;
 use datafusion_sql::parser::{DFParser, DFParserBuilder};
 use datafusion_sql::sqlparser::dialect::{Dialect, dialect_from_str};
+use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, TokenizerError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::python::errors::{guarded, python_error};
+use crate::sql::depth::is_too_deep;
 use crate::sql::text::{Parsed, SqlText};
-use crate::sql::tokens::{Found, tokens};
+use crate::sql::tokens::{Found, placed};
+
+const TOO_DEEP: &str = "the text nests too deep: it has too many operators in a row. Write x = 1 OR \
+    x = 2 ... as x IN (1, 2, ...), and long sums and unions in several steps";
 
 /// How a session reads SQL: its dialect, and whether names that are not quoted are in lower case.
 /// Without a session, as DataFusion does by default.
@@ -37,10 +42,13 @@ impl SqlParser {
         Ok(Self { options })
     }
 
-    /// Raises ValueError, with the place, for a quote or comment that does not end.
+    /// Raises ValueError, with the place, for a quote or comment that does not end, and for a text
+    /// that is too deep.
     fn tokens(&self, sql: &str) -> PyResult<Vec<Found>> {
         let dialect = self.dialect().map_err(python_error)?;
-        tokens(sql, &*dialect).map_err(|error| PyValueError::new_err(error.to_string()))
+        let tokens = read(sql, &*dialect)?;
+        let tokens = tokens.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(placed(sql, tokens))
     }
 
     /// A text as SQL writes it.
@@ -55,12 +63,12 @@ impl SqlParser {
     }
 
     /// None for a text that can't be parsed, or not in DataFusion's default depth.
-    fn statements(&self, sql: &str) -> Option<SqlText> {
+    fn statements(&self, sql: &str) -> PyResult<Option<SqlText>> {
         self.parsed(sql, |parser| Ok(Parsed::Statements(parser.parse_statements()?.into())))
     }
 
     /// None for a text that can't be parsed.
-    fn expression(&self, sql: &str) -> Option<SqlText> {
+    fn expression(&self, sql: &str) -> PyResult<Option<SqlText>> {
         self.parsed(sql, |parser| Ok(Parsed::Expression(parser.parse_into_expr()?.expr)))
     }
 }
@@ -76,13 +84,27 @@ impl SqlParser {
         &self,
         sql: &str,
         parse: impl FnOnce(&mut DFParser<'_>) -> Result<Parsed>,
-    ) -> Option<SqlText> {
-        let parsed = guarded(|| {
-            let dialect = self.dialect()?;
-            parse(&mut DFParserBuilder::new(sql).with_dialect(&*dialect).build()?)
-        });
-        let (parsed, normalizes) = (parsed.ok()?, self.options.enable_ident_normalization);
-        Some(SqlText { text: sql.to_owned(), parsed, normalizes })
+    ) -> PyResult<Option<SqlText>> {
+        let dialect = self.dialect().map_err(python_error)?;
+        let Ok(tokens) = read(sql, &*dialect)? else {
+            return Ok(None);
+        };
+        let parser = || DFParserBuilder::new(tokens).with_dialect(&*dialect).build();
+        let parsed = guarded(|| parse(&mut parser()?));
+        let normalizes = self.options.enable_ident_normalization;
+        Ok(parsed.ok().map(|parsed| SqlText { text: sql.to_owned(), parsed, normalizes }))
+    }
+}
+
+/// The tokens of any text that is looked at: nothing parses one before this.
+fn read(
+    sql: &str,
+    dialect: &dyn Dialect,
+) -> PyResult<std::result::Result<Vec<TokenWithSpan>, TokenizerError>> {
+    let tokens = Tokenizer::new(dialect, sql).tokenize_with_location();
+    match &tokens {
+        Ok(tokens) if is_too_deep(tokens) => Err(PyValueError::new_err(TOO_DEEP)),
+        _ => Ok(tokens),
     }
 }
 

@@ -1,21 +1,18 @@
 //! Where the tokens of SQL text stand in it.
 
-use datafusion_sql::sqlparser::dialect::Dialect;
-use datafusion_sql::sqlparser::tokenizer::{Location, Token, Tokenizer, TokenizerError};
+use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 /// (kind, value, start, end): the places are those of characters in the text.
 pub type Found = (&'static str, String, usize, usize);
 
-/// The tokens of a text, without blanks and comments. An error says the place of a quote or comment
-/// that does not end.
-pub fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<Found>, TokenizerError> {
-    let tokens = Tokenizer::new(dialect, sql).tokenize_with_location()?;
+/// The tokens of a text, without blanks and comments.
+pub fn placed(sql: &str, tokens: Vec<TokenWithSpan>) -> Vec<Found> {
     let lines = Lines::of(sql);
     let placed = tokens.into_iter().filter_map(|one| {
         let (kind, value) = named(one.token)?;
         Some((kind, value, lines.place(one.span.start), lines.place(one.span.end)))
     });
-    Ok(placed.collect())
+    placed.collect()
 }
 
 fn named(token: Token) -> Option<(&'static str, String)> {

@@ -2,10 +2,13 @@
 
 import re
 
+from exec_nodes.base.brief import shortened
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.session.front.queries.places import StatementError, WrongName, offset_of
 
+# Characters of what DataFusion says; it may show whole expressions.
+_MOST = 200
 _NOT_IMPLEMENTED = "This feature is not implemented: "
 # What it puts before what it has to say.
 _PREFIXES = re.compile(
@@ -152,6 +155,7 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)
     name = _wrong_name(message)
+    message = shortened(message, _MOST)
     if name is not None and message.startswith("No field named") and f'"{name.parts[0]}"' in text:
         message += f"\nTexts are in single quotes: '{name.parts[0]}'"
     for pattern, remedy in _REMEDIES:

@@ -1,0 +1,30 @@
+"""Texts as errors show them: a caller's own may be of any length."""
+
+from __future__ import annotations
+
+import re
+
+_MOST_QUOTED = 200
+_MOST = 1000
+_END = 250
+# An apostrophe within a word quotes nothing.
+_QUOTED = re.compile(r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
+
+
+def brief(text: str) -> str:
+    """A message of a few lines: what stands in quotes in it has at most 200 characters."""
+    if len(text) <= _MOST_QUOTED:
+        return text
+    return shortened(_QUOTED.sub(_cut, text), _MOST, _END)
+
+
+def shortened(text: str, most: int = _MOST_QUOTED, end: int = 0) -> str:
+    """A text of at most so many characters, of which `end` are its last ones."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most - end - 3]}...{text[len(text) - end :]}"
+
+
+def _cut(quoted: re.Match[str]) -> str:
+    text = quoted[0]
+    return text if len(text) <= _MOST_QUOTED else f"{text[: _MOST_QUOTED - 4]}...{text[0]}"
