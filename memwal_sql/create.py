@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copyreg
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -387,3 +388,15 @@ def open_table(
         table = Table.pinned(context, version, timestamp, checkpoint, dataset)
     _log.info("opened %s at version %d", uri, table.version)
     return table
+
+
+def _open_again(arguments: dict[str, Any]) -> Table:
+    return open_table(**arguments)
+
+
+def _reduced(table: Table) -> tuple[Callable[[dict[str, Any]], Table], tuple[dict[str, Any]]]:
+    """A handle pickles as how it was opened, with its storage options."""
+    return _open_again, (table.opened_with,)
+
+
+copyreg.pickle(Table, _reduced)

@@ -34,6 +34,13 @@ _DIGITS = 20
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _BOOLEANS = frozenset({bool, np.bool_})
 _UNCHECKED = frozenset({int, type(None)})
+# What a number in Arrow is refused for as well: it has no unit and no time zone.
+_PYTHON_TIMES = {
+    "date": "a datetime.date",
+    "timestamp": "a datetime.datetime, such as datetime.fromtimestamp(seconds, UTC)",
+    "duration": "a datetime.timedelta",
+    "time": "a datetime.time",
+}
 
 
 def exact_values(values: Any, field: pa.Field, *, fill: bool = False) -> Column:
@@ -207,6 +214,8 @@ def _change(values: list[Any], kind: pa.DataType) -> _Change | None:
             [v for _, v in pairs], kind.item_type
         )
     types = set(map(type, values))
+    if pa.types.is_temporal(kind) and (number := _number(values)) is not None:
+        return number, f"numbers are no times here: give {_PYTHON_TIMES[_time_kind(kind)]}"
     if not types & _BOOLEANS:
         return _leaf_change(values, types - _UNCHECKED, kind)
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
@@ -222,8 +231,19 @@ def _leaf_change(values: list[Any], types: set[type], kind: pa.DataType) -> _Cha
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
         return _overflow(values, kind)
     if pa.types.is_temporal(kind):
-        return _cut_fraction(values) or _cut_time(values, types, kind)
+        return _cut_time(values, types, kind)
     return None
+
+
+def _number(values: list[Any]) -> Any:
+    """The first number; None for none. NaN and NaT are nulls."""
+    numbers = (v for v in values if isinstance(v, int | float | Decimal | np.number | np.bool_))
+    return next((v for v in numbers if not isinstance(v, np.timedelta64) and v == v), None)
+
+
+def _time_kind(kind: pa.DataType) -> str:
+    names = ("date", "timestamp", "duration")
+    return next((name for name in names if getattr(pa.types, f"is_{name}")(kind)), "time")
 
 
 def _cut_integer(values: list[Any], kind: pa.DataType) -> _Change | None:
@@ -240,11 +260,6 @@ def _overflow(values: list[Any], kind: pa.DataType) -> _Change | None:
         return None
     rows = pc.indices_nonzero(infinite).to_pylist()
     return next(((values[i], "it is too large") for i in rows if isfinite(values[i])), None)
-
-
-def _cut_fraction(values: list[Any]) -> _Change | None:
-    numbers = (v for v in values if isinstance(v, float | np.floating | Decimal) and v == v)
-    return next(((v, "round it") for v in numbers if v != int(v)), None)
 
 
 def _cut_time(values: list[Any], types: set[type], kind: pa.DataType) -> _Change | None:
@@ -274,10 +289,8 @@ def _cut_second(values: list[Any], kind: pa.DataType) -> _Change | None:
             return value, reason
     if unit == "us":
         return None
-    # Numbers are counts of the unit, and numpy's values Arrow takes in the column's unit only.
-    moments = [
-        v for v in values if not isinstance(v, int | float | Decimal | np.generic) and _is_there(v)
-    ]
+    # Arrow takes numpy's values in the column's unit only.
+    moments = [v for v in values if not isinstance(v, np.generic) and _is_there(v)]
     fine = pa.array(moments, _in_microseconds(kind), from_pandas=True)
     cut = pa.array(moments, kind, from_pandas=True).cast(fine.type)
     if cut.equals(fine):

@@ -39,6 +39,7 @@ class TableHandle:
         """`past` gives the region states that are read over a pinned base version; None: those that
         were recorded in it."""
         self._context = context
+        self._moment: dict[str, Any] = {}  # the arguments that a past one was opened with
         self._pinned = pinned
         self._tracker = BaseTracker(context, dataset)
         if pinned and past is None:
@@ -54,6 +55,12 @@ class TableHandle:
     def uri(self) -> str:
         """Where the table is."""
         return self._context.uri
+
+    @property
+    def opened_with(self) -> dict[str, Any]:
+        """The arguments of `open_table` that open another handle like this one, secrets too."""
+        options = self._context.storage_options
+        return {"uri": self.uri, "storage_options": options, **self._moment}
 
     @property
     def newest_of(self) -> tuple[str, str] | None:

@@ -68,6 +68,7 @@ class PastTable(TableHandle):
         """A handle on the past of the table at a context; `dataset` is the version's, if it has
         been opened."""
         uri = context.uri
+        opened_with = {"version": version, "timestamp": timestamp, "checkpoint": checkpoint}
         live: Checkpoint | None = None
         past: Callable[[BaseTable], PinnedSnapshot] | None = None
         if isinstance(version, str):
@@ -84,6 +85,7 @@ class PastTable(TableHandle):
             dataset = open_lance(uri, context.storage_options, version)
         try:
             table = cls(context, dataset, pinned=True, past=past)
+            table._moment = {name: one for name, one in opened_with.items() if one is not None}
         except (ConflictError, TableReplacedError) as error:
             raise InvalidCallError(
                 f"version {version} of {uri} has no regions of this table: it is from before the "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock, RLock
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from uuid import UUID
 
 import pyarrow as pa
@@ -310,7 +310,15 @@ class TableWriter:
 
         It is `upsert`, `insert`, `update` or `delete`, or a code of Debezium (c, r, u, d), Flink
         (+I, +U, -U, -D) or Delta's change data feed; the rows before an update are left out. Of
-        deletes only the key counts. Raises what `upsert` raises.
+        deletes only the key counts.
+
+        Args:
+            changes: rows as `upsert` takes them; `table.changes()`, with `op="_change"`; or a list
+                of Debezium's messages, envelopes with `before`, `after` and `op`, with or without a
+                `payload` around them. None, a tombstone of Kafka, is passed over.
+            op: the column; of envelopes it is always `op`.
+
+        Raises what `upsert` raises.
         """
         self._check_open()
         rows, normalise = opened(changes), partial(self._normaliser.changes, op=op)
@@ -367,6 +375,13 @@ class TableWriter:
         _unwritten.discard(self)
         if errors:
             raise errors[0]
+
+    def __reduce__(self) -> NoReturn:
+        """Raise InvalidCallError: regions have one writer."""
+        raise InvalidCallError(
+            f"a writer of {self._context.uri} can't be pickled or copied, as it owns its regions: "
+            "pickle the table, and open table.writer() where the rows are written"
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"regions={len(list(self._writers))}"

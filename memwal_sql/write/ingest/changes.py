@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,26 @@ _CODES: Mapping[str, int] = {
 }
 
 
+# Columns that a stream has beside the rows', by its column of words.
+_BESIDE: Mapping[str, frozenset[str]] = {
+    "_change": frozenset({"_region", "_position", "_generation"}),
+    "_change_type": frozenset({"_commit_version", "_commit_timestamp"}),
+}
+
+# Debezium's, around a message and within it.
+_WRAPPER = frozenset({"schema", "payload"})
+_SIDES = frozenset({"before", "after"})
+
+
 class Changes:
     """The rows of a stream of changes, in the form that they were given in: Arrow's, a dict of
-    columns or a list of dicts."""
+    columns or a list of dicts. Those of Debezium's envelopes are the rows in these."""
 
-    def __init__(self, data: Any, op: str) -> None:
-        """Raises InvalidCallError for rows without `op`, and for a word there that is unknown."""
+    def __init__(self, data: Any, op: str, columns: Collection[str] = ()) -> None:
+        """`columns` are the table's: what this project's feed and Delta's have beside them is left
+        out. Raises InvalidCallError for rows without `op`, and for a word there that is unknown."""
+        if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+            data = _messages(data, op, frozenset(columns))
         rows = given_rows(data)
         if rows is None:
             raise InvalidCallError(f"{type(data).__name__} is not a set of rows: pass {FORMS}")
@@ -44,25 +58,28 @@ class Changes:
                 f"row {row} has {words[row]!r} in {op!r}, which is not one of {sorted(_CODES)}"
             )
         self._kinds = np.array(codes, np.int64)
+        self._left_out = {op, *_BESIDE.get(op, frozenset()) - set(columns)}
 
     def places(self, kind: int) -> npt.NDArray[np.int64]:
         """Where the rows of a kind are."""
         return np.flatnonzero(self._kinds == kind)
 
     def rows(self, kind: int) -> Any:
-        """The rows of a kind, without `op`."""
-        places = self.places(kind)
+        """The rows of a kind, without `op` and what the stream has beside them."""
+        places, left_out = self.places(kind), self._left_out
         if isinstance(self._rows, pa.Table):
-            return self._rows.drop_columns([self._op]).take(pa.array(places))
+            names = [name for name in self._rows.column_names if name not in left_out]
+            return self._rows.select(names).take(pa.array(places))
         if isinstance(self._rows, Mapping):
-            columns = {name: _values(column) for name, column in self._rows.items()}
-            del columns[self._op]
+            columns = {n: _values(one) for n, one in self._rows.items() if n not in left_out}
             return {name: [values[at] for at in places] for name, values in columns.items()}
         chosen = (self._rows[at] for at in places)
-        return [{name: v for name, v in row.items() if name != self._op} for row in chosen]
+        return [{name: v for name, v in row.items() if name not in left_out} for row in chosen]
 
     def _words(self) -> list[Any]:
         rows, op = self._rows, self._op
+        if not isinstance(rows, pa.Table | Mapping) and not rows:
+            return []
         if isinstance(rows, pa.Table):
             names: Iterable[str] = rows.column_names
         else:
@@ -75,6 +92,34 @@ class Changes:
         if isinstance(rows, Mapping):
             return _values(rows[op])
         return [row.get(op) for row in rows]
+
+
+def _messages(messages: Sequence[Any], op: str, columns: Set[str]) -> Sequence[Any]:
+    """The rows of messages, with their `op`: those of Debezium's envelopes, `before`, `after` and
+    `op` with or without a `payload` around them, and others as they are. None is a tombstone of
+    Kafka, which says no more than the delete before it."""
+    rows = []
+    for place, message in enumerate(messages):
+        if isinstance(message, Mapping) and {"payload"} <= message.keys() <= _WRAPPER:
+            message = message["payload"]
+        if message is None:
+            continue
+        if not isinstance(message, Mapping) or op in message.keys() - {"op"}:
+            rows.append(message)
+        elif "op" in message and _SIDES & message.keys() - columns:
+            word = message["op"]
+            code = _CODES.get(word, _UNKNOWN) if isinstance(word, str) else _UNKNOWN
+            side = "before" if code == DELETE else "after"
+            row = message.get(side)
+            if not isinstance(row, Mapping) and code != _UNKNOWN:
+                raise InvalidCallError(
+                    f"message {place} has the op {word!r} and no row in {side!r}: let the "
+                    "connector send it, as with REPLICA IDENTITY FULL in PostgreSQL"
+                )
+            rows.append({**(row or {}), op: word})
+        else:
+            rows.append(message)
+    return rows
 
 
 def _values(column: Any) -> list[Any]:

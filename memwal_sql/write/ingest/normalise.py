@@ -102,7 +102,7 @@ class Normaliser:
     def changes(self, data: Any, op: str) -> pa.RecordBatch:
         """Upserts, as `upserts` takes them, and tombstones in the order of the rows, which have a
         column `op`; see `memwal_sql.write.ingest.changes`. Of deletes only the key is looked at."""
-        changes = Changes(data, op)
+        changes = Changes(data, op, self._names)
         places = [changes.places(kind) for kind in (UPSERT, DELETE)]
         batches = [pa.RecordBatch.from_pylist([], self._target)]
         if len(places[0]):

@@ -106,7 +106,6 @@ def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said
         ([[0.1, None], None], pa.list_(pa.float32()), [[float(np.float32(0.1)), None], None]),
         ([np.array([0.5])], pa.list_(pa.float32(), 1), [[0.5]]),
         ([NOON, None], SECONDS, [NOON, None]),
-        ([0], SECONDS, [datetime.datetime(1970, 1, 1)]),
         ([NOON.replace(tzinfo=UTC)], ZONED, [NOON.replace(tzinfo=UTC)]),
         (pd.Series([pd.NaT, pd.Timestamp(NOON)], dtype=object), pa.timestamp("ms"), [None, NOON]),
         ([datetime.date(2020, 1, 1)], pa.date32(), [datetime.date(2020, 1, 1)]),
@@ -179,3 +178,35 @@ def test_long_values_are_cut_in_messages(values: Any) -> None:
         with pytest.raises(InvalidCallError, match=r"column 'c': .* is not an? ") as caught:
             exact_values(values, pa.field("c", kind))
         assert len(str(caught.value)) < 1000
+
+
+def test_numbers_are_no_times_in_whatever_form_they_come() -> None:
+    """A number has no unit: milliseconds of Kafka became days in January 1970."""
+    kinds = [
+        *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")),
+        *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.duration("ms")),
+    ]
+    kinds += [pa.list_(kinds[0]), pa.struct([("at", kinds[1])]), pa.map_(pa.string(), kinds[2])]
+    numbers: list[Any] = [0, 1_764_000_000_000, 2.0, np.int64(3), Decimal(4), True, np.bool_(True)]
+
+    def inside(kind: pa.DataType, value: Any) -> Any:
+        if pa.types.is_list(kind):
+            return [value]
+        if pa.types.is_struct(kind):
+            return {"at": value}
+        return {"at": value} if pa.types.is_map(kind) else value
+
+    for kind in kinds:
+        field = pa.field("at", kind)
+        for number in numbers:
+            value = inside(kind, number)
+            forms: list[Any] = [[value, None], [None, value], np.array([value], object)]
+            if kind == pa.timestamp("us"):
+                forms += [pa.array([number]), pd.Series([number]), np.array([number])]
+            for form in forms:
+                with pytest.raises(InvalidCallError, match="at"):
+                    exact_values(form, field)
+    for name in ("datetime.date", "datetime.timedelta", "datetime.time"):
+        kind = {"date": pa.date32(), "time": pa.time64("us")}.get(name[9:], pa.duration("s"))
+        with pytest.raises(InvalidCallError, match=f"numbers are no times here: give a {name}$"):
+            exact_values([1], pa.field("at", kind))
