@@ -20,7 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.arguments import is_number, is_whole
-from memwal_sql.errors import InvalidCallError, MemWalError, RetryError
+from memwal_sql.errors import InvalidCallError, MemWalError, RetryError, UnsupportedError
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.unflushed import UnflushedLog
 from planner.model import Snapshot
@@ -378,7 +378,7 @@ class _Loop:
         )
 
     def _compaction_is_due(self) -> bool:
-        with suppress(RetryError):  # the next round looks again
+        with suppress(RetryError, UnsupportedError):  # the next round looks again
             return self._compact(dry_run=True) > 0
         return False
 

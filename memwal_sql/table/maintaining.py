@@ -87,7 +87,8 @@ class MaintainedTable(TableHandle):
             dry_run: only say how many fragments would be written anew.
 
         Returns how many fragments were written anew. Raises RetryError where others kept changing
-        them; what was compacted by then stays so.
+        them; what was compacted by then stays so. Raises UnsupportedError where another client has
+        compacted the table with `defer_index_remap`, as indexes would be wrong.
         """
         if fragments is not None and not is_whole(fragments, least=2):
             raise InvalidCallError(f"fragments={fragments!r} must be a whole number, 2 or more")

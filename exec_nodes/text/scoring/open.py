@@ -16,6 +16,7 @@ from exec_nodes.base.lazy import lazy_property
 from exec_nodes.keys.keys import one_array
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.fragments import all_addresses, overlaid_fields, within
+from exec_nodes.lance.indexes import moved_fragments
 from exec_nodes.resident.runs import ResidentRuns
 from exec_nodes.resident.store import STORE, Key, ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
@@ -161,11 +162,13 @@ class SourceTexts:
 
 
 def _covered(source: LanceSource, column: str, segments: Iterable[IndexSegment]) -> frozenset[int]:
-    """The fragments that segments of an index cover with the values that these have now."""
+    """The fragments that segments of an index cover with the values that these have now, at the
+    addresses where they are now."""
     field = source.field_id(column)
     fragments = source.dataset.get_fragments()
+    moved = moved_fragments(source.dataset, source.name)
     overlaid = {one.fragment_id for one in fragments if field in overlaid_fields(one)}
-    return frozenset[int]().union(*(segment.fragments for segment in segments)) - overlaid
+    return frozenset[int]().union(*(segment.fragments for segment in segments)) - overlaid - moved
 
 
 SOURCE_TEXTS = SourceTexts()

@@ -20,7 +20,8 @@ import lance
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
-from memwal_sql.errors import ConflictError, MaintenanceLostError
+from exec_nodes.lance.indexes import moved_fragments
+from memwal_sql.errors import ConflictError, MaintenanceLostError, UnsupportedError
 from memwal_sql.maintain.compact.groups import Fragment, groups_of
 from memwal_sql.maintain.details import latest_dataset, maintenance
 from memwal_sql.maintain.index_builder import build_indexes, column_indexes
@@ -56,11 +57,21 @@ class Extent:
     def groups(
         self, dataset: Any, is_left: Callable[[Fragment], bool] = lambda _: True
     ) -> list[Group]:
-        """The groups in a version of the base table, of some of its fragments."""
+        """The groups in a version of the base table, of some of its fragments.
+
+        Raises UnsupportedError where there are some, and Lance would compact them wrongly.
+        """
         fragments = list(filter(is_left, _fragments(dataset)))
         if not groups_of(fragments, self.least, self.share):
             return []  # whatever covers them
-        return groups_of(_indexed(dataset, fragments), self.least, self.share)
+        found = groups_of(_indexed(dataset, fragments), self.least, self.share)
+        if found and moved_fragments(dataset):
+            # Rows were missing from filters by a zone map then (pylance 14.0.2).
+            raise UnsupportedError(
+                f"{dataset.uri} was compacted by another client with defer_index_remap=True, and "
+                "its indexes do not follow a second compaction: write the rows into a new table"
+            )
+        return found
 
 
 class Compactor:

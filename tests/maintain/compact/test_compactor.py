@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -134,6 +135,27 @@ def test_every_kind_of_index_answers_as_before(tmp_path: Path, stable: bool) -> 
     table.build_indexes()
     assert _answers(table.uri) == after
     assert table.check().ok
+
+
+def test_indexes_that_are_to_follow_later_are_read_right_and_left_alone(tmp_path: Path) -> None:
+    """Lance's compaction with `defer_index_remap`: files of an index have the rows where they were,
+    and a compaction over it takes rows from filters."""
+    table = _indexed(tmp_path, stable=False)
+    table.build_indexes()
+    before = _answers(table.uri)
+    lance.dataset(table.uri).optimize.compact_files(defer_index_remap=True)
+    assert _answers(table.uri) == before
+    assert table.build_indexes() == []
+    assert _answers(table.uri) == before
+    _merged(table, range(300), 8, [5])
+    before = _answers(table.uri)
+    for call in (partial(table.compact, dry_run=True), table.compact):
+        with pytest.raises(mw.UnsupportedError, match="defer_index_remap"):
+            call()
+    done: list[mw.JobRun] = []
+    mw.run_jobs(table, rounds=1, on_run=done.append)
+    assert "compact" not in [one.job for one in done]
+    assert _answers(table.uri) == before
 
 
 def test_nothing_is_written_where_there_is_nothing_to_do(tmp_path: Path) -> None:
