@@ -102,6 +102,7 @@ WORK: dict[str, Work] = {
     "flush": Work(lambda h: h.writer.flush()),
     "merge": Work(lambda h: h.table.merge()),
     "build_indexes": Work(lambda h: h.table.build_indexes()),
+    "compact": Work(lambda h: (h.table.merge(), h.table.compact())),
     "snapshot_regions": Work(lambda h: h.table.snapshot_regions()),
     "collect_garbage": Work(
         lambda h: h.table.collect_garbage(

@@ -102,6 +102,7 @@ CHANGES: dict[str, Callable[[mw.Table], object]] = {
     "create_index": lambda table: table.create_index("id", "BTREE", name="i", replace=True),
     "drop_index": lambda table: table.drop_index("of_words"),
     "build_indexes": lambda table: table.build_indexes(),
+    "compact": lambda table: (table.merge(), table.compact()),
     "snapshot_regions": lambda table: table.snapshot_regions(),
     "checkpoint": lambda table: table.checkpoint("now"),
     "drop_checkpoint": lambda table: table.drop_checkpoint("kept"),
