@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from exec_nodes.lance.errors import BASE_NAME, damaged, lance_errors
 
 _MOVED = "__lance_frag_reuse"
 
 
 def indexes_of(dataset: Any, name: str = BASE_NAME) -> Sequence[Any]:
     """As Lance describes them, in its order. Raises CorruptFileError where what a manifest says of
-    them is damaged; `name` is the table's in errors."""
+    them is damaged, or lists a segment twice, which ends the process when Lance is asked for its
+    statistics; `name` is the table's in errors."""
     with lance_errors(name, dataset.uri):
         found: Sequence[Any] = dataset.describe_indices()
+    segments = [segment.uuid for index in found for segment in index.segments]
+    if len(set(segments)) < len(segments):
+        raise damaged(name, dataset.uri, "its manifest lists a segment of an index twice")
     return found
 
 

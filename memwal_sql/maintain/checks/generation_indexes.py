@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
+from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.lance.reading import rows_of
 from exec_nodes.sources.source import SourceKeys
 from memwal_sql.maintain.checks.contained import contained
@@ -40,7 +41,7 @@ def _lance_indexes(
     dataset: Any = state.generation(region, flushed)
     rows = dataset.count_rows()
     present = set()
-    for index in dataset.describe_indices():
+    for index in indexes_of(dataset, f"generation {flushed.generation}"):
         present.add(index.name)
         try:
             indexed = int(dataset.stats.index_stats(index.name)["num_indexed_rows"])
@@ -83,7 +84,7 @@ def _btrees(
     key = list(state.base.info.primary_key)
     btrees = [
         f"{folder}/_indices/{segment.uuid}"
-        for index in dataset.describe_indices()
+        for index in indexes_of(dataset, f"generation {flushed.generation}")
         if list(index.field_names) == key and index.index_type.upper() == "BTREE"
         for segment in index.segments
     ]

@@ -15,7 +15,7 @@ from typing import Any
 
 from exec_nodes.base.index_info import TEXT_KIND, IndexInfo
 from exec_nodes.base.lazy import lazy_property
-from exec_nodes.lance.errors import BASE_NAME, lance_errors
+from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.resident.store import Scope
 from memwal_sql.storage.base.index_files import IndexFiles, TextFormat
 from memwal_sql.storage.base.memwal_index import IndexDetails
@@ -72,9 +72,7 @@ class BaseIndexes:
         )
 
     def _known(self) -> Iterator[tuple[IndexInfo, Any]]:
-        with lance_errors(BASE_NAME, self._uri):
-            indexes = self._dataset.describe_indices()
-        for index in indexes:
+        for index in indexes_of(self._dataset):
             info = self._info(index)
             if info is not None:
                 yield info, index

@@ -94,16 +94,19 @@ def test_an_entry_at_a_position_that_no_writer_comes_to_is_passed_over(
     assert table.count_rows() == rows + 1
 
 
-def test_a_damaged_list_of_indexes_is_typed(table: Any, uri: str) -> None:
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_damaged_list_of_indexes_is_typed(table: Any, uri: str, twice: bool) -> None:
     flush_rows(table, make_rows(1, 2))
     table.merge()
     table.create_index("text", "FTS")
     newest = min(Path(uri).glob("_versions/*.manifest"))
 
     def damage(section: Any) -> None:
-        for index in section.indices:
-            if index.name == "text_idx":
-                index.fragment_bitmap = b"\xff" * 7
+        (index,) = (one for one in section.indices if one.name == "text_idx")
+        if twice:  # which ends the process where Lance is asked for its statistics
+            section.indices.append(index)
+        else:
+            index.fragment_bitmap = b"\xff" * 7
 
     rewrite_indexes(newest, damage)
     uses: dict[str, Callable[[Any], object]] = {
@@ -130,3 +133,13 @@ def test_a_damaged_list_of_indexes_is_typed(table: Any, uri: str) -> None:
     for command in ("info", "check", "gc"):
         called = CliRunner().invoke(app, [command, uri])
         assert called.exit_code not in (0, ExitCode.BUG), called.output
+
+
+def test_an_index_that_a_generation_lists_twice_ends_no_check(table: Any, uri: str) -> None:
+    table.create_index("text", "FTS")
+    flush_rows(table, make_rows(1, 2))
+    for file in Path(uri).glob("_mem_wal/*/*_gen_*/_versions/*.manifest"):
+        rewrite_indexes(file, lambda section: section.indices.append(section.indices[0]))
+    with as_another_process():
+        found = mw.open_table(uri).check()
+    assert not found.ok and "lists a segment of an index twice" in str(found.to_arrow().to_pylist())
