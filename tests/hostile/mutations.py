@@ -61,8 +61,8 @@ class Target:
         found = kinds[self.chance.choice(sorted(kinds))]
         return self.chance.choice(found[-3:] if self.chance.random() < 0.6 else found)
 
-    def is_torn_tail(self, file: Path) -> bool:
-        """Whether it is a log's newest entry, which may be torn where nobody waited for it."""
+    def is_tail(self, file: Path) -> bool:
+        """Whether it is a log's newest entry."""
         log = sorted(file.parent.iterdir(), key=lambda one: one.name[:64][::-1])
         return file.parent.name == "wal" and file == log[-1]
 
@@ -98,6 +98,8 @@ _ACCIDENTS: dict[str, _Bytes] = {
     "grown": lambda data, chance: data + data[: chance.randrange(1, 4096)],
     "noise": lambda data, chance: chance.randbytes(min(len(data), 4096)),
 }
+# What a crash leaves of a log's newest entry, which nobody was told of.
+_TORN = ("cut", "empty", "zeros")
 # Other damage in a file of Lance's may be read as a value, as its pages have no checksums.
 _OF_LANCE = ("cut", "zeros", "empty")
 
@@ -152,9 +154,10 @@ def _mutate_message(message: Any, chance: random.Random) -> str:
 
 
 def _accident(target: Target) -> tuple[str, bool]:
-    file = target.file(target.chance.choice(_OURS.pattern.split("|")))
-    how = target.chance.choice(sorted(_ACCIDENTS))
-    exact = not target.is_torn_tail(file)
+    rows = r"/manifest/.*\.binpb$", r"/wal/"  # where it may be read as other rows
+    file = target.file(target.chance.choice((*rows, *rows, *_OURS.pattern.split("|"))))
+    how = target.chance.choice((*sorted(_ACCIDENTS), "flipped", "flipped", "word", "cut"))
+    exact = how not in _TORN or not target.is_tail(file)
     return _written(target, file, _ACCIDENTS[how](file.read_bytes(), target.chance), how), exact
 
 
@@ -169,7 +172,7 @@ def _swapped(target: Target) -> tuple[str, bool]:
     like = re.sub(r"[0-9a-f]{8}[-0-9a-f]*|[01]{64}|\d+", ".*", str(file.relative_to(target.table)))
     other = target.file(like if target.chance.random() < 0.5 else "")
     is_ours = _OURS.search(str(file.relative_to(target.table))) is not None
-    exact = is_ours and file.suffix != ".json" and not target.is_torn_tail(file)
+    exact = is_ours and file.suffix != ".json" and not target.is_tail(file)
     return _written(target, file, other.read_bytes(), f"gets {other.name}"), exact
 
 
@@ -284,7 +287,7 @@ def _name(target: Target) -> tuple[str, bool]:
         outside = target.outside
         places = ("/dev/zero", "/nowhere", str(target.table), str(outside), str(outside / "kept"))
         file.symlink_to(target.chance.choice(places))
-    return f"{text}: {how}", ours and not target.is_torn_tail(file)
+    return f"{text}: {how}", ours and not target.is_tail(file)
 
 
 def _folder(target: Target) -> tuple[str, bool]:

@@ -51,8 +51,10 @@ def make(folder: Path) -> None:
     table.publisher().publish([stager.stage(rows(55, 56).to_batches())], BatchMark("q", 0))
     table.stager("staged", RowForm()).stage(rows(65, 66).to_batches())
     writer = table.writer()
-    writer.upsert(rows(50, 51, 52))
-    writer.delete([3])
+    for text in ("red", "green", "blue"):
+        writer.upsert(rows(*range(4, 16), *range(50, 60), text=text))
+        writer.delete([3, 60])
+        writer.upsert(rows(*range(60, 70), text=text))
 
 
 if __name__ == "__main__":
