@@ -46,10 +46,10 @@ def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> No
         with lance_panics(BASE_NAME, uri):
             lance.LanceDataset.drop(lance_uri(uri), options)
     except ValueError as error:
-        raise InvalidCallError(f"{uri} is no table, and nothing was deleted: {error}") from error
+        raise InvalidCallError(f"{uri} is not a table, and nothing was deleted: {error}") from error
     except OSError as error:
         if is_not_found(error):
-            raise InvalidCallError(f"{uri} is no table: there is nothing") from None
+            raise InvalidCallError(f"{uri} is not a table: there is nothing") from None
         raise store_error(f"{uri} could not be deleted", str(error), str(error)) from error
     for folder in (MEM_WAL_FOLDER, RECORD_FOLDER):  # of a table in memory Lance has its own alone
         store.delete_in_bulk([one.path for one in store.list(folder)])

@@ -113,7 +113,7 @@ def options_of(
             opening[name] = value
         else:
             known = [*_REGISTERING, *_OPENING, f"{_STORAGE}NAME"]
-            raise InvalidCallError(f"{name!r} is no option of a table; there are {known}")
+            raise InvalidCallError(f"{name!r} is not an option of a table; there are {known}")
     if not functions.any_storage_option:
         check_statement_options(storage)
     if storage:

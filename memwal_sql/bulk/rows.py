@@ -43,7 +43,7 @@ class RowForm:
         for name, option in ((self.order_by, "orderBy"), (self.delete_column, "deleteColumn")):
             if name is not None and name not in schema.names:
                 raise InvalidCallError(
-                    f"{option}={name!r} is no column of the rows: they have {schema.names}"
+                    f"{option}={name!r} is not a column of the rows: they have {schema.names}"
                 )
         if self.deletes and self.delete_column is not None:
             raise InvalidCallError(

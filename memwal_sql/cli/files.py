@@ -221,7 +221,7 @@ def _objects(lines: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         row = json.loads(line)
         if not isinstance(row, dict):  # Arrow reads null as a row, or crashes
-            raise InvalidCallError(f"row {number} is no object: {line[:40]!r}")
+            raise InvalidCallError(f"row {number} is not an object: {line[:40]!r}")
         yield number, row
 
 

@@ -84,7 +84,7 @@ def _decoded(text: str | bytes, source: str) -> Any:
         return found
     except (ValueError, RecursionError) as error:
         raise InvalidCallError(
-            f"{source} is no place: {error}; write a place as `memwal tail --offsets` and "
+            f"{source} is not a place: {error}; write a place as `memwal tail --offsets` and "
             "`table.change_offsets()` do"
         ) from None
 

@@ -276,6 +276,6 @@ def _first_null(elements: npt.NDArray[np.object_]) -> str | None:
 
 def _unusable(value: Any) -> InvalidCallError:
     return InvalidCallError(
-        f"the query {shortened(repr(value))} is no vector: give a list of numbers, or a list of "
+        f"the query {shortened(repr(value))} is not a vector: give a list of numbers, or a list of "
         "such lists for several queries at once"
     )

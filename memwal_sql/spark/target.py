@@ -51,11 +51,11 @@ def _create(options: Options, form: RowForm, rows: pa.Schema) -> Table:
     key = options.names("primaryKey")
     if key is None:
         raise InvalidCallError(
-            f"{options.uri} is no table yet; to create it name its key: "
+            f"{options.uri} is not a table yet; to create it name its key: "
             'option("primaryKey", "id"), and perhaps option("regions", "bucket(id, 8)")'
         )
     if form.deletes:
-        raise InvalidCallError(f"{options.uri} is no table yet: there is nothing to delete")
+        raise InvalidCallError(f"{options.uri} is not a table yet: there is nothing to delete")
     columns = pa.schema([field for field in rows if field.name != form.delete_column])
     regions = options.values.get("regions")
     if regions is not None and spec_of(regions, 1).is_manual:

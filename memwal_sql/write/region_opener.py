@@ -88,7 +88,7 @@ class RegionOpener:
             wanted = UUID(name)
         except ValueError:
             if not name:
-                raise InvalidCallError("region='' is no name: give a name or a UUID") from None
+                raise InvalidCallError("region='' is not a name: give a name or a UUID") from None
             wanted = region_id(self.context.incarnation, MANUAL_SPEC_ID, {"name": name})
         manifest = RegionManifest(region_id=wanted, version=0, region_spec_id=MANUAL_SPEC_ID)
         with suppress(NotFoundError):

@@ -146,7 +146,7 @@ def _vectors(query: VectorQuery, kind: pa.FixedSizeListType) -> Matrix:
     given, dimension = np.atleast_2d(query.vectors), kind.list_size
     if given.dtype.kind not in "fiu" or not given.size or given.ndim > 2:
         raise InvalidCallError(
-            f"a query of shape {np.shape(query.vectors)} and type {given.dtype} is no vector: "
+            f"a query of shape {np.shape(query.vectors)} and type {given.dtype} is not a vector: "
             f"column {query.column!r} needs {dimension} numbers"
         )
     if given.shape[1] != dimension:

@@ -286,7 +286,7 @@ def test_long_work_draws_bars_for_people_only(table: Any, monkeypatch: pytest.Mo
 
 
 def test_bad_places_are_wrong_calls_and_gaps_are_told(table: Any) -> None:
-    assert "is no place" in failing("tail", table.uri, "--after", "{", code=ExitCode.CALL)
+    assert "is not a place" in failing("tail", table.uri, "--after", "{", code=ExitCode.CALL)
     failing("tail", table.uri, "--region", "x", code=ExitCode.CALL)
     for file in Path(table.uri).glob("_mem_wal/*/wal/*"):
         if paths.numbered(file.name, paths.WAL_SUFFIX) == 2:

@@ -19,14 +19,14 @@ SCHEMA = pa.schema({"id": pa.int64(), "val": pa.string()})
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "is no table yet; to create it name its key"),
+        ({}, "is not a table yet; to create it name its key"),
         ({"primaryKey": "key"}, "primary key column 'key' is not in the schema"),
         ({"primarykeys": "id"}, "did you mean 'primaryKey'?"),
         ({"primaryKey": "id", "consistency": "strong"}, "'consistency' means nothing to writing"),
         ({"primaryKey": "id", "regions": "buckets(id, 8)"}, "regions='buckets(id, 8)'"),
         ({"primaryKey": "id", "regions": "bucket(val, 8)"}, "val"),
         ({"primaryKey": "id", "regions": "manual"}, "nothing says which region a row"),
-        ({"primaryKey": "id", "orderBy": "at"}, "orderBy='at' is no column"),
+        ({"primaryKey": "id", "orderBy": "at"}, "orderBy='at' is not a column"),
         ({"primaryKey": "id", "deleteColumn": "val"}, "it must be boolean"),
         ({"primaryKey": "id", "operation": "insert"}, "operation='insert' must be one of"),
         ({"primaryKey": "id", "queryId": "q"}, "queryId and batchId belong together"),

@@ -78,7 +78,7 @@ def test_a_place_is_opened_with_the_options_that_are_given(
 def test_what_is_no_table_is_refused(ctx: datafusion.SessionContext, table: mw.Table) -> None:
     with pytest.raises(mw.InvalidCallError, match="create_table makes one"):
         mw.register(ctx, "t", f"{table.uri}-not")
-    with pytest.raises(mw.InvalidCallError, match="5 is no table"):
+    with pytest.raises(mw.InvalidCallError, match="5 is not a table"):
         mw.register(ctx, "t", 5)  # type: ignore[arg-type]
     with pytest.raises(mw.InvalidCallError, match=r"\['version'\] say how to open"):
         mw.register(ctx, "t", table, version=1)

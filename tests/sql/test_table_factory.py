@@ -66,7 +66,7 @@ def test_options_say_how_a_table_is_read(ctx: datafusion.SessionContext, table: 
     ("statement", "match"),
     [
         ("t (id BIGINT) STORED AS MEMWAL LOCATION '{}'", "makes none"),
-        ("t STORED AS MEMWAL LOCATION '{}' OPTIONS ('regions' 'id')", "'regions' is no option"),
+        ("t STORED AS MEMWAL LOCATION '{}' OPTIONS ('regions' 'id')", "'regions' is not an option"),
         ("t STORED AS MEMWAL LOCATION '{}' OPTIONS ('version' 'x')", "must be a number"),
         ("t STORED AS MEMWAL LOCATION '{}' OPTIONS ('consistency' 'x')", "consistency must be"),
         ("t STORED AS MEMWAL LOCATION '{}/none'", "is not a Lance table"),

@@ -286,10 +286,10 @@ def test_merges_and_indexes_that_come_in_between_are_looked_at(table: mw.Table) 
     ("call", "match"),
     [
         (lambda t: t.add_columns({"b": "1"}), r"has columns \['b'\] already"),
-        (lambda t: t.add_columns({"c": "nope + 1"}), "no expression over the row"),
+        (lambda t: t.add_columns({"c": "nope + 1"}), "not an expression over the row"),
         (lambda t: t.add_columns({"c": "sum(a)"}), "can't be evaluated"),
         (lambda t: t.add_columns({"c": "NULL"}), "no type"),
-        (lambda t: t.add_columns({"c": 1}), "no SQL expression"),
+        (lambda t: t.add_columns({"c": 1}), "not a SQL expression"),
         (lambda t: t.add_columns({"c": "a / 0"}), "can't be evaluated"),
         (lambda t: t.add_columns({}), "name columns"),
         (lambda t: t.add_columns([]), "must be fields"),

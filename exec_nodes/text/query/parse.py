@@ -72,7 +72,7 @@ def parse_query(
     unknown = sorted(columns_of(expression) - set(columns))
     if unknown:
         raise InvalidCallError(
-            f"{unknown[0]!r} is no text column of the table; it has {sorted(columns)!r}."
+            f"{unknown[0]!r} is not a text column of the table; it has {sorted(columns)!r}."
         )
     return expression
 

@@ -42,7 +42,7 @@ def parse_place(place: Place) -> ChangeOffset:
     plain = all(isinstance(one, int) and not isinstance(one, bool) for one in numbers)
     if not plain or len(numbers) not in (1, 2) or min(numbers) < 0:
         raise InvalidCallError(
-            f"{place!r} is no place in the change feed: give a WAL position (0: the beginning), "
+            f"{place!r} is not a place in the change feed: give a WAL position (0: the beginning), "
             "or [position, generation] as the feed has them in its columns"
         )
     return ChangeOffset(numbers[0], numbers[1] if len(numbers) == 2 else None)

@@ -121,7 +121,7 @@ def _local_path(text: str, scheme: str) -> str:
     try:
         path = unquote(urlsplit(text).path) if scheme else text
     except ValueError as error:
-        raise InvalidCallError(f"{text!r} is no URI: {error}") from None
+        raise InvalidCallError(f"{text!r} is not a URI: {error}") from None
     if not path or (not scheme and text.startswith("file:")):
         raise InvalidCallError(
             f"{text!r} names no folder: give a path, or a URI such as file:///data/events"

@@ -31,7 +31,7 @@ class Expressions:
         texts = dict(columns) if when is None else {"the condition": when, **columns}
         for name, text in texts.items():
             if not isinstance(text, str):
-                raise InvalidCallError(f"{name}: {text!r} is no SQL expression, as text")
+                raise InvalidCallError(f"{name}: {text!r} is not a SQL expression given as text")
         unknown = sorted(set(columns) - set(schema.names))
         if unknown:
             raise InvalidCallError(f"the table has no columns {unknown}; it has {schema.names}")
@@ -89,7 +89,7 @@ def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
     try:
         return frame.parse_sql_expr(text)
     except Exception as error:
-        message = f"{text!r} is no expression over the row: {shortened(str(error))}"
+        message = f"{text!r} is not an expression over the row: {shortened(str(error))}"
         raise InvalidCallError(message) from error
 
 

@@ -29,7 +29,7 @@ class NewColumns:
             raise InvalidCallError("columns={}: name columns to add")
         for name, text in columns.items():
             if not isinstance(text, str):
-                raise InvalidCallError(f"{name}: {text!r} is no SQL expression, as text")
+                raise InvalidCallError(f"{name}: {text!r} is not a SQL expression given as text")
         named = {name for text in columns.values() for name in _names(text)}
         # Without one a batch would not say how many rows it has.
         self.read = [name for name in schema.names if name in named] or schema.names[:1]
@@ -49,7 +49,7 @@ def _names(text: str) -> list[str]:
     try:
         tokens = SqlParser().tokens(text)
     except ValueError as error:
-        raise InvalidCallError(f"{text!r} is no SQL expression: {error}") from error
+        raise InvalidCallError(f"{text!r} is not a SQL expression: {error}") from error
     names = ((kind, value) for kind, value, *_ in tokens if kind in ("word", "quoted"))
     return [value if kind == "quoted" else unquoted(value) for kind, value in names]
 
@@ -61,7 +61,7 @@ def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
         kind = stored_type(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)
     except Exception as error:  # DataFusion's own have no class of theirs
         raise InvalidCallError(
-            f"{name}: {text!r} is no expression over the row: {shortened(str(error))}"
+            f"{name}: {text!r} is not an expression over the row: {shortened(str(error))}"
         ) from error
     if pa.types.is_null(kind):
         raise InvalidCallError(f"{name}: {text!r} has no type: CAST(NULL AS BIGINT) has one")

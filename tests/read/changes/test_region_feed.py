@@ -428,10 +428,10 @@ def test_columns_added_later_are_null_in_earlier_entries(table: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda t: t.changes(after=-1), "-1 is no place in the change feed"),
-        (lambda t: t.changes(after="3"), "'3' is no place"),
-        (lambda t: t.changes(after=[1, 2, 3]), r"\[1, 2, 3\] is no place"),
-        (lambda t: t.changes(after=True), "True is no place"),
+        (lambda t: t.changes(after=-1), "-1 is not a place in the change feed"),
+        (lambda t: t.changes(after="3"), "'3' is not a place"),
+        (lambda t: t.changes(after=[1, 2, 3]), r"\[1, 2, 3\] is not a place"),
+        (lambda t: t.changes(after=True), "True is not a place"),
         (lambda t: t.changes(after=99), "has not come to WAL position 99 yet"),
         (lambda t: t.changes(until=[99, 1]), "has not come to WAL position 99 yet"),
         (lambda t: t.changes(after={"nowhere": 1}), "no region 'nowhere'; there are"),

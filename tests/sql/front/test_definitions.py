@@ -334,7 +334,7 @@ def test_indexes_are_made_and_dropped(ctx: datafusion.SessionContext, place: str
         ("CREATE TABLE u (id INT PRIMARY KEY) USING memwal LOCATION", "text in single quotes"),
         ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' LOCATION 'b'", "given twice"),
         ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' CLUSTER BY (id)", "no such clause"),
-        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('x' 'y')", "'x' is no option"),
+        ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('x' 'y')", "'x' is not an"),
         ("CREATE TABLE u (id INT PRIMARY KEY) PARTITIONED BY (x) LOCATION '{}'", "x"),
         ("CREATE TABLE u (id INT PRIMARY KEY) LOCATION '{}' OPTIONS ('version' '1')", "leave col"),
         ("CREATE TABLE u LOCATION '{}'", "columns in parentheses"),
