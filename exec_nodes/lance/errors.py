@@ -11,6 +11,7 @@ from exec_nodes.base.errors import (
     MemWalError,
     SourceGoneError,
     StoreUnavailableError,
+    UnsupportedError,
 )
 from exec_nodes.base.interrupts import raise_interrupt
 
@@ -19,6 +20,7 @@ _FROM_A_COPY = "restore the folder from a copy; without one, its rows are lost"
 # Most errors of Lance end with the place in its source where they were found.
 _OF_LANCE = re.compile(r"\.rs:\d+|^External error: |^Schema error: ")
 _CORRUPT = "Encountered corrupt file"
+_TOO_MUCH_TEXT = "Offset overflow"  # of a batch
 _OF_THE_CALL = "/scanner.rs:"  # where scans are planned, before anything is read
 _OF_THE_STORE = re.compile(
     r"Generic [\w/]+ error|\(os error \d+\)|lacked|Failed to get \w+ credentials", re.IGNORECASE
@@ -41,6 +43,8 @@ def is_damage(error: Exception) -> bool:
     """Whether Lance has read a file that is not whole, or not what it must be."""
     text = str(error)
     if is_not_found(error) or not _OF_LANCE.search(text) or _OF_THE_CALL in text:
+        return False
+    if _TOO_MUCH_TEXT in text:
         return False
     return any(one in text for one in _TOO_SHORT) or not _OF_THE_STORE.search(text)
 
@@ -74,6 +78,11 @@ def lance_errors(name: str, place: str) -> Iterator[None]:
         raise_interrupt(error)
         if is_not_found(error):
             raise SourceGoneError(f"files of {name} are gone; {_again(name)}: {error}") from error
+        if _TOO_MUCH_TEXT in str(error):
+            raise UnsupportedError(
+                f"{name} in {place} has more text in some rows than an array of Arrow holds, "
+                f"2 GiB: read fewer of them at a time, by their keys or a range of these: {error}"
+            ) from error
         if is_damage(error):
             raise damaged(name, place, error) from error
         if _OF_LANCE.search(str(error)) and _OF_THE_STORE.search(str(error)):

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from exec_nodes.base.columns import ROW_ADDRESS_FIELD, Filter, RowAddresses
 from exec_nodes.base.counting import lance_reads
+from exec_nodes.base.thresholds import Thresholds
 from exec_nodes.lance.fragments import counted_addresses, every_row, whole_fragments
 from exec_nodes.lance.reading import batches_of, rows_of
 
@@ -20,6 +21,14 @@ MIN_BATCH_ROWS = 1_024
 BATCH_BYTES = 4 * 1024 * 1024
 # Guess for a value of varying length, for sizing batches only.
 _VARYING_BYTES = 32
+_SAMPLED_FRAGMENTS = 8
+
+
+class Batches(Thresholds):
+    """`most_bytes` of files that a batch has on average: an array of texts holds 2 GiB, and Lance
+    stores texts in an eighth of that or more."""
+
+    most_bytes = 128 << 20
 
 
 def scan_dataset(
@@ -46,7 +55,8 @@ def scan_dataset(
                 schema = schema.append(table_schema.field(name))
     names = [name for name in schema.names if name in stored]
     full = schema.append(ROW_ADDRESS_FIELD)
-    most, size = None if outside else limit, batch_rows(schema)
+    most = None if outside else limit
+    size = batch_rows(schema, dataset.get_fragments() if fragments is None else fragments)
     for batch in _scanned(dataset, names, inside, most, fragments, size):
         batch = conform(batch, full)
         for condition in outside:
@@ -86,7 +96,7 @@ def every_value(dataset: Any, field: pa.Field, fragments: Sequence[Any]) -> Iter
     if field.name not in dataset.schema.names:
         yield from (pa.nulls(one.physical_rows, field.type) for one in fragments)
         return
-    scanner = every_row(dataset, schema.names, fragments, batch_rows(schema))
+    scanner = every_row(dataset, schema.names, fragments, batch_rows(schema, fragments))
     for batch in batches_of(scanner):
         yield conform(batch, schema).column(0)
 
@@ -100,7 +110,7 @@ def read_table(dataset: Any, schema: pa.Schema, condition: str | None = None) ->
     scanner = dataset.scanner(
         columns=names,
         filter=condition,
-        batch_size=batch_rows(schema),
+        batch_size=batch_rows(schema, dataset.get_fragments()),
         with_row_address=addresses is None,
     )
     table = rows_of(scanner)
@@ -156,14 +166,30 @@ def fragment_groups(dataset: Any, most: int, only: frozenset[int] | None = None)
     return [group for group in groups if group]
 
 
-def batch_rows(schema: pa.Schema) -> int:
-    """Rows a batch of these columns should have."""
-    return max(MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, row_bytes(schema))))
+def batch_rows(schema: pa.Schema, fragments: Sequence[Any] = ()) -> int:
+    """Rows a batch of these columns should have; those of `fragments` may have long values."""
+    rows = max(MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, row_bytes(schema))))
+    if not any(map(_is_varying, schema.types)):
+        return rows
+    sample = fragments[:_SAMPLED_FRAGMENTS]
+    stored = [(sum(f.file_size_bytes or 0 for f in one.metadata.files), one) for one in sample]
+    widest = max((size / max(1, one.physical_rows) for size, one in stored), default=0)
+    return rows if not widest else max(1, min(rows, int(Batches.most_bytes / widest)))
 
 
 def row_bytes(schema: pa.Schema) -> int:
     """About how many bytes a row of these columns takes in memory."""
     return sum(map(_value_bytes, schema.types))
+
+
+def _is_varying(kind: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_list(kind):
+        return _is_varying(kind.value_type)
+    try:
+        kind.bit_width  # noqa: B018 (of one width)
+    except ValueError:
+        return True
+    return False
 
 
 def _value_bytes(kind: pa.DataType) -> int:

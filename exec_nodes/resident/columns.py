@@ -161,7 +161,9 @@ class FragmentColumns:
         """The stored columns of `schema` and `_rowaddr` of the rows of `fragments`, from the table;
         fragments are kept as long as they take no more than `room` bytes, and read `beyond`."""
         full = schema.append(ROW_ADDRESS_FIELD)
-        found = whole_fragments(self._dataset, schema.names, fragments, batch_rows(schema))
+        found = whole_fragments(
+            self._dataset, schema.names, fragments, batch_rows(schema, fragments)
+        )
         for fragment, run in groupby(found, key=lambda pair: pair[0]):
             batches: list[pa.RecordBatch] = []
             for _, batch in run:

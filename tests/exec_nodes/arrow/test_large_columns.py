@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +13,8 @@ import pytest
 import memwal_sql as mw
 from exec_nodes.arrow.arrays import flat
 from exec_nodes.arrow.large_columns import OneArray, taken, taken_by_chunk
+from exec_nodes.lance.errors import lance_errors
+from exec_nodes.lance.scan import Batches, scan_dataset
 
 SOAK = int(os.environ.get("MEMWAL_SOAK", "1"))
 
@@ -48,12 +51,37 @@ def test_columns_that_no_array_holds_are_not_kept_as_one(tmp_path: Path) -> None
             assert table.get([3, 499, 7])["s"].to_pylist() == ["text 3", "text 499", "text 7"]
 
 
+def test_batches_follow_the_size_of_long_texts(tmp_path: Path) -> None:
+    """131,072 rows of 20 kB were more than a batch holds, which was reported as damage."""
+    rows = pa.table({"id": range(500), "s": [os.urandom(1_000).hex() for _ in range(500)]})
+    table = mw.create_table(tmp_path / "t", rows.schema, primary_key="id")
+    with table.writer() as writer:
+        writer.upsert(rows)
+        writer.flush()
+    table.merge()
+    dataset = lance.dataset(tmp_path / "t")
+    with Batches.set(most_bytes=50_000):
+        for fragments in (None, dataset.get_fragments()):
+            found = list(scan_dataset(dataset, rows.schema, [], None, fragments, rows.schema))
+            assert 1 < max(batch.num_rows for batch in found) < 100
+        first = rows["s"][77].as_py()
+        assert table.to_arrow(filter=f"s = '{first}'")["id"].to_pylist() == [77]
+        assert table.to_arrow().sort_by("id").to_pydict() == rows.to_pydict()
+
+
+def test_too_much_text_for_a_batch_is_no_damage() -> None:
+    text = "External error: Offset overflow error: 2300000000, src/dataset/scanner.rs"
+    with pytest.raises(mw.InvalidCallError, match="read fewer"), lance_errors("gen", "place"):
+        raise OSError(text + ":1")
+
+
 @pytest.mark.skipif(SOAK < 2, reason="needs 10 GB of memory: make soak")
 def test_more_than_2_gib_of_text_is_written_and_read(tmp_path: Path) -> None:
     blob, count = os.urandom(1_500_000).hex(), 115_000
 
     def text(i: int) -> str:
-        return f"{i:012}" + blob[(i * 7919) % 2_900_000 :][:19_988]
+        start = i * 7919 % 2_900_000
+        return f"{i:012}" + blob[start : start + 19_988]
 
     def batches(schema: pa.Schema, start: int, end: int, step: int) -> pa.RecordBatchReader:
         parts = (range(at, min(at + step, end)) for at in range(start, end, step))
