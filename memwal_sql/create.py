@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copyreg
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from memwal_sql.errors import (
     InvalidCallError,
     StoreUnavailableError,
 )
+from memwal_sql.life_log import life_log
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import (
     Uri,
@@ -72,7 +72,7 @@ from memwal_sql.table.past import check_moment
 from planner.regions.spec import RegionSpec
 from planner.regions.text import Regions
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 
 def create_table(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 import lance
 
 from exec_nodes.lance.errors import BASE_NAME, is_not_found, lance_panics
 from memwal_sql.errors import InvalidCallError, TableReplacedError, UnsupportedError
+from memwal_sql.life_log import life_log
 from memwal_sql.state.enable import Uri
 from memwal_sql.state.open_writers import stop_writers_at
 from memwal_sql.storage.objects.errors import store_error
@@ -19,7 +19,7 @@ from memwal_sql.storage.objects.two_phase import TwoPhaseStore
 from memwal_sql.storage.paths import MEM_WAL_FOLDER, RECORD_FOLDER
 from memwal_sql.storage.records.table import read_record
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 
 def drop_table(uri: Uri, storage_options: Mapping[str, str] | None = None) -> None:

@@ -1,15 +1,19 @@
-"""The loggers of this package: what is logged under a lock is told when the lock is free.
+"""The loggers of this package: what is logged within a call comes when nobody waits for it.
 
-A handler is code of somebody else, and may write what it is told into a table of ours. So none is
-called by a thread that others wait for, and within what would make its own call wait for ever.
+A handler is code of somebody else, and may write what it hears into a table of ours: called under a
+lock, or by a thread that its own write waits for, it would wait for ever.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
+
+from exec_nodes.base.transient_threads import TransientThreads
 
 _deferred: ContextVar[list[logging.LogRecord] | None] = ContextVar("memwal_sql_logs", default=None)
 
@@ -22,8 +26,9 @@ def life_log(name: str) -> logging.Logger:
 
 
 @contextmanager
-def deferred_logs() -> Iterator[None]:
-    """Within the context nothing is told; at its end all of it is, by this thread.
+def deferred_logs(*, by_thread: bool = False) -> Iterator[None]:
+    """Within the context no handler is called; at its end all records come, by this thread, or,
+    where others wait for its next call, by one of their own.
 
     Calls made for this thread by others, in its context, count as its own.
     """
@@ -37,7 +42,20 @@ def deferred_logs() -> Iterator[None]:
     finally:
         _deferred.reset(token)
         for record in records:
-            logging.getLogger(record.name).handle(record)
+            if by_thread:
+                _thread(os.getpid()).submit(_handle, record)
+            else:
+                _handle(record)
+
+
+@lru_cache(maxsize=1)
+def _thread(_: int) -> TransientThreads:
+    # By process: a fork takes no threads along.
+    return TransientThreads(1, "memwal-log")
+
+
+def _handle(record: logging.LogRecord) -> None:
+    logging.getLogger(record.name).handle(record)
 
 
 def _passes(record: logging.LogRecord) -> bool:

@@ -9,7 +9,6 @@ are inherited anyway, and a search finds without an index what it finds with one
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, get_args
@@ -21,6 +20,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.index.text import TEXT_KINDS, TextKind, TextParameters, text_arguments
 from memwal_sql.index.vector import VECTOR_KINDS, VectorKind, VectorParameters, vector_arguments
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import Rewrite, change_details, details_of, latest_dataset
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import primary_key_of
@@ -28,7 +28,7 @@ from memwal_sql.storage.base.commits import base_commit, half_done
 from memwal_sql.storage.base.memwal_index import INDEX_NAME, IndexDetails
 from memwal_sql.storage.deadlines import check_deadline
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 # For filters of scans over the base table alone: a generation is small, and reading it takes less
 # time than an index of its own would save.

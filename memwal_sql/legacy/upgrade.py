@@ -13,7 +13,6 @@ writes the same rows again in the same order.
 from __future__ import annotations
 
 import base64
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from memwal_sql.legacy.format import (
     decode_older,
     read_older_index,
 )
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.progress import Progress, Report, report_nothing
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.enable import (
@@ -61,7 +61,7 @@ from memwal_sql.table import Table
 from planner.regions.spec import RegionSpec
 from planner.regions.text import Regions
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 ReadWal = Callable[[OlderMemWal], Iterable[Any]]
 """Yields the rows of a MemWAL in the order of its WAL entries, as anything Arrow with the table's

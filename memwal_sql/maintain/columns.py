@@ -9,7 +9,6 @@ largest id in the metadata of the schema, and adding begins above it.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from exec_nodes.lance.reading import batches_of, written
 from memwal_sql.errors import InvalidCallError
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import latest_dataset, maintenance
 from memwal_sql.state.context import TableContext
 from memwal_sql.state.schema import check_schema, logical_schema, primary_key_of
@@ -28,7 +28,7 @@ from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.field_ids import with_columns
 from memwal_sql.storage.retries import over_conflicts
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 _LARGEST_ID = "memwal_sql:max_field_id"
 _OFFSET = 0xFFFFFFFF  # of a row's address, that within its fragment

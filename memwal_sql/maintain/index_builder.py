@@ -7,7 +7,6 @@ with every compaction, so it is written again where it has fallen behind.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.errors import ConflictError, InvalidCallError, OutcomeUnknownError
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.context import TableContext
@@ -24,7 +24,7 @@ from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.deadlines import check_deadline
 from memwal_sql.storage.retries import over_conflicts
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 JOB = "build_indexes"
 # Every search asks each segment of a vector index, so there should be few.

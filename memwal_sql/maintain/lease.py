@@ -13,7 +13,6 @@ stale marks and `memwal_sql.maintain.details` put right.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
@@ -25,12 +24,13 @@ from uuid import UUID, uuid4
 
 from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import MaintenanceLostError, MemWalError, NotFoundError
+from memwal_sql.life_log import life_log
 from memwal_sql.storage.deadlines import unbounded
 from memwal_sql.storage.decoding import decoding, whole_number
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.table import Record, Records
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 MAINTENANCE = "maintenance"
 _KEPT = 8

@@ -6,7 +6,6 @@ themselves. Another loop is what makes up for one that died.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,11 +20,12 @@ import pyarrow as pa
 
 from memwal_sql.arguments import is_number, is_whole
 from memwal_sql.errors import InvalidCallError, MemWalError, RetryError, UnsupportedError
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.maintain.unflushed import UnflushedLog
 from planner.model import Snapshot
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 FLUSH = "flush"
 MERGE = "merge"

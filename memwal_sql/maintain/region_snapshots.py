@@ -6,13 +6,13 @@ with the record that it has (protocol rule 18).
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from memwal_sql.errors import MemWalError, NotFoundError, TornEntryError
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import Rewrite, change_details
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -23,7 +23,7 @@ from memwal_sql.storage.region.snapshot_file import INLINE_REGIONS, encode_regio
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 
 class Recording:

@@ -8,12 +8,12 @@ may keep rows for ever, and native code, say nothing: nobody can tell them from 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from memwal_sql.errors import MemWalError, TornEntryError
+from memwal_sql.life_log import life_log
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
@@ -21,7 +21,7 @@ from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.wal.log import Wal, WalEntry
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 _CLOCK_FOLDER = f"{paths.RECORD_FOLDER}/clock"
 

@@ -8,7 +8,6 @@ built are looked at; `index_catchup` is not needed for it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -21,6 +20,7 @@ from exec_nodes.lance.indexes import indexes_of
 from exec_nodes.resident.store import Key
 from exec_nodes.sources.source import Source
 from memwal_sql.errors import MemWalError, StoreUnavailableError
+from memwal_sql.life_log import life_log
 from memwal_sql.read.region import RegionReader
 from memwal_sql.state.base_table import BaseTable
 from memwal_sql.state.context import TableContext
@@ -29,7 +29,7 @@ from memwal_sql.storage.base.memwal_index import FoundDetails, IndexDetails, rea
 from memwal_sql.storage.base.merge_token import MergeProgress, regions_in
 from planner.model import IndexGap
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 _KEPT_BYTES = 1024
 _FRAGMENT_BYTES = 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from memwal_sql.errors import (
     SourceGoneError,
     TableReplacedError,
 )
+from memwal_sql.life_log import deferred_logs, life_log
 from memwal_sql.read.index_lag import IndexGaps
 from memwal_sql.read.look import ask_all
 from memwal_sql.read.pinned import PinnedRegion, PinnedSnapshot, PinnedTable
@@ -47,7 +47,7 @@ from planner.model import RegionSources, Snapshot
 from planner.predicates.expr import Predicate
 from planner.regions.pruning import prune
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 Consistency = Literal["eventual", "manifest", "strong"]
 CONSISTENCIES = ("eventual", "manifest", "strong")
@@ -133,7 +133,8 @@ class SnapshotCollector:
         """
         for _ in range(ATTEMPTS):
             try:
-                return take(base)
+                with deferred_logs():
+                    return take(base)
             except (StaleBaseError, NotFoundError, SourceGoneError) as error:
                 gap = error
                 if self.pinned:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pyspark.sql.types import StructType
 from memwal_sql.bulk.publish import Publisher
 from memwal_sql.bulk.stage import StagedTask
 from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.life_log import life_log
 from memwal_sql.spark.options import Options
 from memwal_sql.spark.tables import table_of
 from memwal_sql.spark.target import prepare, row_form
@@ -29,7 +29,7 @@ from memwal_sql.table import Table
 
 _KEPT_PUBLISHERS = 4
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 _COMMITS = "commits"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")

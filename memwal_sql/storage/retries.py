@@ -6,7 +6,6 @@ do not meet again in step.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,9 +15,10 @@ from tenacity.wait import wait_random_exponential
 
 from exec_nodes.base.thresholds import Thresholds
 from memwal_sql.errors import ConflictError, ContentionError
+from memwal_sql.life_log import life_log
 from memwal_sql.storage.deadlines import remaining
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 ATTEMPTS = 20
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from exec_nodes.node import Node
 from memwal_sql.errors import InvalidCallError, MemWalError
+from memwal_sql.life_log import life_log
 from memwal_sql.read.pinned import PinnedSnapshot
 from memwal_sql.read.planning import Planner, opened
 from memwal_sql.read.recorded import check_whole
@@ -22,7 +22,7 @@ from memwal_sql.storage.base.indexes import IndexRecipe
 from planner.model import Snapshot, TableInfo
 from planner.predicates.expr import Predicate
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 
 class TableHandle:

@@ -10,7 +10,6 @@ the writer that it would fence may have the rows in memory, and flush them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from memwal_sql.errors import (
     RegionSealedError,
     TornEntryError,
 )
+from memwal_sql.life_log import life_log
 from memwal_sql.state.replay import MakeMemTable, Replay, ReplayedMemTable, replay
 from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
@@ -31,7 +31,7 @@ from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.wal.log import Wal, encode_fence
 from planner.regions.values import RegionValue
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ loses nothing: its rows are in the WAL, and the next claim replays them.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ from memwal_sql.errors import (
     UnknownFormatError,
     WriterFailedError,
 )
+from memwal_sql.life_log import deferred_logs, life_log
 from memwal_sql.state.batch_marks import latest_batches
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.storage.objects.side_by_side import beside
@@ -38,7 +38,7 @@ from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.write.claim import RegionClaim, fenced
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 T = TypeVar("T")
 WriteGeneration = Callable[[UUID, int, pa.Table], FlushedGeneration]
@@ -114,6 +114,10 @@ class RegionFlusher:
 
     def _run(self) -> None:
         """Do the next one, if there is one."""
+        with deferred_logs(by_thread=True):
+            self._flush_next()
+
+    def _flush_next(self) -> None:
         with self._lock:
             flush = next((one for one in tuple(self._queue) if not one.begun), None)
             if flush is None:

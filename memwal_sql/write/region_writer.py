@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
+from memwal_sql.life_log import deferred_logs
 from memwal_sql.state.memtable import MemTable
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.storage.deadlines import check_deadline, remaining
@@ -336,6 +337,10 @@ class RegionWriter:
         An entry on its way is always waited for, also by a writer that was fenced meanwhile: it
         may have landed before the fence, and then it counts.
         """
+        with deferred_logs():  # a handler may write to this region
+            self._land_all(ticket, writes)
+
+    def _land_all(self, ticket: int, writes: list[PendingWrite]) -> None:
         while True:
             commit: int | None = None
             group: list[PendingWrite] = []

@@ -7,7 +7,6 @@ before it looks at the checkpoints, and deletes after that. So one of the two se
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from memwal_sql.errors import (
     OutcomeUnknownError,
     RetryError,
 )
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.checkpoint.records import (
     Checkpoint,
     all_checkpoints,
@@ -44,7 +44,7 @@ from memwal_sql.storage.decoding import LAST_SECOND
 from memwal_sql.storage.records.gc_watermarks import Watermark, read_watermarks
 from memwal_sql.storage.retries import over_conflicts
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 _TIME = pa.timestamp("ms", "UTC")
 CHECKPOINTS = pa.schema(

@@ -8,7 +8,6 @@ before: who comes second looks again.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from lance.optimize import Compaction, CompactionOptions, CompactionTask, Rewrit
 from exec_nodes.lance.errors import BASE_NAME, lance_errors
 from exec_nodes.lance.indexes import moved_fragments
 from memwal_sql.errors import ConflictError, MaintenanceLostError, UnsupportedError
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.compact.groups import Fragment, groups_of
 from memwal_sql.maintain.details import latest_dataset, maintenance
 from memwal_sql.maintain.index_builder import build_indexes, column_indexes
@@ -36,7 +36,7 @@ from memwal_sql.storage.objects.memory import lance_uri
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import over_conflicts
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 JOB = "compact"
 _WHAT = "the compaction"

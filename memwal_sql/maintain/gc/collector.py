@@ -8,7 +8,6 @@ manifest versions go last, in ascending order. Whatever is left over is garbage 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from memwal_sql.errors import (
     NotFoundError,
     TableReplacedError,
 )
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.catch_up import CatchUp
 from memwal_sql.maintain.checkpoint.records import (
     Checkpoint,
@@ -66,7 +66,7 @@ from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
 from memwal_sql.storage.wal.log import Wal
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")

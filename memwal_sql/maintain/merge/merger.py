@@ -7,7 +7,6 @@ Any number of mergers may run: who comes too late is refused by Lance and looks 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from memwal_sql.errors import ConflictError, MaintenanceLostError, RepairError, RetryError
+from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import latest_dataset, maintenance, rewrite_details
 from memwal_sql.maintain.lease import Lease
 from memwal_sql.maintain.merge.commit import PassWriter, TooLargeError
@@ -32,7 +32,7 @@ from memwal_sql.storage.paths import generation_uri
 from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
 from memwal_sql.storage.retries import over_conflicts
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 # Half of the memory pool in which Lance joins the rows of a pass (LANCE_MEM_POOL_SIZE).
 MAX_PASS_BYTES = 150_000_000

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import os
 import shutil
 import stat
@@ -28,10 +27,11 @@ from weakref import WeakSet, finalize
 
 from exec_nodes.base.tasks import is_ending, map_in_threads
 from memwal_sql.errors import InvalidCallError, MemWalError, NotFoundError
+from memwal_sql.life_log import life_log
 from memwal_sql.storage.objects.descriptors import opened
 from memwal_sql.storage.objects.protocol import check_path, checked
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 _LIST = "files.json"
 _ADDING = ".adding"

@@ -6,7 +6,6 @@ the region's manifest does, so a crash leaves an orphan and nothing else.
 
 from __future__ import annotations
 
-import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from lance.schema import LanceSchema
 from exec_nodes.arrow.ffi_alignment import aligned
 from exec_nodes.base.secrets import redacted
 from memwal_sql.errors import InvalidCallError, StoreUnavailableError
+from memwal_sql.life_log import life_log
 from memwal_sql.storage import paths
 from memwal_sql.storage.base.field_ids import generation_schema
 from memwal_sql.storage.base.indexes import IndexRecipe
@@ -37,7 +37,7 @@ from memwal_sql.storage.wal.entry import TOMBSTONE
 _MOST_ROWS = 2**31 - 1
 _MOST_BYTES = 2**62
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ race is not tried.
 from __future__ import annotations
 
 import contextlib
-import logging
 from threading import Lock
 from uuid import uuid4
 
 from memwal_sql.errors import MemWalError, OutcomeUnknownError, StoreUnavailableError
+from memwal_sql.life_log import life_log
 from memwal_sql.storage.objects.errors import no_put_if_absent
 from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.paths import RECORD_FOLDER
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 PROBE_FOLDER = f"{RECORD_FOLDER}/probe"
 """Where a probe's object is for a moment; one that is left behind is garbage."""

@@ -7,7 +7,6 @@ ALTER TABLE t ALTER COLUMN n DROP NOT NULL
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import datafusion
 import pyarrow as pa
 
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
+from memwal_sql.life_log import life_log
 from memwal_sql.session.front.definitions.columns import columns_of
 from memwal_sql.session.front.definitions.names import (
     if_exists,
@@ -30,7 +30,7 @@ from memwal_sql.session.table_functions import Registered, search_functions, who
 from memwal_sql.state.schema import check_schema
 from memwal_sql.table import Table
 
-_log = logging.getLogger(__name__)
+_log = life_log(__name__)
 
 Change = Callable[[], None]
 # What else than columns other databases drop.
