@@ -258,6 +258,7 @@ class FragmentStager(Stager):
         """Data files, unless some of the rows delete."""
         if pc.any(rows[TOMBSTONE]).as_py():
             return super()._large(key, values, rows)
+        self._writer.context.store.refuse_links(paths.WRITTEN_FOLDERS)
         keys = self._put_keys(rows)
         base = self._writer.base
         kept = rows.drop_columns([name for name in (TOMBSTONE, ORDER) if name in rows.column_names])

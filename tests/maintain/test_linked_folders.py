@@ -36,8 +36,8 @@ def _rows(*keys: int, text: str = "fox") -> pa.Table:
     return pa.table({"id": list(keys), "text": [text] * len(keys)}, schema=SCHEMA)
 
 
-def _stage(table: mw.Table, job: str) -> list[object]:
-    stager = table.stager(job, RowForm())
+def _stage(table: mw.Table, job: str, *, replaces: bool = False) -> list[object]:
+    stager = table.stager(job, RowForm(), replaces=replaces)
     stager._limits = StageLimits(generation=1)
     return [stager.stage(_rows(7, 8).to_batches())]
 
@@ -73,6 +73,8 @@ JOBS_OF_LANCE: tuple[Callable[[mw.Table], object], ...] = (
     lambda table: table.build_indexes(),
     lambda table: table.add_columns([pa.field("more", pa.int32())]),
     lambda table: table.replace_rows(_rows(1)),
+    lambda table: _stage(table, "replacing", replaces=True),
+    lambda table: table.compact(),
     _clean_up,
 )
 
