@@ -23,6 +23,14 @@ class MemWalError(Exception):
         super().__init__(*(brief(redacted(one)) if isinstance(one, str) else one for one in args))
         redact_handled()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """With its attributes, whatever its class takes to make one."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[MemWalError], args: tuple[object, ...]) -> MemWalError:
+    return kind.__new__(kind, *args)
+
 
 class RetryError(MemWalError):
     """Something changed meanwhile; the same call works when it is made again."""

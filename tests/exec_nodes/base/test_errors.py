@@ -1,0 +1,59 @@
+"""Errors cross processes: executors and queues pickle them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+import memwal_sql as mw
+from memwal_sql.session.front.queries.places import StatementError, WrongName
+from memwal_sql.storage.region.manifest import RegionManifest
+
+REGION = UUID(int=7)
+ATTRIBUTES: dict[str, Any] = {
+    "keys": frozenset({1, ("a", b"b")}),
+    "regions": (REGION, UUID(int=8)),
+    "latest": RegionManifest(region_id=REGION, region_spec_id=1, region_values={"a": 1}),
+    "at": 3,
+    "name": WrongName(("a", "b"), is_function=False),
+}
+
+
+def tree(kind: type[mw.MemWalError] = mw.MemWalError) -> Iterator[type[mw.MemWalError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from tree(one)
+
+
+def made(kind: type[mw.MemWalError], text: str) -> mw.MemWalError:
+    wanted = inspect.signature(kind.__init__).parameters
+    return kind(text, **{name: value for name, value in ATTRIBUTES.items() if name in wanted})
+
+
+def through_pickle(error: mw.MemWalError) -> mw.MemWalError:
+    found: mw.MemWalError = pickle.loads(pickle.dumps(error))
+    return found
+
+
+@pytest.mark.parametrize("again", [through_pickle, copy.copy, copy.deepcopy])
+@settings(max_examples=10)
+@given(text=st.text(), note=st.text())
+def test_every_error_survives_with_its_attributes(
+    again: Callable[[mw.MemWalError], mw.MemWalError], text: str, note: str
+) -> None:
+    kinds = set(tree())
+    assert {mw.ManifestConflictError, StatementError, mw.KeysExistError} <= kinds
+    for kind in kinds:
+        error = made(kind, text)
+        error.add_note(note)
+        found = again(error)
+        assert (type(found), found.args, str(found)) == (kind, error.args, str(error))
+        assert found.__dict__ == error.__dict__
