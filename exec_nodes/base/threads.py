@@ -12,12 +12,14 @@ import atexit
 import os
 from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Lock, current_thread, get_ident, main_thread
-from time import sleep
+from time import monotonic, sleep
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -75,6 +77,34 @@ class Threads:
                 self._busy -= 1
                 self._idle += 1
             call = self._calls.get()
+
+
+class Changes:
+    """Waiting for a change of what a lock guards, which an interrupt ends with the lock free. A
+    Condition's would end with a RuntimeError, as it gives its lock back within a `with`."""
+
+    def __init__(self, lock: AbstractContextManager[bool]) -> None:
+        self._lock = lock
+        self._waiting: list[SimpleQueue[None]] = []
+
+    def tell(self) -> None:
+        """Wake all who wait; whoever holds the lock calls it."""
+        while self._waiting:
+            self._waiting[-1].put(None)
+            self._waiting.pop()
+
+    def wait_for(self, is_so: Callable[[], bool], seconds: float = inf) -> None:
+        """Return when something is so, which is asked under the lock, or when so much time is over.
+        The caller must not hold the lock."""
+        end = monotonic() + seconds
+        while True:
+            with self._lock:
+                if is_so() or (left := end - monotonic()) <= 0:
+                    return
+                told = SimpleQueue[None]()
+                self._waiting.append(told)
+            with suppress(Empty):
+                told.get(timeout=None if left == inf else left)
 
 
 @lru_cache(maxsize=1)

@@ -24,7 +24,9 @@ class TransientThreads(Executor):
         self._name = name
         self._waiting: deque[Callable[[], None]] = deque()
         self._running = 0
-        self._ended = Condition(RLock())
+        # Entered itself, as an interrupt within the condition's own entering would leave it locked.
+        self._lock = RLock()
+        self._ended = Condition(self._lock)
 
     @property
     def is_busy(self) -> bool:
@@ -34,7 +36,7 @@ class TransientThreads(Executor):
     def submit(self, call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Make a call some time soon."""
         future = Future[T]()
-        with self._ended:
+        with self._lock:
             self._waiting.append(partial(_make, future, partial(call, *args, **kwargs)))
             if self._running == self._most:
                 return future
@@ -52,7 +54,7 @@ class TransientThreads(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Return when every call is made that was submitted."""
-        with self._ended:
+        with self._lock:
             if cancel_futures:
                 self._waiting.clear()
             while wait and self._running:
@@ -63,7 +65,7 @@ class TransientThreads(Executor):
             call()
 
     def _next(self) -> Callable[[], None] | None:
-        with self._ended:
+        with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
             self._running -= 1

@@ -6,8 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Condition
+from threading import RLock
 
+from exec_nodes.base.threads import Changes
 from memwal_sql.errors import BackPressureError
 from memwal_sql.storage.deadlines import check_deadline, remaining
 
@@ -26,7 +27,8 @@ class MemoryBudget:
         self._timeout_s = timeout_s
         self._clock = clock
         self._used = 0
-        self._freed = Condition()
+        self._lock = RLock()
+        self._freed = Changes(self._lock)
 
     @property
     def used(self) -> int:
@@ -35,14 +37,14 @@ class MemoryBudget:
 
     def add(self, size: int) -> None:
         """Count bytes that were written; never waits, as they are in the WAL already."""
-        with self._freed:
+        with self._lock:
             self._used += size
 
     def release(self, size: int) -> None:
         """Bytes were flushed."""
-        with self._freed:
+        with self._lock:
             self._used -= size
-            self._freed.notify_all()
+            self._freed.tell()
 
     @contextmanager
     def copy(self, size: int) -> Iterator[None]:
@@ -65,20 +67,18 @@ class MemoryBudget:
         deadline = self._clock() + self._timeout_s
         while True:
             relieve()
-            with self._freed:
-                if self._fits(size) or self._freed.wait_for(
-                    lambda: self._fits(size),
-                    min(_ASK_AGAIN_SECONDS, self._timeout_s, remaining()),
-                ):
-                    return
-                check_deadline(_NOT_WRITTEN)
-                if self._clock() >= deadline:
-                    raise BackPressureError(
-                        f"{self._used} bytes wait to be flushed, the limit is {self._limit} "
-                        f"(max_unflushed_bytes), and {self._timeout_s} s were not enough to make "
-                        f"room; {_NOT_WRITTEN}: try again, write more slowly "
-                        "or raise the limit"
-                    )
+            longest = min(_ASK_AGAIN_SECONDS, self._timeout_s, remaining())
+            self._freed.wait_for(lambda: self._fits(size), longest)
+            if self._fits(size):
+                return
+            check_deadline(_NOT_WRITTEN)
+            if self._clock() >= deadline:
+                raise BackPressureError(
+                    f"{self._used} bytes wait to be flushed, the limit is {self._limit} "
+                    f"(max_unflushed_bytes), and {self._timeout_s} s were not enough to make "
+                    f"room; {_NOT_WRITTEN}: try again, write more slowly "
+                    "or raise the limit"
+                )
 
     def _fits(self, size: int) -> bool:
         return self._used == 0 or self._used + size <= self._limit

@@ -17,11 +17,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from math import inf
-from threading import Condition, RLock
+from threading import RLock
 
 import pyarrow as pa
 
+from exec_nodes.base.threads import Changes
 from exec_nodes.sources.memtable_source import MemTableSource
 from memwal_sql.errors import MemWalError, ReopenError, WriterFailedError
 from memwal_sql.life_log import deferred_logs
@@ -70,9 +70,8 @@ class RegionWriter:
         self._buffered = buffered
         self._budget = budget
         self._clock = clock
-        # Entered itself, as an interrupt within the condition's own entering would leave it locked.
         self._lock = self.order = RLock()
-        self._changed = Condition(self._lock)
+        self._changed = Changes(self._lock)
         self._pending = PendingWrites(options, clock)
         self._landed = 0
         self._committing = False
@@ -176,14 +175,15 @@ class RegionWriter:
         DeadlineExceededError; they are flushed all the same."""
         with self._lock:
             newest = self._generations.active.memtable.generation
-            self._changed.wait_for(
-                lambda: (
-                    self._generations.oldest >= newest
-                    or self._failure is not None
-                    or self._flush_failure is not None
-                ),
-                timeout=None if (left := remaining()) == inf else left,
-            )
+        self._changed.wait_for(
+            lambda: (
+                self._generations.oldest >= newest
+                or self._failure is not None
+                or self._flush_failure is not None
+            ),
+            remaining(),
+        )
+        with self._lock:
             if self._generations.oldest < newest:
                 self._check_usable()
                 check_deadline(f"region {self.region_id}: a flush goes on in the background")
@@ -196,9 +196,11 @@ class RegionWriter:
         failed or closed: what it holds may then be older or other than what the region has.
         """
         with self._lock:
-            if self._options.durable and self._committing:
-                seen = self._commits
-                self._changed.wait_for(lambda: self._commits != seen)
+            seen = self._commits
+        self._changed.wait_for(
+            lambda: not self._options.durable or not self._committing or self._commits != seen
+        )
+        with self._lock:
             if self._failure is not None:
                 raise _again(self._failure)
             if self._closed:
@@ -271,7 +273,7 @@ class RegionWriter:
             if self._failure is None:
                 self._fail(error)
                 self._reported = True
-            self._changed.notify_all()
+            self._changed.tell()
 
     # What the flusher reports.
 
@@ -279,7 +281,7 @@ class RegionWriter:
         """A generation is committed: readers find it in storage from now on."""
         with self._lock:
             self._generations.remove(memtable)
-            self._changed.notify_all()
+            self._changed.tell()
 
     def flush_failed(self, error: MemWalError) -> None:
         """A generation can't be flushed, the lease is lost, or the table is another one now."""
@@ -288,7 +290,7 @@ class RegionWriter:
                 self._flush_failure = error
             else:
                 self._fail(error)
-            self._changed.notify_all()
+            self._changed.tell()
 
     # Below, the caller holds the lock.
 
@@ -345,11 +347,12 @@ class RegionWriter:
             commit: int | None = None
             group: list[PendingWrite] = []
             try:
+                self._changed.wait_for(lambda: not self._committing or self._landed >= ticket)
                 with self._lock:
-                    while self._committing and self._landed < ticket:
-                        self._changed.wait()
                     if self._landed >= ticket:
                         return
+                    if self._committing:
+                        continue
                     if self._failure is not None:
                         raise self._error_of(self._failure, writes)
                     commit = self._commits
@@ -368,6 +371,7 @@ class RegionWriter:
                     if own:
                         failure = self._commit_failed(group, error)
                         self._end_commit()
+                    self._changed.tell()  # who was interrupted may not have come to it
                 if commit is None or not isinstance(error, Exception):
                     raise
                 if own:
@@ -382,7 +386,7 @@ class RegionWriter:
     def _end_commit(self) -> None:
         self._committing = False
         self._commits += 1
-        self._changed.notify_all()
+        self._changed.tell()
 
     def _commit_failed(self, group: list[PendingWrite], error: BaseException) -> MemWalError:
         """Stop the writer; what stopped it, which may have been another failure before."""

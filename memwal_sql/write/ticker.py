@@ -65,12 +65,14 @@ class Ticker:
         self._clock = clock
         self._due: list[tuple[float, int, Ticks]] = []
         self._numbers = itertools.count()
-        self._changed = Condition(RLock())
+        # Entered itself, as an interrupt within the condition's own entering would leave it locked.
+        self._lock = RLock()
+        self._changed = Condition(self._lock)
         self._is_running = False
 
     def add(self, ticks: Ticks, seconds: float) -> None:
         """Let `ticks` be called next so many seconds from now."""
-        with self._changed:
+        with self._lock:
             ticks.due = self._clock() + seconds
             heappush(self._due, (ticks.due, next(self._numbers), ticks))
             if not self._is_running:
@@ -87,7 +89,7 @@ class Ticker:
 
     def _next(self) -> Ticks | None:
         """What is to be called now, once there is something; None: there is nothing any more."""
-        with self._changed:
+        with self._lock:
             while isinstance(first := self.first(), float):
                 self._changed.wait(min(first, TIMEOUT_MAX))
             self._is_running = first is not None
@@ -95,7 +97,7 @@ class Ticker:
 
     def first(self) -> Ticks | float | None:
         """Take what is to be called now, or tell in how many seconds there is something."""
-        with self._changed:
+        with self._lock:
             while self._due:
                 due, _, ticks = self._due[0]
                 is_over = ticks.is_over or ticks.due != due  # it was woken before
