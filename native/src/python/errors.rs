@@ -59,9 +59,7 @@ pub fn python_error(error: impl std::fmt::Display) -> PyErr {
 
 fn remember(py: Python<'_>, error: PyErr) -> DataFusionError {
     let text = error.to_string();
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-        let _ = interrupt_again(py);
-    }
+    let is_interrupt = error.is_instance_of::<PyKeyboardInterrupt>(py);
     // The locals of the frames would keep whole batches alive; failing to clear them is harmless.
     if let Some(traceback) = error.traceback(py) {
         let _ = py
@@ -69,6 +67,9 @@ fn remember(py: Python<'_>, error: PyErr) -> DataFusionError {
             .and_then(|module| module.call_method1("clear_frames", (traceback,)));
     }
     keep(text.clone(), error.into_value(py).into_any());
+    if is_interrupt {
+        let _ = interrupt_again(py); // last, as it comes in the next Python code
+    }
     external(text)
 }
 
