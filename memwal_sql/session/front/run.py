@@ -1,6 +1,6 @@
 """`mw.sql`: the statements of a session, with those that DataFusion has not."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,12 +9,19 @@ import pyarrow as pa
 
 from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.session.front.allowed import (
+    ALL,
+    FILES,
+    allowed_by,
+    check_allowed,
+    options_of,
+)
 from memwal_sql.session.front.changes.change import Change
 from memwal_sql.session.front.changes.copy_from import check_copy_to, copy_from
 from memwal_sql.session.front.changes.delete import delete, truncate
 from memwal_sql.session.front.changes.insert_into import insert, with_excluded
 from memwal_sql.session.front.changes.merge_into import merge
-from memwal_sql.session.front.changes.target import after_ctes, refuse_more_rows
+from memwal_sql.session.front.changes.target import after_ctes
 from memwal_sql.session.front.changes.update import update
 from memwal_sql.session.front.definitions.alter import altered
 from memwal_sql.session.front.definitions.create import created
@@ -43,7 +50,14 @@ from memwal_sql.session.front.queries.settings import (
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
 
 
-def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> datafusion.DataFrame:
+def sql(
+    ctx: datafusion.SessionContext,
+    text: str,
+    /,
+    *,
+    options: datafusion.SQLOptions | None = None,
+    **parameters: Any,
+) -> datafusion.DataFrame:
     """Run one SQL statement in a session, with all that change rows of its MemWAL tables: DELETE,
     UPDATE, TRUNCATE, INSERT, REPLACE and MERGE.
 
@@ -69,32 +83,45 @@ def sql(ctx: datafusion.SessionContext, text: str, /, **parameters: Any) -> data
         parameters: the values of `$name` in the text.
 
     Raises InvalidCallError, with the place, for a statement that can't be read, for a parameter
-    that it has not, and for a row that several others match; KeysExistError for a key that another
-    row has; and what `TableWriter.upsert` raises.
+    that it has not, and for a row that several others match; UnsupportedError for a statement that
+    is not allowed; KeysExistError for a key that another row has; and what `TableWriter.upsert`
+    raises.
     """
     if not isinstance(ctx, datafusion.SessionContext):
         raise InvalidCallError(f"{ctx!r} is no session, as datafusion.SessionContext() is")
     with errors_of_calls():
         statement = statement_of(text, SqlParser(ctx))
         check_parameters(ctx, statement, parameters)
-        return run(ctx, statement, parameters)
+        return run(ctx, statement, parameters, options)
 
 
 def run(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+    ctx: datafusion.SessionContext,
+    statement: Statement,
+    parameters: Mapping[str, Any],
+    options: datafusion.SQLOptions | None = None,
 ) -> datafusion.DataFrame:
     """The same for a statement that has been read."""
+    allowed = ALL if options is None else allowed_by(options)
     check_catalog(ctx)
     with errors_of_calls(), statement.places():
         read = with_excluded(with_distances(ctx, statement, parameters))
     if statement.keyword(0) != "PREPARE":  # what that keeps is read with the values of EXECUTE
         statement = read
     with errors_of_calls(), statement.places():
-        return Frame(_answered(ctx, statement, parameters).df)
+        check_allowed(statement.keyword(after_ctes(statement)), allowed)
+        if statement.keyword(0) == "EXECUTE":
+            found = executed(ctx, statement, parameters)
+            if found is not None:
+                return run(ctx, *found, options)
+        return Frame(_answered(ctx, statement, parameters, allowed).df)
 
 
 def _answered(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
+    ctx: datafusion.SessionContext,
+    statement: Statement,
+    parameters: Mapping[str, Any],
+    allowed: Collection[str],
 ) -> datafusion.DataFrame:
     change = _change(ctx, statement)
     if change is not None:
@@ -108,11 +135,14 @@ def _answered(
     if first not in _INSTEAD:
         refuse_as_of(statement)
     with _what_does_instead(first):
-        others = planned(ctx, statement.slice(0, len(statement)), parameters)
         word = statement.keyword(after_ctes(statement))
-        if word in ("DELETE", "UPDATE"):
-            refuse_more_rows(statement)
-        if word not in _CHANGES and others.schema().names:
+        if word in _CHANGES:
+            raise UnsupportedError(
+                f"mw.sql changes rows of MemWAL tables alone: ctx.sql(...) runs {word} of others"
+            )
+        text = statement.slice(0, len(statement))
+        others = planned(ctx, text, parameters, options_of(allowed))
+        if others.schema().names:
             return others
         with planning_errors():  # at once: a frame without columns is collected by nobody
             return answer(ctx, others.to_arrow_table())
@@ -155,8 +185,10 @@ def _copy(
 ) -> datafusion.DataFrame:
     """Write the files at once."""
     check_copy_to(statement)
+    query = statement.slice(0, len(statement))
     with planning_errors():
-        return answer(ctx, _query(ctx, statement, parameters).to_arrow_table())
+        found = frame(ctx, query, parameters, parser=statement.parser, options=FILES)
+        return answer(ctx, found.to_arrow_table())
 
 
 def _explain(
@@ -170,9 +202,10 @@ def _explain(
         place += _EXPLAINED[statement.keyword(place)]
     analyzes = statement.find("ANALYZE", 0, place) < place
     explained = statement.part(place, len(statement))
+    word = explained.keyword(after_ctes(explained))
     change = _change(ctx, explained)
-    if change is None and explained.keyword(0) in ("ALTER", "CALL"):
-        message = "EXPLAIN shows plans of queries, and of statements that change rows"
+    if change is None and (word in _CHANGES or word in ("ALTER", "CALL")):
+        message = "EXPLAIN shows plans of queries, and of changes of rows of MemWAL tables"
         raise UnsupportedError(str(statement.error(message, place)))
     if change is None:
         found = _query(ctx, statement, parameters)
@@ -199,13 +232,6 @@ def _prepare(
 ) -> datafusion.DataFrame:
     prepare(ctx, statement)
     return answer(ctx, pa.table({}))
-
-
-def _execute(
-    ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
-    found = executed(ctx, statement, parameters)
-    return None if found is None else run(ctx, *found)
 
 
 def _deallocate(
@@ -261,15 +287,8 @@ class SessionContext(datafusion.SessionContext):
         param_values: Mapping[str, Any] | None = None,
         **parameters: Any,
     ) -> datafusion.DataFrame:
-        """Run one statement; see `mw.sql`. `param_values` are more of `parameters`.
-
-        Raises UnsupportedError for `options`, which DataFusion alone has.
-        """
-        if options is not None:
-            raise UnsupportedError(
-                "SQLOptions are for DataFusion's own statements: ctx.sql_with_options(...)"
-            )
-        return sql(self, query, **{**(param_values or {}), **parameters})
+        """Run one statement; see `mw.sql`. `param_values` are more of `parameters`."""
+        return sql(self, query, options=options, **{**(param_values or {}), **parameters})
 
 
 # What may stand between EXPLAIN and its statement, and how many words it is.
@@ -323,6 +342,5 @@ _STATEMENTS: Mapping[str, Handler] = {
     "DROP": _drop,
     "ALTER": altered,
     "PREPARE": _prepare,
-    "EXECUTE": _execute,
     "DEALLOCATE": _deallocate,
 }

@@ -167,46 +167,6 @@ def test_other_statements_and_tables_are_left_to_datafusion(
 
 
 @pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM plain WHERE n IN (SELECT 1)",
-        "UPDATE plain SET n = 9 WHERE n IN (SELECT 1)",
-        "UPDATE plain SET n = 9 WHERE EXISTS (SELECT 1 FROM t WHERE t.n = plain.n)",
-        "WITH w AS (SELECT 1 AS n) DELETE FROM plain WHERE n IN (TABLE w)",
-        "DELETE FROM plain WHERE n > 0 LIMIT 1",
-        "DELETE FROM plain ORDER BY n LIMIT 1",
-        "UPDATE plain SET n = 9 LIMIT 1",
-    ],
-)
-def test_changes_of_other_tables_that_datafusion_would_make_of_all_rows_are_refused(
-    table: mw.Table, ctx: datafusion.SessionContext, statement: str
-) -> None:
-    mw.sql(ctx, "CREATE TABLE plain AS SELECT * FROM (VALUES (1), (2)) AS v(n)")
-    with pytest.raises(mw.InvalidCallError):
-        mw.sql(ctx, statement).collect()
-    assert mw.sql(ctx, "SELECT n FROM plain ORDER BY n").to_pylist() == [{"n": 1}, {"n": 2}]
-    mw.sql(ctx, "DELETE FROM plain WHERE n = 1").collect()
-    assert mw.sql(ctx, "SELECT n FROM plain").to_pylist() == [{"n": 2}]
-    table.close()
-
-
-@pytest.mark.parametrize("name", ["plain", "t$regions", "shown"])
-def test_changes_of_other_tables_are_made_or_refused_when_they_are_called(
-    table: mw.Table, ctx: datafusion.SessionContext, name: str
-) -> None:
-    mw.sql(ctx, "CREATE TABLE plain AS SELECT * FROM (VALUES (1), (2)) AS v(n)")
-    mw.sql(ctx, "CREATE VIEW shown AS SELECT * FROM plain")
-    if name == "plain":
-        counts = mw.sql(ctx, "INSERT INTO plain VALUES (3)"), mw.sql(ctx, "DELETE FROM plain")
-        assert [count.to_pylist() for count in counts] == [[{"count": 1}], [{"count": 3}]]
-    else:
-        with pytest.raises(mw.InvalidCallError, match="DataFusion runs no DELETE"):
-            mw.sql(ctx, f"DELETE FROM {name}")
-        assert mw.sql(ctx, "SELECT count(*) AS n FROM plain").to_pylist() == [{"n": 2}]
-    table.close()
-
-
-@pytest.mark.parametrize(
     ("statement", "match"),
     [
         ("COMMIT", "one of its own"),

@@ -205,7 +205,7 @@ def test_a_table_is_opened_or_made_by_an_external_one(
     [
         "CREATE TABLE x AS SELECT 1 AS a",
         "CREATE TABLE x (a INT)",
-        "CREATE TABLE IF NOT EXISTS x (a INT PRIMARY KEY) AS VALUES (1)",
+        "CREATE TABLE IF NOT EXISTS x (a INT) AS VALUES (1)",
         "CREATE OR REPLACE TABLE x AS SELECT 1 AS a",
         "CREATE VIEW x AS SELECT 1 AS a",
     ],

@@ -97,7 +97,7 @@ class Reading:
             location = f"LOCATION {SqlParser(self.ctx).literal(place)}"
             text = f"CREATE EXTERNAL TABLE {name} {stored} {location} {given}"
             with planning_errors():
-                planned(self.ctx, text, {}).collect()
+                planned(self.ctx, text, {}, datafusion.SQLOptions()).collect()
             yield name
 
     @contextmanager

@@ -210,13 +210,3 @@ def refuse_others(statement: Statement, start: int, kind: str) -> None:
             "WHERE id IN (SELECT id FROM t ORDER BY n LIMIT 10)"
         )
         raise UnsupportedError(str(statement.error(message, place)))
-
-
-def refuse_more_rows(statement: Statement) -> None:
-    """Raise UnsupportedError, with the place, for a change of a table of DataFusion's own that it
-    would make of more rows than the statement says: it loses LIMIT, and subqueries of WHERE."""
-    lost = [p for p in range(len(statement)) if statement.keyword(p) in ("SELECT", "LIMIT")]
-    if lost:
-        raise UnsupportedError(
-            str(statement.error("DataFusion would change all rows of this table", lost[0]))
-        )

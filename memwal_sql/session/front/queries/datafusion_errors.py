@@ -8,7 +8,7 @@ from memwal_sql.session.errors import original_error
 from memwal_sql.session.front.queries.places import StatementError, WrongName, offset_of
 
 # Characters of what DataFusion says; it may show whole expressions.
-_MOST = 200
+_MOST, _END = 400, 200
 _NOT_IMPLEMENTED = "This feature is not implemented: "
 # What it puts before what it has to say.
 _PREFIXES = re.compile(
@@ -22,7 +22,7 @@ _SYNTAX = re.compile(
     re.DOTALL,
 )
 _FOUND = re.compile(r"^Expected: (.*?),? found: .*$", re.DOTALL)
-_NO_CHANGE = re.compile(r"^([A-Z ]+) operation on table '(.*)'\ncaused by\n" + _NOT_IMPLEMENTED)
+_NOT_ALLOWED = re.compile(r"^(?:DDL|DML|Statement) not supported: (.*)$", re.DOTALL)
 _AGGREGATE = re.compile(r"^Column in SELECT must be in GROUP BY .*memwal row", re.DOTALL)
 _OF_SEVERAL_ROWS = re.compile(
     "^Physical plan does not support logical expression (?:Aggregate|Window)Function"
@@ -125,11 +125,8 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     message = _PREFIXES.sub("", str(error))
     if (syntax := _SYNTAX.match(message)) is not None:
         return _syntax_error(syntax, text)
-    if (change := _NO_CHANGE.match(message)) is not None:
-        return UnsupportedError(
-            f"DataFusion runs no {change[1]} of the table {change[2]!r}, which is not a "
-            "table of this package: mw.register(ctx, name, table) makes those known"
-        )
+    if (kind := _NOT_ALLOWED.match(message)) is not None:
+        return UnsupportedError(f"only a query can stand here, and this is more: {kind[1]}")
     if _AGGREGATE.match(message):
         return StatementError(
             "no aggregate can stand here: there is a row for each that is changed"
@@ -155,7 +152,7 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)
     name = _wrong_name(message)
-    message = shortened(message, _MOST)
+    message = shortened(message, _MOST, _END)
     if name is not None and message.startswith("No field named") and f'"{name.parts[0]}"' in text:
         message += f"\nTexts are in single quotes: '{name.parts[0]}'"
     for pattern, remedy in _REMEDIES:

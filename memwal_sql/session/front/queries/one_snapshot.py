@@ -27,6 +27,7 @@ from memwal_sql.session.front.queries.as_of import (
 from memwal_sql.session.front.queries.pins import OneSnapshot, Pins, State, WritableTable
 from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
 from memwal_sql.session.front.queries.planning import (
+    QUERIES,
     planned,
     planned_as_checked,
     planning_errors,
@@ -106,6 +107,7 @@ def frame(
     strong: Mapping[TableName, pa.Schema] = MappingProxyType({}),
     pins: Pins | None = None,
     parser: SqlParser | None = None,
+    options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session, each in one snapshot, taken when it is
     first asked for, or as it was where AS OF says so.
@@ -115,6 +117,7 @@ def frame(
             columns that the query is made for.
         pins: of the statement that this query is one of.
         parser: the session's, where it is at hand.
+        options: what the text may be; a query.
 
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
     out, and where a query of a statement reads a table of `strong` as it may have been earlier.
@@ -123,7 +126,7 @@ def frame(
     changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
     uris = frozenset(cast(WritableTable, table).uri for table in changed)
     parser = parser or SqlParser(ctx)
-    found = _planned(ctx, query, parameters, strong, uris, pins, parser)
+    found = _planned(ctx, query, parameters, strong, uris, pins, parser, options)
     if pins is not None:
         _check_level(found, uris, pins)
     return found.frame
@@ -137,6 +140,7 @@ def _planned(
     uris: Collection[str],
     pins: Pins | None,
     parser: SqlParser,
+    options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
     """The query, with the tables at `uris` as they are now under all of their names."""
     statement, whole = statement_of(query, parser), query
@@ -196,7 +200,8 @@ def _planned(
     try:
         with in_schemas(ctx, tables), as_before(whole, edits):
             check_clauses(parsed)
-            return _Query(planned_as_checked(ctx, edited(query, edits), parameters), uses, tables)
+            text = edited(query, edits)
+            return _Query(planned_as_checked(ctx, text, parameters, options), uses, tables)
     except StatementError as error:
         if error.at is not None:
             check_values(statement)

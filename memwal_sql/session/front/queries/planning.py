@@ -15,7 +15,7 @@ from memwal_sql.session.front.queries.datafusion_errors import error_of
 from memwal_sql.session.front.queries.places import StatementError
 from memwal_sql.session.front.queries.tokens import Statement
 
-_NOTHING_RUNS = (
+QUERIES = (
     datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 )
 _NAMES = 'SELECT "B" AS A FROM (SELECT 1 AS "B")'
@@ -35,9 +35,13 @@ def check_names(ctx: datafusion.SessionContext) -> None:
 
 
 def planned(
-    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+    ctx: datafusion.SessionContext,
+    text: str,
+    parameters: Mapping[str, Any],
+    options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
-    """What DataFusion itself makes of a statement, whatever class the session is of.
+    """What DataFusion itself makes of a statement, whatever class the session is of: of a query,
+    unless the options allow more.
 
     Raises InvalidCallError for what it can't plan, UnsupportedError for what it would leave out,
     and for what nests deeper than texts are read here.
@@ -46,15 +50,18 @@ def planned(
     if parsed is None:
         raise unreadable(ctx, text, parameters)
     check_clauses(parsed)
-    return planned_as_checked(ctx, text, parameters)
+    return planned_as_checked(ctx, text, parameters, options)
 
 
 def planned_as_checked(
-    ctx: datafusion.SessionContext, text: str, parameters: Mapping[str, Any]
+    ctx: datafusion.SessionContext,
+    text: str,
+    parameters: Mapping[str, Any],
+    options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
     """The same for a text whose clauses have been checked."""
     with planning_errors(text):
-        return datafusion.SessionContext.sql(ctx, text, param_values=_scalars(parameters))
+        return datafusion.SessionContext.sql(ctx, text, options, _scalars(parameters))
 
 
 def unreadable(
@@ -65,7 +72,7 @@ def unreadable(
     scalars = _scalars(parameters)
     try:
         with planning_errors(text):
-            datafusion.SessionContext.sql(ctx, text, _NOTHING_RUNS, param_values=scalars)
+            datafusion.SessionContext.sql(ctx, text, QUERIES, param_values=scalars)
     except StatementError as error:
         if error.at is not None:
             return error

@@ -1,0 +1,146 @@
+"""What `mw.sql` runs: queries, changes of MemWAL tables, and what its options allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> datafusion.SessionContext:
+    context = datafusion.SessionContext()
+    table = mw.create_table(tmp_path / "t", pa.schema([("id", pa.int64())]), "id")
+    with table.writer() as writer:
+        writer.upsert({"id": [1, 2]})
+    mw.register(context, "t", table)
+    context.sql("CREATE TABLE m AS VALUES (1), (2)")
+    context.sql("CREATE TABLE e AS SELECT 1 AS id WHERE false")
+    return context
+
+
+def rows(context: datafusion.SessionContext) -> tuple[int, int]:
+    return context.table("t").count(), context.table("m").count()
+
+
+EXPLAINS = (
+    "EXPLAIN ANALYZE",
+    "EXPLAIN (ANALYZE)",
+    "EXPLAIN (ANALYZE, VERBOSE)",
+    "EXPLAIN (FORMAT TREE, ANALYZE true)",
+    "EXPLAIN ANALYZE VERBOSE",
+    "EXPLAIN ANALYZE EXPLAIN ANALYZE",
+    "EXPLAIN EXPLAIN ANALYZE",
+)
+CHANGES = (
+    "INSERT INTO t VALUES (7)",
+    "DELETE FROM t",
+    "UPDATE t SET id = 7 WHERE id = 1",
+    "WITH x AS (SELECT 7) INSERT INTO t SELECT * FROM x",
+)
+OF_OTHERS = (
+    "INSERT INTO m VALUES (7)",
+    "DELETE FROM m",
+    "DELETE FROM m WHERE column1 IN (SELECT id FROM e)",
+    "DELETE FROM m WHERE column1 = 1 LIMIT 0",
+    "DELETE FROM m WHERE EXISTS (FROM e)",
+    "DELETE FROM m WHERE NOT EXISTS (VALUES (1))",
+    "DELETE FROM m WHERE EXISTS (WITH w AS (VALUES (1)) FROM e)",
+    "UPDATE m SET column1 = 0 WHERE EXISTS (FROM e)",
+    "UPDATE m SET column1 = 0",
+    "TRUNCATE TABLE m",
+    "MERGE INTO m USING e ON m.column1 = e.id WHEN MATCHED THEN DELETE",
+)
+
+
+def test_explain_runs_nothing_but_queries(
+    context: datafusion.SessionContext, tmp_path: Path
+) -> None:
+    """It wrote rows and files, and dropped conditions of DataFusion's own tables."""
+    file = tmp_path / "x.csv"
+    statements = (
+        *CHANGES,
+        *OF_OTHERS,
+        f"COPY (SELECT 1) TO '{file}'",
+        "CREATE TABLE z AS SELECT 1",
+    )
+    for explain in EXPLAINS:
+        for statement in statements:
+            text = f"{explain} {statement}"
+            with pytest.raises(mw.InvalidCallError):
+                mw.sql(context, text).to_pylist()
+            assert rows(context) == (2, 2), text
+    with pytest.raises(mw.InvalidCallError):
+        mw.sql(context, "PREPARE p AS EXPLAIN ANALYZE DELETE FROM m")
+        mw.sql(context, "EXECUTE p")
+    assert rows(context) == (2, 2) and not file.exists() and not context.table_exist("z")
+    for text in ("EXPLAIN ANALYZE SELECT * FROM t", "EXPLAIN DELETE FROM t", "EXPLAIN FROM m"):
+        assert mw.sql(context, text).to_pylist(), text
+
+
+def test_rows_of_other_tables_are_left_to_datafusion(context: datafusion.SessionContext) -> None:
+    for text in OF_OTHERS:
+        with pytest.raises(mw.UnsupportedError, match=r"ctx\.sql"):
+            mw.sql(context, text)
+        with pytest.raises(mw.UnsupportedError, match=r"ctx\.sql|only a query"):
+            mw.sql(context, f"PREPARE p AS {text}")
+            mw.sql(context, "EXECUTE p")
+        mw.sql(context, "DEALLOCATE p")
+    assert rows(context) == (2, 2)
+
+
+def test_options_allow_kinds_of_statements(
+    context: datafusion.SessionContext, tmp_path: Path
+) -> None:
+    kinds = {
+        "dml": (*CHANGES, f"COPY (SELECT 1 AS a) TO '{tmp_path / 'a.csv'}'"),
+        "ddl": ("CREATE VIEW v AS SELECT 1", "DROP VIEW v", "ALTER TABLE t ADD COLUMN c INT"),
+        "statements": (
+            "SET memwal.isolation = 'snapshot'",
+            "RESET memwal.isolation",
+            "CALL memwal.flush('t')",
+            "PREPARE p AS DELETE FROM t",
+            "EXECUTE p",
+            "DEALLOCATE p",
+            "SET datafusion.execution.batch_size = 100",
+        ),
+    }
+    queries = ("SELECT count(*) FROM t", "VALUES (1)", "FROM t", "EXPLAIN SELECT 1", "SHOW TABLES")
+    session = mw.SessionContext(datafusion.SessionConfig().with_information_schema(True))
+    table = mw.open_table(tmp_path / "t")
+    mw.register(session, "t", table)
+    for kind in kinds:
+        only = datafusion.SQLOptions()
+        for other in kinds:
+            only = getattr(only, f"with_allow_{other}")(other == kind)
+        for text in queries:
+            assert session.sql(text, options=only).to_pylist(), text
+            assert session.sql_with_options(text, only).to_pylist(), text
+        for other, texts in kinds.items():
+            for text in texts if other != kind else ():
+                with pytest.raises(mw.UnsupportedError):
+                    mw.sql(session, text, options=only)
+    before = table.count_rows()
+    only = datafusion.SQLOptions().with_allow_dml(False)
+    mw.sql(session, "PREPARE p AS DELETE FROM t", options=only)
+    with pytest.raises(mw.UnsupportedError, match="no DML"):
+        mw.sql(session, "EXECUTE p", options=only)
+    assert table.count_rows() == before
+    for text in (*kinds["dml"], *kinds["ddl"], *kinds["statements"]):
+        if "EXECUTE" not in text and "PREPARE p" not in text and "DEALLOCATE" not in text:
+            mw.sql(session, text, options=datafusion.SQLOptions())
+
+
+def test_a_table_with_a_key_has_a_place(context: datafusion.SessionContext) -> None:
+    """It was a table in memory, whose rows are gone with the process."""
+    for text in (
+        "CREATE TABLE x (id BIGINT PRIMARY KEY, s TEXT)",
+        "CREATE TABLE IF NOT EXISTS x (id BIGINT, PRIMARY KEY (id))",
+    ):
+        with pytest.raises(mw.UnsupportedError, match=r"LOCATION.*catalog"):
+            mw.sql(context, text)
+    mw.sql(context, "CREATE TABLE x (id BIGINT)")
