@@ -61,6 +61,7 @@ JOBS: tuple[Callable[[mw.Table], object], ...] = (
     lambda table: table.drop_checkpoint("held"),
     _write,
     lambda table: table.merge(),
+    lambda table: table.compact(),
     lambda table: table.snapshot_regions(),
     _clean_up,
 )

@@ -1,5 +1,5 @@
-"""Readers, a writer, mergers and an index builder at once: every answer is of a state that was
-(issue "What must be shown")."""
+"""Readers, a writer, mergers, an index builder and a compactor at once: every answer is of a state
+that was (issue "What must be shown")."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
     scene = Scene(str(tmp_path / "t"))
     uri = scene.table.uri
     number = 0
-    merged = [0]
+    merged, compacted = [0], [0]
 
     def write() -> None:
         nonlocal number
@@ -171,14 +171,20 @@ def test_every_answer_is_of_a_state_that_was(tmp_path: Path) -> None:
         builder.build_indexes()
         time.sleep(0.05)
 
-    builder = mw.open_table(uri)
+    def compact() -> None:
+        compacted[0] += compactor.compact(fragments=2)
+        time.sleep(0.05)
+
+    builder, compactor = mw.open_table(uri), mw.open_table(uri)
     readers = [mw.open_table(uri) for _ in range(2)]
     with scene.table.writer(memtable_rows=500) as writer:
-        jobs = (write, merge(mw.open_table(uri)), merge(mw.open_table(uri)), build)
+        jobs = (write, merge(mw.open_table(uri)), merge(mw.open_table(uri)), build, compact)
         with _running(scene, *jobs):
             end = time.monotonic() + SECONDS
             rounds = 0
-            while (time.monotonic() < end or not merged[0]) and not scene.stop.is_set():
+            while (
+                time.monotonic() < end or not (merged[0] and compacted[0])
+            ) and not scene.stop.is_set():
                 for table in (scene.table, *readers):
                     reads = [partial(_scan, level=level) for level in LEVELS]
                     for read in (*reads, _sql, _get, _search, _search_text):
