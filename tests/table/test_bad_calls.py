@@ -281,9 +281,9 @@ def test_a_uri_that_is_no_table_is_refused(tmp_path: Path, uri: str) -> None:
     file = tmp_path / "file"
     file.write_text("not a table")
     for place in (file, file / "below"):
-        with pytest.raises(InvalidCallError, match=re.escape(f"{place} can't be the folder")):
+        with pytest.raises(InvalidCallError, match=re.escape(f"{place} is a file, and a table")):
             mw.open_table(place)
-        with pytest.raises(InvalidCallError, match=re.escape(f"{place} can't be the folder")):
+        with pytest.raises(InvalidCallError, match=re.escape(f"{place} is a file, and a table")):
             mw.create_table(place, SCHEMA, "id")
 
 

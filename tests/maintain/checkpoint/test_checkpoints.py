@@ -225,10 +225,10 @@ def test_a_checkpoint_whose_making_fails_is_given_back(
     asked = getattr(checkpoints, step)
     failures = iter([kind("no answer")])
 
-    def failing(*given: Any) -> Any:
+    def failing(*given: Any, **options: Any) -> Any:
         for error in failures:
             raise error
-        return asked(*given)
+        return asked(*given, **options)
 
     monkeypatch.setattr(checkpoints, step, failing)
     with pytest.raises(mw.RetryError, match="no answer") as caught:
