@@ -22,7 +22,8 @@ from exec_nodes.text.scoring.rank import rank
 @dataclass(frozen=True)
 class FTSExec(Node):
     """Yields the `k` best live rows of a source that match a text query and all filters
-    (Specification 2, "Full-Text Search Queries"); all of them where they are fewer.
+    (Specification 2, "Full-Text Search Queries"), and those as good as the last of these; all of
+    them where they are fewer.
 
     Scores are those of the whole corpus, as the GlobalBM25Exec above computes it: they are the
     same wherever a row is stored, and filters only choose among the rows. Yields `_rowaddr`,

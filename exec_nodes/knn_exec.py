@@ -30,7 +30,8 @@ class KNNExec(Node):
     query, match all filters and are not masked: by query, then the nearest first, with exact
     distances (Specification 2, "Vector Search Queries").
 
-    The first batch has the `k` nearest and some to spare. Only if the source's rows are not all
+    The first batch has the `k` nearest and some to spare, and so has each batch those that are as
+    near as its last row. Only if the source's rows are not all
     masked that might be stale, and it is asked on, follows a second one: the `k` nearest of the
     rows that are live, as far as they were not in the first. Nothing is cut before liveness and
     filters are known, so whoever takes all batches has every row of the source that can be among

@@ -243,7 +243,8 @@ def top_k(
     per_token: float,
     shortest: int,
 ) -> tuple[bytes, bytes]:
-    """The best documents as the bytes of int32 numbers and float32 scores, the best first.
+    """The `k` best documents, and those as good as the last of them, as the bytes of int32 numbers
+    and float32 scores, the best first.
 
     A score is the sum of `weight * (2.2 f / (f + fixed + per_token * length))` over the tokens. A
     document counts if it holds at least `required` of them, and if its `allowed` (uint8) is not 0.
@@ -310,8 +311,9 @@ class VectorCodes:
         below: float | None,
     ) -> list[tuple[bytes, bytes]]:
         """By query, as the bytes of int64 and of float32: the `most` nearest rows that count, as
-        `candidates` has it, and their distances, as `distances` has them; the nearest first,
-        equally near ones by row. `chunks` are the matrices whose rows were coded.
+        `candidates` has it, those as near as the last of them, and their distances, as `distances`
+        has them; the nearest first, equally near ones by row. `chunks` are the matrices whose rows
+        were coded.
         """
 
 def distances(

@@ -32,6 +32,11 @@ class TableInfo:
     primary_key: tuple[str, ...]
     region_specs: tuple[RegionSpec, ...] = ()
 
+    @property
+    def key_schema(self) -> pa.Schema:
+        """The fields of the primary key, in key order."""
+        return pa.schema([self.schema.field(name) for name in self.primary_key])
+
     def spec(self, spec_id: int) -> RegionSpec | None:
         """The region spec with this id, if the table has it."""
         return next((spec for spec in self.region_specs if spec.spec_id == spec_id), None)

@@ -66,6 +66,17 @@ class Candidates:
         """Rows by query, of those that have a distance."""
         return np.bincount(self.queries[~np.isnan(self.distances)], minlength=queries)
 
+    def ranks(self, most: int) -> npt.NDArray[np.int64]:
+        """The place of each row among those of its query, from 0; that of the `most`-th for those
+        that are as near as it."""
+        first = self.queries.searchsorted(self.queries)
+        ranks = np.arange(len(self)) - first
+        beyond = np.flatnonzero(ranks >= most)
+        last = first[beyond] + most - 1
+        tied = beyond[self.distances[beyond] == self.distances[last]]
+        ranks[tied] = most - 1
+        return ranks
+
     def where(self, kept: npt.NDArray[np.bool_]) -> Candidates:
         """Those for which `kept` is true."""
         if kept.all():
@@ -84,7 +95,7 @@ class Candidates:
 
 
 def nearest_of(parts: Iterable[Candidates], most: int) -> Candidates:
-    """The `most` nearest of each query among all parts."""
+    """The `most` nearest of each query among all parts, and those as near as the last of these."""
     parts = list(parts)
     if len(parts) == 1:
         together = parts[0]
@@ -98,8 +109,7 @@ def nearest_of(parts: Iterable[Candidates], most: int) -> Candidates:
         together = Candidates(
             together.queries[order], together.addresses[order], together.distances[order]
         )
-    rank = np.arange(len(together)) - together.queries.searchsorted(together.queries)
-    return together.where(rank < most)
+    return together.where(together.ranks(most) < most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,8 @@ def nearest(
     counts: Flags | None = None,
     bounds: Bounds = NO_BOUNDS,
 ) -> Candidates:
-    """The `most` nearest rows of each of `queries` (queries, dimension), by exact distance.
+    """The `most` nearest rows of each of `queries` (queries, dimension), by exact distance, and
+    those as near as the last of these.
 
     Of the rows for which `counts` is true, by position; None counts all. Rows without a distance
     never count.
@@ -172,13 +183,15 @@ def measured(
     bounds: Bounds = NO_BOUNDS,
 ) -> tuple[Addresses, Distances]:
     """Of the rows at these positions, ascending, the `most` nearest within the bounds, by exact
-    distance, the nearest first."""
+    distance, the nearest first, and those as near as the last of these."""
     exact = distances(metric, column.rows(rows), query)
     met = bounds.met(exact)
     if column.valid is not None:
         met &= column.valid[rows]
     kept = np.flatnonzero(met)
-    order = kept[np.argsort(exact[kept], kind="stable")][:most]
+    order = kept[np.argsort(exact[kept], kind="stable")]
+    if most < len(order):
+        order = order[: exact[order].searchsorted(exact[order[most - 1]], "right")]
     return column.addresses[rows[order]], exact[order]
 
 

@@ -53,7 +53,7 @@ def contenders(
         counts[odd] = False
     asked = most + _SPARE
     near = nearest(column, query.vectors, asked, query.metric, counts=counts)
-    if len(near) == asked:
+    if len(near) >= asked:
         bounds = Bounds(upper=_reach(query, near, most, codes.longest))
         if bounds.met(near.distances).all():
             everything = len(column)

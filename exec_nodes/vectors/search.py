@@ -39,7 +39,8 @@ class SourceSearch:
 
     def nearest(self, most: int, mask: RowAddresses) -> Candidates:
         """Of the rows that match all filters and are not in `mask` (sorted addresses), the `most`
-        nearest of each query; all that have a distance within the bounds if there are fewer.
+        nearest of each query and those as near as the last of them; all that have a distance within
+        the bounds if there are fewer.
 
         Through an index with the recall it has, else exactly. For an `Order` those come too that
         may be as near, and rows that may be anywhere in the order; neither through an index.
@@ -90,14 +91,15 @@ class SourceSearch:
             rows = self._met(few, outside)
             return nearest_of([self._measured([rows] * len(self.query.vectors), most)], most)
         search = IndexSearch(source, index, self.query, condition, mask, few)
-        size = most
+        size = most + 1  # one that is farther than the last says that no other is as near
         while size * _GROWTH <= source.rows:
             found = self._ranked(search, size)
             if found is None:
                 break
             met = found.where(np.isin(found.addresses, self._met(found.addresses, outside)))
             queries = len(self.query.vectors)
-            enough = (met.counts(queries) >= most) | (found.counts(queries) < size)
+            farther = met.where(met.ranks(most) >= most)
+            enough = (farther.counts(queries) > 0) | (found.counts(queries) < size)
             if enough.all():
                 return nearest_of([met], most)
             size *= _GROWTH

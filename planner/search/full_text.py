@@ -76,7 +76,10 @@ def plan_full_text_search(query: TextQuery, snapshot: Snapshot) -> TakeExec:
     )
     ranked = GlobalBM25Exec(UnionExec(scans, 1), corpus)
     live = FilterStaleExec(ranked, Masks(stale, matched=True), snapshot.info.primary_key)
-    best = GlobalLimitExec(SortExec(live, SCORE, descending=True), query.k)
+    best = GlobalLimitExec(
+        SortExec(live, SCORE, stale.sources, snapshot.info.key_schema, query.k, descending=True),
+        query.k,
+    )
     output = pa.schema([snapshot.info.schema.field(name) for name in query.columns])
     node = TakeExec(best, stale.sources, output)
     node.metrics.add(regions_pruned=pruned)

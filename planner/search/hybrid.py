@@ -68,7 +68,12 @@ def plan_hybrid_search(query: HybridQuery, snapshot: Snapshot) -> TakeExec:
     fused = FuseExec(
         (vector.child, text.child), (query.vector_weight, query.text_weight), query.constant
     )
-    best = GlobalLimitExec(SortExec(fused, RELEVANCE, descending=True), query.k)
+    best = GlobalLimitExec(
+        SortExec(
+            fused, RELEVANCE, text.sources, snapshot.info.key_schema, query.k, descending=True
+        ),
+        query.k,
+    )
     node = TakeExec(best, text.sources, text.output)
     node.metrics.add(regions_pruned=text.metrics["regions_pruned"])
     return node

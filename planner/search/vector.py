@@ -218,7 +218,9 @@ def plan_vector_search(query: VectorQuery, snapshot: Snapshot) -> TakeExec:
     # A partition each source: FilterStaleExec asks each on as long as it needs to.
     union = UnionExec(scans, len(scans))
     live = FilterStaleExec(union, masks, snapshot.info.primary_key, asked.k, len(asked.vectors))
-    best = GlobalLimitExec(SortExec(live, DISTANCE), asked.k)
+    best = GlobalLimitExec(
+        SortExec(live, DISTANCE, stale.sources, snapshot.info.key_schema, asked.k), asked.k
+    )
     node = TakeExec(best, stale.sources, output)
     node.metrics.add(regions_pruned=pruned)
     return node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -89,24 +90,42 @@ def test_every_query_of_a_batch_gets_enough() -> None:
     assert base.asked == [0, 1]
 
 
-def test_equally_near_rows_are_ordered_by_source_and_address() -> None:
-    rows = ((7, 1, 0.5), (9, 0, 0.5), (8, 0, 0.5), (1, 2, 0.25))
-    node = SortExec(child(rows[:2], rows[2:]), DISTANCE)
-    assert [row[:2] for row in rows_of(node)] == [(1, 2), (8, 0), (9, 0), (7, 1)]
+def sort_exec(
+    rows: Node, column: str, keys: dict[int, list[Any]], limit: int = 10, **options: Any
+) -> SortExec:
+    """A sort over sources that have these keys at the addresses from 0 on."""
+    sources = tuple(
+        memory_base([(key, 0) for key in keys.get(ordinal, ())])
+        for ordinal in range(max(keys, default=0) + 1)
+    )
+    return SortExec(rows, column, sources, pa.schema([SCHEMA.field("id")]), limit, **options)
+
+
+def test_equally_near_rows_are_ordered_by_primary_key() -> None:
+    rows = ((0, 1, 0.5), (2, 0, 0.5), (1, 0, 0.5), (0, 2, 0.25))
+    keys = {0: [1, 7, 5], 1: [6], 2: [9]}
+    node = sort_exec(child(rows[:2], rows[2:]), DISTANCE, keys)
+    assert [row[:2] for row in rows_of(node)] == [(0, 2), (2, 0), (0, 1), (1, 0)]
     assert node.label() == "SortExec: order_by=[_distance ASC]"
-    assert rows_of(SortExec(child(), DISTANCE)) == []
+    assert rows_of(sort_exec(child(), DISTANCE, {})) == []
+
+
+def test_no_keys_are_read_of_rows_that_are_not_tied_within_the_limit() -> None:
+    rows = ((3, 0, 0.1), (4, 0, 0.2), (5, 0, 0.3), (6, 0, 0.3))
+    unread = SortExec(child(rows), DISTANCE, (), pa.schema([SCHEMA.field("id")]), 2)
+    assert [row[0] for row in rows_of(unread)][:2] == [3, 4]
 
 
 def test_the_best_scores_come_first() -> None:
-    rows = ((7, 1, 0.5), (9, 0, 1.5), (8, 0, 0.5))
-    node = SortExec(child(rows, schema=SCORE_ROWS), SCORE, descending=True)
-    assert [row[:2] for row in rows_of(node)] == [(9, 0), (8, 0), (7, 1)]
+    rows = ((0, 1, 0.5), (1, 0, 1.5), (0, 0, 0.5))
+    node = sort_exec(child(rows, schema=SCORE_ROWS), SCORE, {0: [2, 3], 1: [1]}, descending=True)
+    assert [row[:2] for row in rows_of(node)] == [(1, 0), (0, 1), (0, 0)]
     assert node.label() == "SortExec: order_by=[_score DESC]"
 
 
 def test_the_limit_holds_for_each_query_of_a_batch() -> None:
     rows = ((1, 0, 0.3, 1), (2, 0, 0.1, 0), (3, 0, 0.2, 1), (4, 0, 0.1, 1), (5, 0, 0.9, 2))
-    node = GlobalLimitExec(SortExec(child(rows, schema=BATCH_DISTANCE_ROWS), DISTANCE), 2)
+    node = GlobalLimitExec(sort_exec(child(rows, schema=BATCH_DISTANCE_ROWS), DISTANCE, {}), 2)
     assert [(row[3], row[0]) for row in rows_of(node)] == [(0, 2), (1, 4), (1, 3), (2, 5)]
     assert node.label() == "GlobalLimitExec: limit=2"
     alone = GlobalLimitExec(child(((1, 0, 0.1), (2, 0, 0.2))), 1)

@@ -29,7 +29,8 @@ _FIRST_SORTED: Final = 4096
 def rank(
     query: Resolved, texts: Mapping[str, LiveText], matching: RowAddresses | None, k: int
 ) -> Ranked:
-    """The (up to) `k` best rows by score, of equal ones the lower address first.
+    """The (up to) `k` best rows by score, and those as good as the last of these; of equal ones the
+    lower address first.
 
     `texts` has an entry for each column of the query. `matching` are the sorted addresses of rows
     that may be returned; None means all. They change no score.
@@ -91,8 +92,10 @@ def _best_by_words(query: Words, live: LiveText, allowed: Live, k: int) -> Ranke
 
 
 def _first(addresses: RowAddresses, scores: Scores, k: int) -> Ranked:
-    order = np.lexsort((addresses, -scores))[:k]
-    return addresses[order], scores[order]
+    order = np.lexsort((addresses, -scores))
+    addresses, scores = addresses[order], scores[order]
+    end = int((-scores).searchsorted(-scores[k - 1], "right")) if 0 < k < len(scores) else k
+    return addresses[:end], scores[:end]
 
 
 def evaluate(
@@ -104,8 +107,8 @@ def evaluate(
     """The rows of a source that match, by ascending address, and their scores.
 
     `indexes` and `live` (one flag a document: whether its row may be returned) have an entry for
-    each column of the query. With a `limit`, rows may be left out that are not among the first
-    `limit` by score, highest first, and then by address; it spares reading texts for phrases.
+    each column of the query. With a `limit`, rows may be left out that are worse than the first
+    `limit` by score; it spares reading texts for phrases.
     """
     evaluation = Evaluation(indexes, live)
     if limit is None:
@@ -119,7 +122,7 @@ def evaluate(
 
 
 def _first_confirmed(query: Resolved, evaluation: Evaluation, limit: int) -> Matches:
-    """At least the first `limit` rows of a query with phrases.
+    """At least the first `limit` rows of a query with phrases, and those as good as the last.
 
     A pass that takes every phrase for held finds all rows and scores none too low. Texts are read
     in the order of these scores, while a row may still be among the first.
@@ -167,6 +170,4 @@ def _beyond(found: Matches, hopeful: Matches, behind: int, limit: int) -> bool:
     """Whether the first `limit` are found: what comes next is behind them at best."""
     if not limit or len(found) < limit:
         return not limit
-    last = _best_first(found, limit)[limit - 1]
-    mine, next_one = found.scores[last], hopeful.scores[behind]
-    return bool(mine > next_one or (mine == next_one and found.rows[last] < hopeful.rows[behind]))
+    return bool(_least_of_best(found.scores, limit) > hopeful.scores[behind])

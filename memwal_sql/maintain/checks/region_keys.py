@@ -157,7 +157,8 @@ def check_base_keys(state: CheckState) -> Iterator[Finding]:
             f"{repeated} keys are there more than once, such as {example}: plain Lance appended or "
             "inserted rows that were there",
             f"version {state.base.version} of the base table",
-            "upsert these keys through a writer and merge, or delete the wrong rows with Lance",
+            "delete these keys through a writer and merge, then upsert their rows: an upsert alone "
+            "makes all rows of a key equal at the merge; or delete the wrong rows with Lance",
         )
 
 

@@ -25,8 +25,8 @@ const K1_PLUS_1: f32 = 2.2;
 /// More than the rounding of a few sums.
 const SLACK: f32 = 1.0001;
 
-/// The `k` best documents: their numbers and scores as the bytes of int32 and float32 arrays, the
-/// best first, of equal ones the lower number first.
+/// The `k` best documents, and those with the score of the last of these: their numbers and scores
+/// as the bytes of int32 and float32 arrays, the best first, of equal ones the lower number first.
 ///
 /// A document's score is the sum over the tokens, in their order, of `weight * (2.2 f / (f + norm))`
 /// with `norm = fixed + per_token * length`. It counts if it holds at least `required` of the
@@ -122,9 +122,11 @@ impl Search<'_> {
                 }
             }
             best
-        })
-        .into_sorted_vec();
-        best.truncate(self.k);
+        });
+        best.sort_unstable();
+        if let Some(&Hit { score, .. }) = self.k.checked_sub(1).and_then(|last| best.get(last)) {
+            best.truncate(best.partition_point(|hit| hit.score >= score));
+        }
         best
     }
 
@@ -176,6 +178,8 @@ struct Scores<'a> {
     /// them is worth at most.
     order: Vec<(usize, f32)>,
     best: BinaryHeap<Hit>,
+    /// The others with the score of the worst of these.
+    ties: Vec<Hit>,
 }
 
 impl<'a> Scores<'a> {
@@ -197,11 +201,12 @@ impl<'a> Scores<'a> {
             sparse: search.postings() * SPARSE < search.lengths.len(),
             order,
             best: BinaryHeap::new(),
+            ties: Vec::new(),
         }
     }
 
-    /// The best documents of a range.
-    fn best(mut self, range: Range<usize>) -> BinaryHeap<Hit> {
+    /// The best documents of a range, in no order.
+    fn best(mut self, range: Range<usize>) -> Vec<Hit> {
         let first = range.start as u32;
         let cursors = |lists: &[&'a Postings]| -> Vec<Cursor<'a>> {
             lists.iter().map(|list| Cursor::from(list, first)).collect()
@@ -227,7 +232,8 @@ impl<'a> Scores<'a> {
                 self.look_up(start, minor, lookups);
             }
         }
-        self.best
+        self.ties.extend(self.best);
+        self.ties
     }
 
     /// How many tokens, in `order`, are minor; none while the others are not rare, as looking
@@ -242,7 +248,7 @@ impl<'a> Scores<'a> {
             let is_minor = if self.search.required > 1 {
                 minor + 1 < self.search.required
             } else {
-                sum <= worst
+                sum < worst
             };
             if !is_minor {
                 break;
@@ -268,7 +274,7 @@ impl<'a> Scores<'a> {
         let (mut any, mut worth) = (false, [0_f32; BLOCK]);
         loop {
             if alone {
-                cursor.skip_unless(|most| search.bound(weight, most) > worst);
+                cursor.skip_unless(|most| search.bound(weight, most) >= worst);
             }
             if !cursor.load() {
                 break;
@@ -317,7 +323,8 @@ impl<'a> Scores<'a> {
             let to = (from + STEP).min(end - start);
             let higher = |high: f32, &score: &f32| if score > high { score } else { high };
             // Without a branch a score: most groups have nothing to keep.
-            if self.scores[from..to].iter().fold(0_f32, higher) > self.threshold() {
+            let highest = self.scores[from..to].iter().fold(0_f32, higher);
+            if highest > 0.0 && highest >= self.threshold() {
                 for place in from..to {
                     let (score, tokens) = (self.scores[place], self.tokens.get(place).copied());
                     self.offer(start + place, score, tokens);
@@ -336,7 +343,7 @@ impl<'a> Scores<'a> {
             let hope = (self.scores[place] + more) * SLACK;
             self.clear(place);
             let document = (start + place) as u32;
-            if hope <= self.threshold() || search.allowed[document as usize] == 0 {
+            if hope < self.threshold() || search.allowed[document as usize] == 0 {
                 continue;
             }
             // In the order of the tokens: sums in another order may differ in their last bit.
@@ -369,18 +376,28 @@ impl<'a> Scores<'a> {
     /// Keep a document if it is good enough; None stands for enough tokens.
     #[inline]
     fn offer(&mut self, document: usize, score: f32, tokens: Option<u16>) {
-        if score > self.threshold()
+        if score > 0.0
+            && score >= self.threshold()
             && self.search.allowed[document] != 0
             && tokens.is_none_or(|tokens| usize::from(tokens) >= self.search.required)
         {
             self.best.push(Hit { score, document: document as u32 });
             if self.best.len() > self.search.k {
-                self.best.pop();
+                self.lose_one();
             }
         }
     }
 
-    /// What a score must exceed to be kept.
+    /// Take the worst of the best out; it stays beside them while it is as good as one of them.
+    fn lose_one(&mut self) {
+        let (lost, worst) = (self.best.pop(), self.threshold());
+        match lost {
+            Some(hit) if hit.score == worst => self.ties.push(hit),
+            _ => self.ties.clear(),
+        }
+    }
+
+    /// What a score must reach to be kept.
     #[inline]
     fn threshold(&self) -> f32 {
         match self.best.peek() {

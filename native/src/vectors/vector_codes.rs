@@ -101,7 +101,8 @@ impl VectorCodes {
     }
 
     /// By query, as the bytes of int64 and of float32: the `most` nearest rows as `candidates` has
-    /// them, and their distances, by distance and then row. `chunks` are the matrices of float32 or
+    /// them, those that are as near as the last of these, and their distances, by distance and then
+    /// row. `chunks` are the matrices of float32 or
     /// float64 whose rows were coded.
     #[pyo3(signature = (queries, most, *, chunks, rows, allowed, least, below))]
     #[allow(clippy::too_many_arguments)]
@@ -218,7 +219,9 @@ impl Asked {
             }
         }
         found.sort_by(|one, other| one.0.total_cmp(&other.0));
-        found.truncate(self.most);
+        if let Some(&(farthest, _)) = self.most.checked_sub(1).and_then(|last| found.get(last)) {
+            found.truncate(found.partition_point(|&(distance, _)| distance <= farthest));
+        }
         found.into_iter().map(|(distance, row)| (row, distance)).unzip()
     }
 }

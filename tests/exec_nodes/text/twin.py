@@ -72,5 +72,8 @@ def top_k(
         scores[documents] += token_scores(often, lengths[documents], np.float32(weight), norms)
         held[documents] += 1
     found = np.flatnonzero((held >= max(1, required)) & allowed)
-    order = found[np.lexsort((found, -scores[found]))][:k]
+    order = found[np.lexsort((found, -scores[found]))]
+    if 0 < k < len(order):  # those that are as good as the last one, too
+        k = int((-scores[order]).searchsorted(-scores[order[k - 1]], "right"))
+    order = order[:k]
     return order.tolist(), scores[order].tolist()

@@ -24,14 +24,16 @@ def expected(
     counts: Matrix,
     bounds: Bounds = NO_BOUNDS,
 ) -> list[tuple[float, int]]:
-    """The nearest (distance, address) among the rows for which `counts` is true."""
+    """The nearest (distance, address) among the rows for which `counts` is true, and those that are
+    as near as the last one."""
     found = measured(metric, matrix, query)
     rows = [
         (float(distance), 10 + 2 * row)
         for row, distance in enumerate(found)
         if counts[row] and bounds.met(np.array([distance], np.float32))[0]
     ]
-    return sorted(rows)[:most]
+    rows.sort()
+    return rows[:most] + [row for row in rows[most:] if row[0] == rows[most - 1][0]]
 
 
 def of_query(found: Candidates, query: int) -> list[tuple[float, int]]:
@@ -84,10 +86,13 @@ def test_the_nearest_rows_are_found_exactly(
             assert got == [(pytest.approx(d, rel=1e-6, abs=1e-12), a) for d, a in wanted]
 
 
-def test_equally_near_rows_come_by_address() -> None:
+def test_all_rows_come_that_are_as_near_as_the_last_one() -> None:
     matrix = np.ones((50, 4), np.float32)
-    found = nearest(column(matrix), matrix[:1], 5, "l2")
-    assert of_query(found, 0) == [(0.0, 10), (0.0, 12), (0.0, 14), (0.0, 16), (0.0, 18)]
+    matrix[:3] = 2
+    for parts in (1, 3):
+        found = nearest(column(matrix, parts), matrix[[9, 0]], 5, "l2")
+        assert of_query(found, 0) == [(0.0, 10 + 2 * row) for row in range(3, 50)]
+        assert [distance for distance, _ in of_query(found, 1)] == [0.0] * 3 + [4.0] * 47
 
 
 @pytest.mark.parametrize("metric", METRICS)

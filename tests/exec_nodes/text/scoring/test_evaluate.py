@@ -94,7 +94,8 @@ def test_a_limit_gives_the_first_rows_of_the_whole_result(k: int) -> None:
 
 
 def test_a_phrase_with_a_limit_reads_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["write ahead log"] * 5000 + ["ahead write log"] * 5000
+    texts = ["write ahead log"] * 10
+    texts += ["write ahead log record"] * 5000 + ["ahead write log record"] * 5000
     (source,) = sources_of({"body": texts}, [0] * len(texts), SIMPLE)
     read = []
     whole = source["body"].texts
