@@ -7,7 +7,9 @@ import os
 import pyarrow as pa
 
 from exec_nodes.resident.store import STORE, memory_bytes
+from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.cache.settings import CACHE
+from memwal_sql.write.options import STATEMENT_WRITERS, WriterOptions
 
 _SCHEMA = pa.schema(
     [
@@ -25,6 +27,7 @@ def configure(
     memory: int | str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_bytes: int | str | None = None,
+    writers: WriterOptions | None = None,
 ) -> None:
     """Set how much this process may keep of all tables together, in memory and on a local disk.
 
@@ -40,13 +43,21 @@ def configure(
         cache_bytes: how much these copies may take, as `memory`; else the environment's
             `MEMWAL_CACHE_BYTES`, or 4 GiB. 0 keeps nothing.
 
+        writers: the options of the writers that INSERT and other statements of `mw.sql` and
+            `ctx.sql` open from now on, as `mw.WriterOptions(memtable_age_s=10)`; a program gives
+            its own to `table.writer`.
+
     What is not given stays as it is. What exceeds a smaller `memory` is evicted at once. MemTables
     are no part of it: a writer has its own `max_unflushed_bytes`.
     Raises InvalidCallError for any other value, and for `cache_bytes` without a folder.
     """
+    if writers is not None and not isinstance(writers, WriterOptions):
+        raise InvalidCallError(f"writers={writers!r} must be mw.WriterOptions(...)")
     budget = None if memory is None else memory_bytes(memory)
     if cache_dir is not None or cache_bytes is not None:
         CACHE.set(cache_dir, cache_bytes)
+    if writers is not None:
+        STATEMENT_WRITERS.options = writers
     if budget is not None:
         STORE.max_bytes = budget
 

@@ -21,6 +21,7 @@ from memwal_sql.cli.output import json_line, print_line, remark
 from memwal_sql.cli.sinks import drop_output
 from memwal_sql.errors import MemWalError
 from memwal_sql.memory import configure
+from memwal_sql.write.options import WriterArguments, WriterOptions
 
 _BESIDE = {"Lance": "pylance", "DataFusion": "datafusion", "Arrow": "pyarrow"}
 
@@ -134,9 +135,29 @@ def memwal(
             " MEMWAL_CACHE_BYTES, or 4 GiB.",
         ),
     ] = None,
+    memtable_age: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Statements' rows become files of the table after this time."
+        ),
+    ] = None,
+    memtable_entries: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The same after so many entries of a region's log."),
+    ] = None,
 ) -> None:
     """Look at a MemWAL table, ask it, and keep it in shape."""
-    configure(memory=memory, cache_dir=cache_dir, cache_bytes=cache_bytes)
+    writers = WriterArguments()
+    if memtable_age is not None:
+        writers["memtable_age_s"] = memtable_age
+    if memtable_entries is not None:
+        writers["memtable_entries"] = memtable_entries
+    configure(
+        memory=memory,
+        cache_dir=cache_dir,
+        cache_bytes=cache_bytes,
+        writers=WriterOptions(**writers),
+    )
 
 
 for command in (

@@ -29,7 +29,7 @@ from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.storage.retries import ATTEMPTS, with_retries
 from memwal_sql.table.handle import TableHandle
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges
-from memwal_sql.write.options import WriterArguments, WriterOptions
+from memwal_sql.write.options import STATEMENT_WRITERS, WriterArguments, WriterOptions
 from memwal_sql.write.result import DURABLE, WriteResult
 from memwal_sql.write.statement import SNAPSHOT
 from memwal_sql.write.table_writer import TableWriter
@@ -164,7 +164,9 @@ class WrittenTable(TableHandle):
                 with suppress(MemWalError):  # its rows are durable, and nobody waits for it
                     if old is not None:
                         old.close()
-            self._insert_writer = self._open_writer(base, of_insert=True)
+            self._insert_writer = self._open_writer(
+                base, options=STATEMENT_WRITERS.options, of_insert=True
+            )
             return self._insert_writer
 
     def _open_writer(

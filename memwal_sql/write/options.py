@@ -95,6 +95,16 @@ def default_unflushed_bytes(memory: int) -> int:
     return max(_LEAST_UNFLUSHED, min(memory // 8, _MOST_UNFLUSHED))
 
 
+@dataclass
+class StatementWriters:
+    """The `options` of the writers that INSERT and other statements open in this process."""
+
+    options: WriterOptions
+
+
+STATEMENT_WRITERS = StatementWriters(WriterOptions())
+
+
 class WriterArguments(TypedDict, total=False):
     """The fields of `WriterOptions`, as arguments of `Table.writer`."""
 

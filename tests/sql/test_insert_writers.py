@@ -295,3 +295,22 @@ def test_an_insert_gives_up_after_some_attempts(
     monkeypatch.setattr(mw.TableWriter, "upsert", refuse)
     with pytest.raises(RetryError, match="run it again, or let one process write"):
         _run(_session(table), "INSERT INTO t VALUES (1, NULL, NULL)")
+
+
+def test_the_thresholds_of_statements_are_set_for_the_process(tmp_path: Path) -> None:
+    table = mw.create_table(tmp_path / "thresholds", SCHEMA, "id")
+    with pytest.raises(mw.InvalidCallError, match="writers=7 must be"):
+        mw.configure(writers=7)  # type: ignore[arg-type]
+    mw.configure(writers=mw.WriterOptions(memtable_entries=2, memtable_age_s=5.0))
+    try:
+        session = session_of("t", table)
+        names = ", ".join("NULL" if field.name != "id" else "{}" for field in SCHEMA)
+        for key in range(4):
+            session.sql(f"INSERT INTO t VALUES ({names.format(key)})").collect()
+        writer = live.live_table_writer(table._context.identity)
+        assert writer is not None
+        writer.flush_usable()
+        assert table.regions()["current_generation"].to_pylist() == [3]
+    finally:
+        mw.configure(writers=mw.WriterOptions())
+        table.close()
