@@ -28,6 +28,7 @@ _NAME = "scanned"
 _UNKNOWN = re.compile(r'No field named "?(.+?)"?\.(?:\s|$)')
 # Of the table that is read, or of the machine.
 _FROM_OUTSIDE = re.compile(r"(FFI|External|Object Store|IO) error|Resources exhausted")
+_REGEX = re.compile(r"[Rr]egular expression|regex parse error|CompiledTooBig|size limit")
 
 
 def conjuncts(
@@ -94,7 +95,8 @@ def condition_errors(condition: str) -> Iterator[None]:
         yield
     except Exception as error:  # DataFusion raises nothing more specific
         original = original_error(error)
-        if original is None and not _FROM_OUTSIDE.search(str(error)):
+        outside = _FROM_OUTSIDE.search(str(error)) and not _REGEX.search(str(error))
+        if original is None and not outside:
             reason = shortened(_reason(str(error), condition))
             original = InvalidCallError(f"filter={condition!r} can't be used: {reason}")
         if original is None or original is error:

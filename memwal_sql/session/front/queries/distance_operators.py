@@ -158,7 +158,8 @@ def _written_vector(
         if isinstance(elements, list) and all(map(is_number, elements)):
             numbers = json.dumps([float(one) for one in elements], allow_nan=False)
             return f"make_array({numbers[1:-1]})"
-    except (ValueError, OverflowError):  # of JSON, infinities, and whole numbers above all floats
+    # JSON that is none or nests without end, infinities, and whole numbers above all floats.
+    except (ValueError, OverflowError, RecursionError):
         pass
     raise statement.error(f"{shortened(text)!r} is no vector, as '[0.5, 1]' is", start)
 

@@ -18,6 +18,7 @@ from memwal_sql.session.front.queries.tokens import Statement
 QUERIES = (
     datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 )
+_LARGEST = (1 << 63) - 1  # int64, which Arrow takes whole numbers for
 _NAMES = 'SELECT "B" AS A FROM (SELECT 1 AS "B")'
 
 
@@ -92,6 +93,8 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
     try:
         if isinstance(value, pa.Array | pa.ChunkedArray):
             return pa.scalar(value.to_pylist(), pa.list_(value.type))
+        if type(value) is int and _LARGEST < value < 1 << 64:
+            return pa.scalar(value, pa.uint64())
         return pa.scalar(value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         if hasattr(value, "__arrow_c_stream__"):
