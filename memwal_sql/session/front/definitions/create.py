@@ -135,8 +135,8 @@ def created(
             if clauses.query is not None:
                 rows = _rows(ctx, statement, clauses.query, parameters, columns.schema)
                 columns = Columns(_schema(rows.schema, columns.schema), columns.primary_key)
-            key = columns.primary_key
-            make = partial(create_table, location, columns.schema, key, regions, options)
+            primary_key = columns.primary_key
+            make = partial(create_table, location, columns.schema, primary_key, regions, options)
             table, made = _made_or_found(make, find) if opens else (make(), True)
             if made and rows is not None:
                 count = _filled(table, rows, options)
