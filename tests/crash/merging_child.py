@@ -1,4 +1,4 @@
-"""The doomed merger: it merges and builds indexes, and kills itself where it is told."""
+"""The doomed merger: it merges, builds indexes and compacts, and kills itself where it is told."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection
 import lance
 from lance.dataset import DatasetOptimizer, MergeInsertBuilder
 
+from memwal_sql.maintain.compact import compactor
 from memwal_sql.maintain.merge import merger
 from tests.crash.doomed import SURVIVED, Death, open_doomed
 
@@ -15,11 +16,13 @@ LANCE_CALLS = (
     (lance.LanceDataset, "commit"),
     (MergeInsertBuilder, "execute"),
     (DatasetOptimizer, "optimize_indices"),
+    (compactor, "_execute"),
+    (compactor, "_commit"),
 )
 
 
 def merge_until_death(uri: str, pass_bytes: int, death: Death, link: Connection) -> None:
-    """Merge in passes of so many bytes, and build indexes."""
+    """Merge in passes of so many bytes, build indexes, and compact."""
     table = open_doomed(uri, death, LANCE_CALLS)
     initialise = merger.Merger.__init__
 
@@ -29,4 +32,6 @@ def merge_until_death(uri: str, pass_bytes: int, death: Death, link: Connection)
     merger.Merger.__init__ = in_small_passes  # type: ignore[assignment, method-assign]
     table.merge()
     table.build_indexes()
+    if death.where != "store":  # a compaction puts records of the lease alone
+        table.compact()
     link.send(SURVIVED)

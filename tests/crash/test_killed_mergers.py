@@ -60,6 +60,8 @@ def _examine(uri: str, first: int) -> None:
     table.merge()
     table.build_indexes()
     assert in_base(uri) == rows
+    table.compact()
+    assert in_base(uri) == rows_of(mw.open_table(uri)) == rows
     assert rows_of(table, "eventual") == rows
 
 
@@ -98,7 +100,7 @@ def test_killed_at_every_call(
 def test_killed_during_a_lance_call(context: Any, template: Path, tmp_path: Path) -> None:
     rng = Random(SEED)
     for _ in range(12 * SOAK):
-        death = Death("lance", rng.randint(1, 16), "during", rng.uniform(0, 0.006))
+        death = Death("lance", rng.randint(1, 48), "during", rng.uniform(0, 0.006))
         _kill_and_examine(context, template, tmp_path, death)
 
 
