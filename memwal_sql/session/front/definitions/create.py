@@ -68,14 +68,14 @@ def created(
         refuse_schema(ctx, statement, at, parts[:-1], kept=True)
     if folder is None and not are_ours(statement, place, external=external):
         keys = (at for at in range(columns_at, place) if statement.has(at, "PRIMARY KEY"))
-        key = None if external else next(keys, None)
-        if key is not None:
+        keyed = None if external else next(keys, None)
+        if keyed is not None:
             raise UnsupportedError(
                 str(
                     statement.error(
                         "a table with a primary key needs a place: LOCATION 'folder', or a name in "
                         "a catalog that mw.catalog has made; ctx.sql makes tables in memory",
-                        key,
+                        keyed,
                     )
                 )
             )
