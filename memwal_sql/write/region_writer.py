@@ -39,6 +39,8 @@ from memwal_sql.write.wal_writer import WalWriter
 
 _NOT_WRITTEN = "these rows were not written"
 
+_OF_APPENDS = (MemWalError, OSError, MemoryError, pa.ArrowException)
+
 
 class RegionWriter:
     """Writes one region under a lease. Safe to use from several threads.
@@ -372,7 +374,8 @@ class RegionWriter:
                         failure = self._commit_failed(group, error)
                         self._end_commit()
                     self._changed.tell()  # who was interrupted may not have come to it
-                if commit is None or not isinstance(error, Exception):
+                # All else comes from outside, as the exception of a time limit.
+                if commit is None or not isinstance(error, _OF_APPENDS):
                     raise
                 if own:
                     raise self._error_of(failure, writes) from error
