@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from lance.dataset import Index
 
+from exec_nodes.base.threads import beyond_signals
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.storage.base.commits import base_commit
 from memwal_sql.storage.base.manifest import OTHER_VERSION, IndexSection, read_index_section
@@ -229,7 +230,10 @@ def _recipe(index: IndexMetadata) -> Hashable:
     """What tells an index from another one, whatever it covers: of its details the fields, as they
     come in any order."""
     details = AnyIndexDetails.FromString(index.index_details.value)
-    fields = frozenset((one.field_number, one.data) for one in UnknownFieldSet(details))
+    # Protobuf's library ends the process where what a signal handler raises comes in between.
+    fields = beyond_signals(
+        lambda: frozenset((one.field_number, one.data) for one in UnknownFieldSet(details))
+    )
     return index.name, tuple(index.fields), index.index_details.type_url, fields
 
 
