@@ -96,7 +96,8 @@ def condition_errors(condition: str) -> Iterator[None]:
     except Exception as error:  # DataFusion raises nothing more specific
         original = original_error(error)
         outside = _FROM_OUTSIDE.search(str(error)) and not _REGEX.search(str(error))
-        if original is None and not outside:
+        is_native = type(error).__module__ in ("builtins", "pyarrow.lib")  # no time limit's
+        if original is None and is_native and not outside:
             reason = shortened(_reason(str(error), condition))
             original = InvalidCallError(f"filter={condition!r} can't be used: {reason}")
         if original is None or original is error:
