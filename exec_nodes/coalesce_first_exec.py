@@ -53,5 +53,5 @@ class CoalesceFirstExec(Node):
                     continue
                 self.metrics.add(sources_skipped=len(self.inputs) - place - 1)
                 if not batch.column(TOMBSTONE)[0].as_py():
-                    yield batch.select(names).slice(0, 1)
+                    yield batch.select(names)
                 return

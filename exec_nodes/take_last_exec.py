@@ -20,8 +20,8 @@ class TakeLastExec(Node):
     """Finds the row of `key` with the highest row address by an index, without a scan
     (Specification 2, Appendix 3).
 
-    Yields at most one row: `output`'s columns and `_tombstone`, which tells a deleted key from
-    one that is not there.
+    Yields at most one row, or those that the base table has: `output`'s columns and `_tombstone`,
+    which tells a deleted key from one that is not there.
     """
 
     source: Source
@@ -48,5 +48,5 @@ class TakeLastExec(Node):
         if found is not None:
             rows, deleted = found
             columns = [column.combine_chunks() for column in rows.cast(self.output).columns]
-            columns.append(pa.array([deleted]))
+            columns.append(pa.array([deleted] * rows.num_rows))
             yield aligned(pa.RecordBatch.from_arrays(columns, schema=self.schema))

@@ -88,19 +88,22 @@ class KeyLookups:
         self._readable = is_integral(column.type) and not dataset.has_stable_row_ids
 
     def rows_of(self, key: KeyBatch, schema: pa.Schema) -> pa.Table | None:
-        """The columns of `schema`, all stored, of the last row of the only key, or no row, with as
-        little as possible around Lance's own lookup; None if that can't tell."""
+        """The columns of `schema`, all stored, of the row of the only key, or no row, with as
+        little as possible around Lance's own lookup; None if that can't tell, or finds several."""
         if len(key.names) > 1:
             return None
-        fragments = None
+        fragments, row = None, None
         if self._readable:
             found = self._runs.read(self._reader, Admission.lookup)
             for run in reversed(found.runs):  # most rows of an old one may be gone
                 for address in run.run.value.find(key.values[0]):
                     if address >> FRAGMENT_BITS in run.fragments:
-                        row = self._rows.at(address, schema)
-                        if row is not None:
-                            return row
+                        another = self._rows.at(address, schema)
+                        if row is not None and another is not None:
+                            return None
+                        row = another if row is None else row
+            if row is not None:
+                return row
             if not found.unread:
                 return _NO_ROWS
             fragments = found.unread if found.runs else None

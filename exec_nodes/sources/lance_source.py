@@ -326,7 +326,9 @@ class LanceSource(LanceVersion):
                 table = read_table(self.dataset, self._schema_of(names), key_condition(keys))
                 addresses = table[ROW_ADDRESS].to_numpy()
         rows, positions = rows_of_keys(table.select(keys.names), keys)
-        newest = last_rows(addresses[rows], positions)
+        newest = np.arange(len(rows))
+        if self._tombstone:  # the base gives what scans give, see `Source.last`
+            newest = last_rows(addresses[rows], positions)
         # Selected last: a table of no columns has forgotten how many rows it has.
         found = taken(table, rows[newest])
         if not self._tombstone:

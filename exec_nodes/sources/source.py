@@ -151,14 +151,16 @@ class Source(Protocol):
         """One flag a key: False only if the source has no row, tombstone or not, of that key."""
 
     def last(self, key: KeyBatch, columns: Sequence[str]) -> tuple[pa.Table, bool] | None:
-        """The last row of the only key: `columns`, and whether it is a tombstone.
+        """The last row of the only key: `columns`, and whether it is a tombstone. Of a key that
+        plain Lance has appended again the base table has several, and all are returned.
 
         None if the key is not held. As `might_contain` and `take`, without their arrays.
         """
 
     def take(self, keys: KeyBatch, columns: Sequence[str]) -> pa.Table:
         """The last row of each key that is held: `columns`, `_tombstone` (bool) and `_key`
-        (int64, the position of the row's key in `keys`), in no particular order.
+        (int64, the position of the row's key in `keys`), in no particular order. Of the base table
+        all rows of a key, as by `last`.
 
         A key given twice is answered once. The base table has no tombstones: all false.
         """

@@ -157,8 +157,8 @@ def check_base_keys(state: CheckState) -> Iterator[Finding]:
             f"{repeated} keys are there more than once, such as {example}: plain Lance appended or "
             "inserted rows that were there",
             f"version {state.base.version} of the base table",
-            "delete these keys through a writer and merge, then upsert their rows: an upsert alone "
-            "makes all rows of a key equal at the merge; or delete the wrong rows with Lance",
+            "upsert the right row of each of these keys through a writer, and merge, which leaves "
+            "that row alone; or delete the wrong rows with Lance",
         )
 
 

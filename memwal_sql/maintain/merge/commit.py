@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 from lance.mem_wal import CompactedSsTable
 
+from exec_nodes.base.thresholds import Thresholds
+from exec_nodes.keys.codes import KeyCodes, concat, repeated_later
+from exec_nodes.keys.keys import key_column
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
+from exec_nodes.lance.reading import batches_of
 from memwal_sql.errors import ConflictError, OutcomeUnknownError
-from memwal_sql.storage.base.commits import is_conflict
+from memwal_sql.storage.base.commits import base_commit, is_conflict
 from memwal_sql.storage.base.merge_token import (
     LAST_PASS,
     MergeProgress,
@@ -21,6 +27,13 @@ from memwal_sql.storage.base.merge_token import (
     token,
 )
 from memwal_sql.storage.deadlines import check_deadline
+from memwal_sql.storage.retries import over_conflicts
+
+
+class Deletes(Thresholds):
+    """So many rows are deleted by a commit, whose condition names them all."""
+
+    most_rows = 100_000
 
 
 class TooLargeError(Exception):
@@ -54,9 +67,32 @@ class PassWriter:
         self._execute(self._merge().when_matched_delete(), keys, last=last)
 
     def upsert(self, rows: pa.Table, *, last: bool) -> None:
-        """Replace or insert whole rows."""
+        """Replace or insert whole rows. Afterwards each of these keys has one row, also where plain
+        Lance had appended a key that was there."""
         merge = self._merge().when_matched_update_all().when_not_matched_insert_all()
-        self._execute(merge, rows, last=last)
+        counts = self._execute(merge, rows, last=last)
+        if counts["num_updated_rows"] + counts["num_inserted_rows"] > rows.num_rows:
+            keys, uri = KeyCodes(self._keys_of(rows)), os.fspath(self._dataset.uri)
+            delete = partial(self._delete_repeated, keys, uri)
+            over_conflicts(delete, f"deleting repeated keys from {uri}")
+
+    def _keys_of(self, rows: pa.Table | pa.RecordBatch) -> Any:
+        return key_column(rows.select(self._primary_key).columns)
+
+    def _delete_repeated(self, keys: KeyCodes, uri: str) -> None:
+        """Delete all rows of each of these keys but one: the merge has made them equal."""
+        self._dataset.checkout_latest()
+        columns, addresses = [], []
+        for batch in batches_of(self._dataset.scanner(self._primary_key, with_row_id=True)):
+            places, _ = keys.find(column := self._keys_of(batch))
+            columns.append(column.take(pa.array(places)))
+            addresses.append(batch["_rowid"].to_numpy()[places])
+        repeated = np.concatenate(addresses)[repeated_later(concat(columns))]
+        for start in range(0, len(repeated), Deletes.most_rows):
+            some = ", ".join(map(str, repeated[start : start + Deletes.most_rows]))
+            check_deadline(uri)
+            with base_commit(uri, "deleting repeated keys"):
+                self._dataset.delete(f"_rowid IN ({some})", conflict_retries=0)
 
     def _merge(self) -> Any:
         # An index on the key may hold addresses of rows that are gone: rows then stay as they were
@@ -66,7 +102,7 @@ class PassWriter:
         # may have erased the mark that would refuse these rows, and older ones would come back.
         return merge.conflict_retries(0)
 
-    def _execute(self, merge: Any, rows: pa.Table, *, last: bool) -> None:
+    def _execute(self, merge: Any, rows: pa.Table, *, last: bool) -> Mapping[str, int]:
         marks = []
         for region, numbers in self._generations.items():
             self._done[region] = done = LAST_PASS if last else self._done[region] + 1
@@ -76,9 +112,10 @@ class PassWriter:
         check_deadline(self._dataset.uri)
         try:
             with lance_panics(BASE_NAME, self._dataset.uri):
-                merge.mark_sstables_as_compacted(marks).execute(rows)
+                counts: Mapping[str, int] = merge.mark_sstables_as_compacted(marks).execute(rows)
         except (OSError, RuntimeError) as error:
             raise _typed(error, self._dataset.uri) from error
+        return counts
 
 
 def _typed(error: Exception, uri: str) -> Exception:
