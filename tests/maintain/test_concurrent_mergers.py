@@ -49,13 +49,13 @@ class Sleeper:
         self.outcome: Any = None
         execute = passes.PassWriter._execute
 
-        def sleepy(writer: passes.PassWriter, *args: Any, **kwargs: Any) -> None:
+        def sleepy(writer: passes.PassWriter, *args: Any, **kwargs: Any) -> Any:
             if threading.current_thread() is self._thread:
                 self._passes += 1
                 if self._passes == self._before_pass:
                     self._asleep.set()
                     reached(self._wake)
-            execute(writer, *args, **kwargs)
+            return execute(writer, *args, **kwargs)
 
         def run() -> None:
             try:
