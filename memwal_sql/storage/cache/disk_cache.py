@@ -135,8 +135,8 @@ class DiskCache:
             found = CachedFolder(path, listed := FileIO(path / _LIST))
         except OSError:
             return None
-        except InvalidCallError as error:
-            _log.warning("%s; files are read from the store", error)
+        except InvalidCallError:
+            _log.warning("%s is not safe any more; files are read from the store", self.folder)
             return None
         try:
             fcntl.flock(listed, fcntl.LOCK_SH)
