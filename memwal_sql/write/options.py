@@ -58,7 +58,7 @@ class WriterOptions:
     wal_flush_interval_s: float = 0.1
     memtable_rows: int = 100_000
     memtable_bytes: int = 64 * _MIB
-    memtable_entries: int = 1_000
+    memtable_entries: int = 500
     memtable_age_s: float | None = 60.0
     max_unflushed_bytes: int | None = None
     back_pressure_timeout_s: float = 60.0
