@@ -5,8 +5,7 @@ fences, whose schema is empty (protocol rule 2). Lance before version 14, which 
 leaves the generation out: a replay puts such rows into the MemTable that it is filling. Native code
 refuses rows whose schema has other metadata, so what is ours is in the metadata of the batch
 message: the seal with nonce and checksum, the id of a staged batch, and within how many seconds its
-writer flushes it. A fence has no batch and
-carries its seal in the schema.
+writer flushes it. A fence has no batch and carries its seal in the schema.
 """
 
 from __future__ import annotations
