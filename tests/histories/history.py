@@ -130,6 +130,8 @@ class History:
             (1, self._crash_in_merge),
             (2, self._collect),
             (1, self._crash_in_collection),
+            (2, self._compact),
+            (1, self._crash_in_compaction),
             (1, self._checkpoint),
             (2, self._append),
         ]
@@ -301,6 +303,22 @@ class History:
             self._process.table.collect_garbage(
                 older_than=timedelta(0), versions_older_than=timedelta(0)
             )
+        self._process.kill()
+        self._after_crash()
+
+    def _compact(self) -> None:
+        """The process compacts the base, which changes no rows of it."""
+        fragments = self.rng.choice((None, 2, 4))
+        found = self._process.table.compact(fragments=fragments)
+        self.log.append(f"compact {found} fragments, {fragments=}")
+
+    def _crash_in_compaction(self) -> None:
+        """The process dies at a random change of the store inside a compaction."""
+        change, before = self.rng.randint(1, 5), self.rng.random() < 0.5
+        self.log.append(f"crash {'before' if before else 'after'} change {change} of a compaction")
+        self._process.switch.kill_at(change, before=before)
+        with suppress(MemWalError, ProcessKilledError):
+            self._process.table.compact()
         self._process.kill()
         self._after_crash()
 

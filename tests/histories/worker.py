@@ -44,6 +44,7 @@ JOBS = {
     "merge": 4,
     "collect": 2,
     "build": 2,
+    "compact": 2,
     "record": 2,
     "checkpoint": 1,
     "index": 1,
@@ -292,6 +293,9 @@ class _Worker:
 
     def _build(self) -> None:
         self._opened().build_indexes()
+
+    def _compact(self) -> None:
+        self._opened().compact(fragments=self._rng.choice((None, 2, 4)), deleted=0.2)
 
     def _record(self) -> None:
         self._opened().snapshot_regions()
