@@ -47,6 +47,7 @@ STEP_WEIGHTS = {
     "our new writer": 2,
     "merge": 9,
     "index": 1,
+    "compact": 2,
     "snapshot": 1,
     "collect": 3,
     "both read": 2,
@@ -139,6 +140,9 @@ class History:
 
     def index(self) -> None:
         self.table.build_indexes()
+
+    def compact(self) -> None:
+        self.table.compact(fragments=self.rng.choice((None, 2)))
 
     def snapshot(self) -> None:
         self.table.snapshot_regions()

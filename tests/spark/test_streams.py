@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import memwal_sql as mw
-from memwal_sql.spark import build_indexes, collect_garbage, merge, snapshot_regions
+from memwal_sql.spark import build_indexes, collect_garbage, compact, merge, snapshot_regions
 from tests.model.writing import upsert_rows
 from tests.spark.feed import Feed, run, start
 from tests.spark.frames import load, rows
@@ -97,9 +97,16 @@ def test_maintenance_runs_as_spark_jobs_beside_reads(spark: SparkSession, uri: s
     assert sum(merge(spark, uri).values()) == 0
     assert set(build_indexes(spark, uri)) >= {"id_idx"}
     assert snapshot_regions(spark, uri) == mw.open_table(uri).version
+    with table.writer() as writer:
+        writer.upsert({"id": list(range(30, 90)), "val": ["d"] * 60})
+        writer.flush()
+    table.merge()
+    assert compact(spark, uri) >= 2
+    assert compact(spark, uri) == 0
     assert collect_garbage(spark, uri) >= 0
     assert rows(planned) == dict.fromkeys(range(60), "c")
-    assert rows(load(spark, uri)) == dict.fromkeys(range(60), "c")
+    now = dict.fromkeys(range(30), "c") | dict.fromkeys(range(30, 90), "d")
+    assert rows(load(spark, uri)) == now
 
 
 def test_changes_stream_with_places_that_survive_a_restart(
