@@ -272,17 +272,20 @@ class History:
         self._look_at_base()
 
     def _crash_in_merge(self) -> None:
-        """The process dies at a random change of the store inside a merge."""
-        change, before = self.rng.randint(1, 9), self.rng.random() < 0.5
-        self.log.append(f"crash {'before' if before else 'after'} change {change} of a merge")
-        self._process.switch.kill_at(change, before=before)
-        with suppress(MemWalError, ProcessKilledError):
-            self._process.table.merge()
-        self._process.kill()
+        self._crash_in("a merge", 9, self._process.table.merge)
         if self.oracle.recorded is None:  # it may have got as far as that
             self.oracle.record()
         self._look_at_base()
         self._after_crash()
+
+    def _crash_in(self, name: str, most: int, job: Callable[[], object]) -> None:
+        """The process dies inside a job, at a random one of its first changes of the store."""
+        change, before = self.rng.randint(1, most), self.rng.random() < 0.5
+        self.log.append(f"crash {'before' if before else 'after'} change {change} of {name}")
+        self._process.switch.kill_at(change, before=before)
+        with suppress(MemWalError, ProcessKilledError):
+            job()
+        self._process.kill()
 
     def _look_at_base(self) -> None:
         base = merging.keys_in_base(self.uri, self.kind.names)
@@ -295,31 +298,26 @@ class History:
         self.log.append(f"collect {report.num_rows} things, {options}")
 
     def _crash_in_collection(self) -> None:
-        """The process dies at a random change of the store inside a collection."""
-        change, before = self.rng.randint(1, 9), self.rng.random() < 0.5
-        self.log.append(f"crash {'before' if before else 'after'} change {change} of a collection")
-        self._process.switch.kill_at(change, before=before)
-        with suppress(MemWalError, ProcessKilledError):
-            self._process.table.collect_garbage(
-                older_than=timedelta(0), versions_older_than=timedelta(0)
-            )
-        self._process.kill()
+        at_once = {"older_than": timedelta(0), "versions_older_than": timedelta(0)}
+        self._crash_in("a collection", 9, lambda: self._process.table.collect_garbage(**at_once))
         self._after_crash()
 
     def _compact(self) -> None:
-        """The process compacts the base, which changes no rows of it."""
+        """The process compacts what two merges left, which changes no rows."""
+        self._merge_twice()
         fragments = self.rng.choice((None, 2, 4))
         found = self._process.table.compact(fragments=fragments)
         self.log.append(f"compact {found} fragments, {fragments=}")
 
+    def _merge_twice(self) -> None:
+        for _ in range(2):
+            self._upsert()
+            self._flush()
+            self._merge()
+
     def _crash_in_compaction(self) -> None:
-        """The process dies at a random change of the store inside a compaction."""
-        change, before = self.rng.randint(1, 5), self.rng.random() < 0.5
-        self.log.append(f"crash {'before' if before else 'after'} change {change} of a compaction")
-        self._process.switch.kill_at(change, before=before)
-        with suppress(MemWalError, ProcessKilledError):
-            self._process.table.compact()
-        self._process.kill()
+        self._merge_twice()
+        self._crash_in("a compaction", 5, self._process.table.compact)
         self._after_crash()
 
     def _checkpoint(self) -> None:
