@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -12,6 +13,24 @@ from memwal_sql.errors import InvalidCallError, UnsupportedError
 
 # Characters of a value in an error.
 _SHOWN = 80
+# What makes a value as long as its second argument says, and the longest.
+_LENGTHENING = frozenset(
+    ("array_repeat", "array_resize", "list_repeat", "list_resize", "lpad", "repeat", "rpad")
+)
+_LENGTHENS = re.compile("|".join(_LENGTHENING), re.IGNORECASE)
+_LONGEST = 1_000_000
+# DataFusion compares timestamps of all units with literals in nanoseconds.
+_BEYOND_NANOSECONDS = re.compile(r"Overflow converting .* to Nanosecond|to Timestamp\(ns\)")
+
+
+def date_remedy(message: str) -> str:
+    """What to write in place of a date that DataFusion can't compare; empty for other messages."""
+    if _BEYOND_NANOSECONDS.search(message) is None:
+        return ""
+    return (
+        "\nWrite a date beyond the years 1678 to 2261 as arrow_cast('9999-12-31', "
+        "'Timestamp(Microsecond, None)'), with the type of the column"
+    )
 
 
 def is_whole(value: Any, least: int) -> bool:
@@ -51,12 +70,50 @@ def unquoted(name: str) -> str:
 def parsed_expression(text: str) -> SqlText | None:
     """An expression as DataFusion's parser has it; None for a text that it can't parse.
 
-    Raises InvalidCallError for a text that nests too deep to be planned.
+    Raises InvalidCallError for a text that nests too deep to be planned, or makes too long values.
     """
+    parser = SqlParser()
     try:
-        return SqlParser().expression(text)
+        parsed = parser.expression(text)
     except ValueError as error:
         raise InvalidCallError(f"{text!r}: {error}") from error
+    if parsed is not None:
+        check_lengths(text, parser)
+    return parsed
+
+
+def check_lengths(text: str, parser: SqlParser) -> None:
+    """Raise InvalidCallError for a text of SQL with a call, as `repeat('a', 1000000000)`, that asks
+    for longer values than memory may have room for: DataFusion's pool does not count them."""
+    if _LENGTHENS.search(text) is None:
+        return
+    calls = [("", 0)]  # the functions whose parentheses are open, and their commas
+    name = ""
+    for kind, value, _, _ in parser.tokens(text):
+        function, commas = calls[-1]
+        symbol = value if kind == "symbol" else ""
+        if symbol == "(" and not name:
+            calls.append((function, commas))
+        elif symbol in ("(", "[", "{"):
+            calls.append((name if symbol == "(" else "", 0))
+        elif symbol in (")", "]", "}") and len(calls) > 1:
+            calls.pop()
+        elif symbol == ",":
+            calls[-1] = function, commas + 1
+        is_length = commas == 1 and function in _LENGTHENING and kind in ("number", "string")
+        if is_length and _is_too_long(value):
+            raise InvalidCallError(
+                f"{function}(...) is asked for the length {shortened(value)}: it makes "
+                f"{_LONGEST:,} characters or elements at most"
+            )
+        name = value.lower() if kind in ("word", "quoted") else ""
+
+
+def _is_too_long(number: str) -> bool:
+    try:
+        return float(number) > _LONGEST
+    except ValueError:
+        return False
 
 
 def check_expression(text: str) -> None:

@@ -15,7 +15,7 @@ from datafusion.expr import EmptyRelation, TableScan
 import memwal_native
 from exec_nodes.base.brief import shortened
 from memwal_native import MountedTable
-from memwal_sql.arguments import check_expression, parsed_expression
+from memwal_sql.arguments import check_expression, date_remedy, parsed_expression
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.session.provider import SqlTable, TableProvider, answers
@@ -98,7 +98,7 @@ def condition_errors(condition: str) -> Iterator[None]:
         outside = _FROM_OUTSIDE.search(str(error)) and not _REGEX.search(str(error))
         is_native = type(error).__module__ in ("builtins", "pyarrow.lib")  # no time limit's
         if original is None and is_native and not outside:
-            reason = shortened(_reason(str(error), condition))
+            reason = shortened(_reason(str(error), condition)) + date_remedy(str(error))
             original = InvalidCallError(f"filter={condition!r} can't be used: {reason}")
         if original is None or original is error:
             raise

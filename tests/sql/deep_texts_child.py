@@ -14,7 +14,7 @@ import pyarrow as pa
 import memwal_sql as mw
 from memwal_sql.cli.app import main
 
-# Rows of an operator, each far beyond what a stack of 8 MiB has room for.
+# Rows of an operator, most beyond what a stack of 8 MiB has room for.
 CONDITIONS: dict[str, Callable[[int], str]] = {
     "OR": lambda n: "id = 1" + " OR id = 2" * n,
     "AND": lambda n: "id = 1" + " AND id = 2" * n,
@@ -51,7 +51,7 @@ STATEMENTS: dict[str, Callable[[int], str]] = {
     "VERSION AS OF": lambda n: "SELECT * FROM t VERSION AS OF (1" + " + 1" * n + ")",
     "CALL": lambda n: "CALL memwal.check('t', x => 1" + " + 1" * n + ")",
 }
-LONG = 12_000
+LONG = 4_000
 
 
 def doors(folder: Path) -> dict[str, Callable[[str], object]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.base.brief import shortened
 from exec_nodes.keys.keys import one_array
-from memwal_sql.arguments import check_expression
+from memwal_sql.arguments import check_expression, date_remedy
 from memwal_sql.errors import InvalidCallError
 
 _PLACE = "the place of the row"
@@ -67,8 +67,8 @@ class Expressions:
         except InvalidCallError:
             raise
         except Exception as error:  # DataFusion's own have no class of theirs
-            message = f"{shown} can't be evaluated: {shortened(str(error))}"
-            raise InvalidCallError(message) from error
+            reason = shortened(str(error)) + date_remedy(str(error))
+            raise InvalidCallError(f"{shown} can't be evaluated: {reason}") from error
         places = found.column(0).to_numpy()
         order = pa.array(np.argsort(places, kind="stable"))
         values = [one_array(column).take(order) for column in found.columns[1:]]

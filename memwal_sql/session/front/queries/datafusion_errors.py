@@ -3,6 +3,7 @@
 import re
 
 from exec_nodes.base.brief import shortened
+from memwal_sql.arguments import date_remedy
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.session.errors import original_error
 from memwal_sql.session.front.queries.places import StatementError, WrongName, offset_of
@@ -152,7 +153,7 @@ def error_of(error: Exception, text: str = "") -> MemWalError | None:
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)
     name = _wrong_name(message)
-    message = shortened(message, _MOST, _END)
+    message = shortened(message, _MOST, _END) + date_remedy(message)
     if name is not None and message.startswith("No field named") and f'"{name.parts[0]}"' in text:
         message += f"\nTexts are in single quotes: '{name.parts[0]}'"
     for pattern, remedy in _REMEDIES:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from memwal_native import SqlParser
-from memwal_sql.arguments import unquoted
+from memwal_sql.arguments import check_lengths, unquoted
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.queries.places import (
     Edit,
@@ -260,9 +260,11 @@ def statement_of(text: str, parser: SqlParser | None = None) -> Statement:
 
 def statements_of(text: str, parser: SqlParser | None = None) -> list[Statement]:
     """The statements of a text, between semicolons. Raises InvalidCallError for a quote that does
-    not end, and for a parenthesis that ends nothing: in what is put together of parts of a text it
-    could end a parenthesis around one."""
-    whole = _tokens(text, SqlParser() if parser is None else parser)
+    not end, for a call that makes too long values, and for a parenthesis that ends nothing: in what
+    is put together of parts of a text it could end a parenthesis around one."""
+    parser = SqlParser() if parser is None else parser
+    whole = _tokens(text, parser)
+    check_lengths(text, parser)
     depth = 0
     for place in range(len(whole)):
         symbol = whole.symbol(place)
