@@ -5,10 +5,13 @@ Arrow puts the chunks of a column together before it takes rows of them, and fai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.base.thresholds import Thresholds
 
 
@@ -21,6 +24,19 @@ class OneArray(Thresholds):
 def fits_one_array(column: pa.ChunkedArray) -> bool:
     """Whether the chunks of a column may be put together."""
     return bool(column.nbytes <= OneArray.most_bytes)
+
+
+def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of batches of one schema in one. Raises InvalidCallError for more text than an array
+    holds."""
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowInvalid as error:
+        rows = sum(batch.num_rows for batch in batches)
+        raise InvalidCallError(
+            f"a column of these {rows} rows is larger than 2 GiB, which is more than one batch of "
+            f"texts or bytes holds: write or ask for fewer rows at once: {error}"
+        ) from error
 
 
 def taken(rows: pa.Table, places: npt.NDArray[np.integer]) -> pa.Table:

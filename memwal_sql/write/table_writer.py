@@ -31,6 +31,7 @@ from memwal_sql.storage.wal.entry import entry_schema
 from memwal_sql.write.back_pressure import MemoryBudget
 from memwal_sql.write.conditional.resolve import LiveRows, ReadChanges, Resolver, RowChanges
 from memwal_sql.write.generation_writer import FindIndexes
+from memwal_sql.write.ingest.conditional_changes import conditional_changes
 from memwal_sql.write.ingest.missing import ERROR, KEEP, MissingInInsert, MissingInUpsert
 from memwal_sql.write.ingest.normalise import Normaliser, Rows
 from memwal_sql.write.ingest.pieces import normalised
@@ -305,7 +306,7 @@ class TableWriter:
             return self._statements.over_rows(select, compute, isolation)
         return self._statements.as_a_whole(select)
 
-    def apply(self, changes: Any, *, op: str = "_op") -> WriteResult:
+    def apply(self, changes: Any, *, op: str = "_op", when: str | None = None) -> WriteResult:
         """Write a stream of changes in its order: rows with a column `op` that says what each is.
 
         It is `upsert`, `insert`, `update` or `delete`, or a code of Debezium (c, r, u, d), Flink
@@ -317,11 +318,20 @@ class TableWriter:
                 of Debezium's messages, envelopes with `before`, `after` and `op`, with or without a
                 `payload` around them. None, a tombstone of Kafka, is passed over.
             op: the column; of envelopes it is always `op`.
+            when: a SQL condition over a row that is there, `t`, and the change, `s`, as in
+                `upsert`. Of a delete `s` has the columns that it carries, as those of Debezium's
+                `before`, and null for the others. A row that was deleted is not there: a late
+                older change inserts it again.
 
         Raises what `upsert` raises.
         """
         self._check_open()
         rows, normalise = opened(changes), partial(self._normaliser.changes, op=op)
+        if when is not None:
+            rows = rows.read_all() if isinstance(rows, RowStream) else rows
+            given = conditional_changes(self._normaliser, self._schema, rows, op)
+            expressions = self._resolver.expressions(when, {})
+            return self._statements.over_keys(*self._resolver.upsert(given, expressions))
         if isinstance(rows, pa.Table | RowStream):
             return self._write(rows, normalise)
         return self._write(normalise(rows), lambda batch: batch)

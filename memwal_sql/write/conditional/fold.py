@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exec_nodes.keys.keys import key_values
+from memwal_sql.state.schema import TOMBSTONE
 from memwal_sql.write.conditional.expressions import Expressions, pairs
 
 Places = npt.NDArray[np.int64]
@@ -21,12 +22,13 @@ def fold(
     there: npt.NDArray[np.bool_],
     keys: Sequence[Hashable],
     expressions: Expressions,
-) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], list[Hashable]]:
-    """The last row of each key, whether it was written, and the keys of the rows given that were
-    not.
+) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], npt.NDArray[np.bool_], list[Hashable]]:
+    """The last row of each key, whether it is there, whether it was written, and the keys of the
+    rows given that were not.
 
     Args:
-        given: columns of the rows given, several of one key in their order.
+        given: columns of the rows given, several of one key in their order; `_tombstone`, if it is
+            among them, says which delete.
         old, there, keys: for each distinct key the row that is there, nulls where there is none,
             whether there is, and the key value.
         expressions: a row is written over one that is there if their condition is true, and with
@@ -45,6 +47,10 @@ def fold(
     for turn in _turns(places, len(keys)):
         at = places[turn]
         rows = rows_at(given, turn)
+        deletes = np.zeros(len(at), np.bool_)
+        if TOMBSTONE in rows.schema.names:
+            deletes = rows[TOMBSTONE].to_numpy(zero_copy_only=False)
+            rows = rows.drop_columns([TOMBSTONE])
         before = rows_at(current, at)
         applies = np.ones(len(at), np.bool_)
         replaced = _replaced(before, rows)
@@ -56,8 +62,9 @@ def fold(
             replaced = _with_values(replaced, values, over[met])
             skipped += [keys[one] for one in at[~applies].tolist()]
         current = _put(current, replaced.filter(pa.array(applies)), at[applies])
-        exists[at[applies]] = written[at[applies]] = True
-    return current, written, skipped
+        exists[at[applies]] = ~deletes[applies]
+        written[at[applies]] = True
+    return current, exists, written, skipped
 
 
 def rows_at(rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:

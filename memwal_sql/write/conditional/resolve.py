@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.keys.keys import KeyBatch, key_values, one_array
 from memwal_sql.errors import InvalidCallError, KeysExistError, ReopenError
 from memwal_sql.write.conditional.expressions import Expressions, pairs
@@ -96,7 +97,8 @@ class Resolver:
     def upsert(
         self, given: pa.RecordBatch, expressions: Expressions
     ) -> tuple[pa.RecordBatch, Compute]:
-        """Rows in columns of the table; those that are there keep what is neither given nor set."""
+        """Rows in columns of the table; those that are there keep what is neither given nor set.
+        Those with a true `_tombstone` delete theirs."""
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             old, there = self._there(keys)
@@ -108,10 +110,13 @@ class Resolver:
                     f"there are {given.schema.names}"
                 )
             rows = among(given, of_row, frozenset(values))
-            current, written, skipped = fold(
+            current, exists, written, skipped = fold(
                 rows, self._primary_key, old, there, values, expressions
             )
-            return Resolved(self._upserts(current.filter(pa.array(written))), skipped)
+            upserts = self._upserts(current.filter(pa.array(written & exists)))
+            deletes = keys.filter(pa.array(written & ~exists))
+            batches = [upserts, deletes] if len(deletes) else [upserts]
+            return Resolved(concatenated(batches), skipped)
 
         of_row = self._values(given)
         fields = (f for f in self._schema if not f.nullable and f.name not in given.schema.names)
@@ -196,7 +201,7 @@ class Resolver:
                 batches.append(self._normaliser.upserts(changes.upserts))
             if changes.deletes is not None:
                 batches.append(self._normaliser.tombstones(changes.deletes))
-            return Resolved(pa.concat_batches(batches))
+            return Resolved(concatenated(batches))
 
         def compute(keys: pa.RecordBatch) -> Resolved:
             return resolved(read(self._key_batch(keys).table))

@@ -1,0 +1,39 @@
+"""Streams of changes under a condition: of deletes not only the key counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.arrow.large_columns import concatenated
+from memwal_sql.state.memtable import memtable_schema
+from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
+from memwal_sql.write.ingest.normalise import Normaliser
+
+
+def conditional_changes(
+    normaliser: Normaliser, schema: pa.Schema, data: Any, op: str
+) -> pa.RecordBatch:
+    """The changes of `data`, rows in memory, in their order, in the MemTables' columns: of deletes
+    the values that they carry, and null for those that they lack. Raises InvalidCallError."""
+    changes = Changes(data, op, schema.names)
+    places = [changes.places(kind) for kind in (UPSERT, DELETE)]
+    target = memtable_schema(schema)
+    parts: list[list[pa.Array]] = []
+    if len(places[0]):
+        parts.append(normaliser.upserts(changes.rows(UPSERT)).columns)
+    if len(places[1]):
+        deletes = normaliser.partial(pa.table(normaliser.given(changes.rows(DELETE))))
+        names, count = set(deletes.schema.names), deletes.num_rows
+        columns = [
+            deletes[field.name] if field.name in names else pa.nulls(count, field.type)
+            for field in schema
+        ]
+        parts.append([*columns, pa.array([True] * count)])
+    if not parts:
+        return pa.RecordBatch.from_pylist([], target)
+    batches = [pa.RecordBatch.from_arrays(columns, target.names) for columns in parts]
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return concatenated(batches).take(pa.array(order))
