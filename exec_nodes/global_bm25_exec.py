@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.text.postings.bm25 import K1, B
 from exec_nodes.text.query.reading import taken_for
 from exec_nodes.text.scoring.query_corpus import QueryCorpus
@@ -43,4 +44,4 @@ class GlobalBM25Exec(UnaryNode):
         # As one batch: what the nodes above do to one costs more than its few rows.
         batches = list(self.child.execute(partition))
         if batches:
-            yield pa.concat_batches(batches)
+            yield concatenated(batches)

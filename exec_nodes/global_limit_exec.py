@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.base.columns import QUERY
 from exec_nodes.node import Statistics
 from exec_nodes.unary_node import UnaryNode
@@ -37,7 +38,7 @@ class GlobalLimitExec(UnaryNode):
         batches = list(self.child.execute(partition))
         if not batches:
             return
-        rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        rows = batches[0] if len(batches) == 1 else concatenated(batches)
         if QUERY not in rows.schema.names:
             yield rows.slice(0, self.limit)
             return

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.base.columns import QUERY, ROW_ADDRESS, SOURCE
 from exec_nodes.sources.source import Source
 from exec_nodes.unary_node import UnaryNode
@@ -49,7 +50,7 @@ class SortExec(UnaryNode):
         batches = [batch for part in parts for batch in self.child.execute(part)]
         if not batches:
             return
-        rows = pa.concat_batches(batches)
+        rows = concatenated(batches)
         values = rows.column(self.column).to_numpy()
         ranked = -values if self.descending else values
         query = np.zeros(len(rows), np.int32)

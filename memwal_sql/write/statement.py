@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import pyarrow as pa
 
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.keys.keys import key_values
 from memwal_sql.errors import ConflictError, InvalidCallError, MemWalError, UnsupportedError
 from memwal_sql.write.commit_queue import PendingWrite
@@ -179,7 +180,7 @@ class Statements:
             with self.retrying:
                 for _ in range(_ATTEMPTS):
                     rows, kept = zip(*(part.divided(lost) for part in parts), strict=True)
-                    left, parts = pa.concat_batches(rows), list(kept)
+                    left, parts = concatenated(rows), list(kept)
                     skipped = [key for key in skipped if key not in lost]
                     cuts = {part.writer: part.writer.open_cut() for part in parts}
                     found = compute(left)
@@ -225,7 +226,7 @@ class Statements:
                 return None, lost
             if not set(now()) <= {*unmoved, *writers}:
                 return None, lost
-            return [(w, w.enqueue(pa.concat_batches(batches))) for w, batches in rows.items()], lost
+            return [(w, w.enqueue(concatenated(batches))) for w, batches in rows.items()], lost
 
         return _holding([writer.order for writer in writers], enqueue)
 

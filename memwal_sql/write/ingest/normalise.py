@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from exec_nodes.arrow.arrays import is_list
 from exec_nodes.arrow.casts import exact_cast, exact_values
 from exec_nodes.arrow.given_rows import FORMS, given_rows, object_columns
+from exec_nodes.arrow.large_columns import concatenated
 from exec_nodes.arrow.nested import inner_fields
 from exec_nodes.arrow.row_stream import RowStream, opened
 from exec_nodes.arrow.struct_fields import check_values, has_structs
@@ -110,7 +111,7 @@ class Normaliser:
         if len(places[1]):
             batches.append(self.tombstones(changes.rows(DELETE)))
         order = np.argsort(np.concatenate(places), kind="stable")
-        return pa.concat_batches(batches).take(pa.array(order))
+        return concatenated(batches).take(pa.array(order))
 
     def _columns(self, table: pa.Table, missing: str) -> list[pa.Array]:
         fits = table.schema.equals(self._schema)

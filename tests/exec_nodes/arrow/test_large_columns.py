@@ -12,7 +12,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.arrow.arrays import flat
-from exec_nodes.arrow.large_columns import OneArray, taken, taken_by_chunk
+from exec_nodes.arrow.large_columns import OneArray, concatenated, taken, taken_by_chunk
 from exec_nodes.lance.errors import lance_errors
 from exec_nodes.lance.scan import Batches, scan_dataset
 
@@ -73,6 +73,18 @@ def test_too_much_text_for_a_batch_is_no_damage() -> None:
     text = "External error: Offset overflow error: 2300000000, src/dataset/scanner.rs"
     with pytest.raises(mw.InvalidCallError, match="read fewer"), lance_errors("gen", "place"):
         raise OSError(text + ":1")
+
+
+def test_more_text_than_a_batch_holds_is_refused_with_words(tmp_path: Path) -> None:
+    """Arrow adds up the offsets before it copies: the texts are a file without content."""
+    with (tmp_path / "texts").open("wb") as file:
+        file.truncate(2**31 - 2)
+    texts = pa.memory_map(str(tmp_path / "texts")).read_buffer()
+    offsets = pa.array([0, 2**31 - 2], pa.int32()).buffers()[1]
+    text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, texts])
+    batch = pa.RecordBatch.from_arrays([text], ["s"])
+    with pytest.raises(mw.InvalidCallError, match=r"these 2 rows.*fewer rows"):
+        concatenated([batch, batch])
 
 
 @pytest.mark.skipif(SOAK < 2, reason="needs 10 GB of memory: make soak")
