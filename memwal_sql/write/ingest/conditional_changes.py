@@ -10,6 +10,7 @@ import pyarrow as pa
 from exec_nodes.arrow.large_columns import concatenated
 from memwal_sql.state.memtable import memtable_schema
 from memwal_sql.write.ingest.changes import DELETE, UPSERT, Changes
+from memwal_sql.write.ingest.missing import NULL
 from memwal_sql.write.ingest.normalise import Normaliser
 
 
@@ -25,7 +26,7 @@ def conditional_changes(
     if len(places[0]):
         parts.append(normaliser.upserts(changes.rows(UPSERT)).columns)
     if len(places[1]):
-        deletes = normaliser.partial(pa.table(normaliser.given(changes.rows(DELETE))))
+        deletes = normaliser.partial(pa.table(normaliser.given(changes.rows(DELETE), NULL)))
         names, count = set(deletes.schema.names), deletes.num_rows
         columns = [
             deletes[field.name] if field.name in names else pa.nulls(count, field.type)
