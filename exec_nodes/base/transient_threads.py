@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
-from threading import Condition, RLock, Thread
+from threading import Lock, Thread
 from typing import Any, TypeVar
+
+from exec_nodes.base.threads import Changes, beyond_signals
 
 T = TypeVar("T")
 
@@ -23,44 +25,46 @@ class TransientThreads(Executor):
         self._most = most
         self._name = name
         self._waiting: deque[Callable[[], None]] = deque()
+        # Counted by the threads themselves: whoever submits may be interrupted anywhere.
         self._running = 0
-        # Entered itself, as an interrupt within the condition's own entering would leave it locked.
-        self._lock = RLock()
-        self._ended = Condition(self._lock)
+        self._lock = Lock()
+        self._changes = Changes(self._lock)
 
     @property
     def is_busy(self) -> bool:
         """Whether a call is under way, or waits."""
-        return self._running > 0
+        return bool(self._waiting) or self._running > 0
 
     def submit(self, call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Make a call some time soon."""
         future = Future[T]()
-        with self._lock:
-            self._waiting.append(partial(_make, future, partial(call, *args, **kwargs)))
-            if self._running == self._most:
-                return future
-            self._running += 1
-            try:
-                Thread(target=self._run, name=self._name).start()
-                return future
-            except RuntimeError:
-                pass
-            except BaseException:  # an interrupt: who comes next starts one
-                self._running -= 1
-                raise
-        self._run()
+        self._waiting.append(partial(_make, future, partial(call, *args, **kwargs)))
+        self._start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Return when every call is made that was submitted."""
+        if cancel_futures:
+            self._waiting.clear()
+        if wait:
+            self._start()  # whoever submitted may have been interrupted before that
+            self._changes.wait_for(lambda: not self.is_busy)
+
+    def _start(self) -> None:
+        """Start a thread if a call waits and there may be another one."""
         with self._lock:
-            if cancel_futures:
-                self._waiting.clear()
-            while wait and self._running:
-                self._ended.wait()
+            if not self._waiting or self._running == self._most:
+                return
+        try:
+            beyond_signals(Thread(target=self._run, name=self._name).start)
+        except RuntimeError:
+            self._run()
 
     def _run(self) -> None:
+        with self._lock:
+            if self._running == self._most:
+                return
+            self._running += 1
         while (call := self._next()) is not None:
             call()
 
@@ -69,7 +73,7 @@ class TransientThreads(Executor):
             if self._waiting:
                 return self._waiting.popleft()
             self._running -= 1
-            self._ended.notify_all()
+            self._changes.tell()
             return None
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from threading import Lock
 from typing import Generic, TypeVar
 
 from exec_nodes.base.tasks import map_in_threads
+from exec_nodes.base.threads import Outcome
 from exec_nodes.base.thresholds import Thresholds
-from memwal_sql.errors import DeadlineExceededError
+from memwal_sql.errors import DeadlineExceededError, MemWalError
 
 
 class Wave(Thresholds):
@@ -61,44 +60,57 @@ def seconds() -> float:
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
+class _UnderWay(Generic[R]):
+    """A call whose thread holds the lock. It has no outcome for others if it was interrupted."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.outcome: Outcome[R] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.outcome is not None or not self.lock.locked()
+
+
 class SharedCall(Generic[R]):
-    """A call without arguments: threads that make it while it is under way share what it returns or
-    raises. It may have begun before they asked, so it is for what need not be newer.
+    """A call without arguments: threads that make it while it is under way share what it returns,
+    or the MemWalError that it raises. It may have begun before they asked, so it is for what need
+    not be newer.
 
     An interrupt, and a deadline, end the call of one thread alone: one of the others begins anew.
     """
 
     def __init__(self, call: Callable[[], R]) -> None:
         self._call = call
-        self._under_way: Future[R] | None = None
+        self._under_way: _UnderWay[R] | None = None
         self._lock = Lock()
 
     def __call__(self) -> R:
         """What the call returns that is under way, or else one of its own."""
         while True:
-            own = Future[R]()
-            try:
+            own: _UnderWay[R] = _UnderWay()
+            # An interrupt between the lines of a Future would leave its lock taken.
+            with own.lock:
                 with self._lock:
                     shared = self._under_way
-                    if shared is None or shared.done():
+                    if shared is None or shared.is_over:
                         shared = self._under_way = own
                 if shared is own:
                     return self._outcome(own)
-            finally:
-                own.cancel()  # if it has no outcome for the others
-            with suppress(CancelledError):
-                return shared.result()
+            with shared.lock:
+                pass  # it is over
+            if shared.outcome is not None:
+                return shared.outcome.get()
 
-    def _outcome(self, own: Future[R]) -> R:
+    def _outcome(self, own: _UnderWay[R]) -> R:
         try:
-            result = self._call()
+            own.outcome = Outcome(self._call())
         except DeadlineExceededError:
             raise
-        except Exception as error:
-            own.set_exception(error)
+        except MemWalError as error:
+            own.outcome = Outcome(error=error)
             raise
-        own.set_result(result)
-        return result
+        return own.outcome.get()
 
 
 def _put(question: Callable[[], R]) -> R:

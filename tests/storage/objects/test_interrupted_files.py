@@ -8,16 +8,13 @@ and the same call goes through afterwards.
 from __future__ import annotations
 
 import contextlib
-import dis
 import errno
 import gc
 import os
-import sys
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from itertools import pairwise
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -34,48 +31,10 @@ from memwal_sql.storage.objects import (
 )
 from memwal_sql.storage.objects.commit_log import Commit, CommitState, SqliteCommitLog
 from memwal_sql.storage.objects.local import LocalStore
+from tests.model.interrupts import Interrupt, interrupted
 
 STRIDE = 1 if int(os.environ.get("MEMWAL_SOAK", "1")) > 1 else 5
-# Where the interpreter runs handlers: at the start of a function and of a round of a loop, and when
-# a call has returned.
-_AFTER = ("CALL", "RESUME", "JUMP_BACKWARD")
 _OF_FILES: tuple[ModuleType, ...] = (contextlib, descriptors, local, local_folders, whole_file)
-
-
-class Interrupt(BaseException):
-    """What a signal handler raises."""
-
-
-@cache
-def places_of(code: CodeType) -> frozenset[int]:
-    """The offsets of the instructions before which a handler may run."""
-    steps = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
-    return frozenset(
-        after.offset for before, after in pairwise(steps) if before.opname.startswith(_AFTER)
-    )
-
-
-@contextlib.contextmanager
-def interrupted(modules: tuple[ModuleType, ...], step: int) -> Iterator[None]:
-    """Raises Interrupt at the `step`th place in the modules' functions that is passed."""
-    files, left = {module.__file__ for module in modules}, step
-
-    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        nonlocal left
-        if frame.f_code.co_filename not in files:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode" and frame.f_lasti in places_of(frame.f_code):
-            left -= 1
-            if left == 0:
-                raise Interrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(None)
 
 
 class Spy:
