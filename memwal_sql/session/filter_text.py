@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import datafusion
 import pyarrow as pa
@@ -14,6 +14,8 @@ from datafusion.expr import EmptyRelation, TableScan
 
 import memwal_native
 from exec_nodes.base.brief import shortened
+from exec_nodes.base.interrupts import is_native
+from exec_nodes.base.threads import beyond_signals
 from memwal_native import MountedTable
 from memwal_sql.arguments import check_expression, date_remedy, parsed_expression
 from memwal_sql.errors import InvalidCallError, UnsupportedError
@@ -96,8 +98,7 @@ def condition_errors(condition: str) -> Iterator[None]:
     except Exception as error:  # DataFusion raises nothing more specific
         original = original_error(error)
         outside = _FROM_OUTSIDE.search(str(error)) and not _REGEX.search(str(error))
-        is_native = type(error).__module__ in ("builtins", "pyarrow.lib")  # no time limit's
-        if original is None and is_native and not outside:
+        if original is None and is_native(error) and not outside:
             reason = shortened(_reason(str(error), condition)) + date_remedy(str(error))
             original = InvalidCallError(f"filter={condition!r} can't be used: {reason}")
         if original is None or original is error:
@@ -114,6 +115,11 @@ def _reason(message: str, condition: str) -> str:
     return message
 
 
+def _frame(context: datafusion.SessionContext) -> datafusion.DataFrame:
+    # Where it runs signal handlers, it makes a KeyError of what one raises.
+    return beyond_signals(partial(context.table, _NAME))
+
+
 def _session(table: MountedTable) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
     register_scalar_functions(context)
@@ -123,7 +129,7 @@ def _session(table: MountedTable) -> datafusion.SessionContext:
 
 def _plan(condition: str, probe: _Probe) -> object:
     context = _session(MountedTable(probe))
-    frame = filtered(context.table(_NAME), condition)
+    frame = filtered(_frame(context), condition)
     with condition_errors(condition):
         return frame.optimized_logical_plan().to_variant()
 
@@ -173,7 +179,7 @@ def datafusion_scan(
     """The live rows for which `condition` is true, streamed, as DataFusion finds them. Where all
     filters are pushed, its physical plan would cost some milliseconds for nothing."""
     context = _session(MountedTable(TableProvider(None, table, consistency)))
-    frame = filtered(context.table(_NAME), condition)
+    frame = filtered(_frame(context), condition)
     if limit is not None:
         frame = frame.limit(limit)
     schema = pa.schema([table.schema.field(name) for name in columns])

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.base.brief import shortened
+from exec_nodes.base.interrupts import is_native
 from exec_nodes.keys.keys import one_array
 from memwal_sql.arguments import check_expression, date_remedy
 from memwal_sql.errors import InvalidCallError
@@ -64,9 +65,9 @@ class Expressions:
             if _nodes(frame.logical_plan()) != (2 if condition is None else 3):
                 raise InvalidCallError(f"{shown}: an expression is about one row, without windows")
             found = frame.to_arrow_table()
-        except InvalidCallError:
-            raise
-        except Exception as error:  # DataFusion's own have no class of theirs
+        except Exception as error:
+            if not is_native(error):
+                raise
             reason = shortened(str(error)) + date_remedy(str(error))
             raise InvalidCallError(f"{shown} can't be evaluated: {reason}") from error
         places = found.column(0).to_numpy()
@@ -89,6 +90,8 @@ def _parsed(frame: datafusion.DataFrame, text: str) -> Any:
     try:
         return frame.parse_sql_expr(text)
     except Exception as error:
+        if not is_native(error):
+            raise
         message = f"{text!r} is not an expression over the row: {shortened(str(error))}"
         raise InvalidCallError(message) from error
 

@@ -8,6 +8,7 @@ import datafusion
 import pyarrow as pa
 
 from exec_nodes.base.brief import shortened
+from exec_nodes.base.interrupts import is_native
 from memwal_native import SqlParser
 from memwal_sql.arguments import check_expression, unquoted
 from memwal_sql.errors import InvalidCallError
@@ -59,7 +60,9 @@ def _field(rows: pa.Schema, name: str, text: str) -> pa.Field:
     frame = datafusion.SessionContext().from_arrow(rows.empty_table())
     try:
         kind = stored_type(frame.select(frame.parse_sql_expr(text)).schema().field(0).type)
-    except Exception as error:  # DataFusion's own have no class of theirs
+    except Exception as error:
+        if not is_native(error):
+            raise
         raise InvalidCallError(
             f"{name}: {text!r} is not an expression over the row: {shortened(str(error))}"
         ) from error

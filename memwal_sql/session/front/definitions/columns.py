@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import datafusion
 import pyarrow as pa
 
+from exec_nodes.base.interrupts import is_native
+from exec_nodes.base.threads import beyond_signals
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.session.front.queries.datafusion_errors import error_of
@@ -123,8 +126,10 @@ def _field(statement: Statement, kind: str, place: int) -> pa.Field:
     scratch = datafusion.SessionContext(config)
     try:
         scratch.sql(f"CREATE TABLE one ({column})")  # of a column, in a session of its own
-        (field,) = scratch.table("one").schema()
-    except Exception as error:  # DataFusion raises nothing more specific
+        (field,) = beyond_signals(partial(scratch.table, "one")).schema()
+    except Exception as error:
+        if not is_native(error):
+            raise
         reason = error_of(error)
         shown = reason.message if isinstance(reason, StatementError) else reason or error
         raise statement.error(f"this is not a column: {shown}", place) from None
