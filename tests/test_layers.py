@@ -17,6 +17,7 @@ LAYERS = {
     "exec_nodes": frozenset({"memwal_native"}),
     "planner": frozenset({"memwal_native", "exec_nodes"}),
     "memwal_sql": frozenset({"memwal_native", "exec_nodes", "planner"}),
+    "memwal_cli": frozenset(),
 }
 OURS = frozenset(LAYERS) | {"tests", "demo", "benchmarks"}
 FILES = sorted(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
@@ -430,10 +429,20 @@ def test_help_names_every_command() -> None:
         assert call(name, "--help")
 
 
-def test_the_script_of_the_package_is_the_application() -> None:
+def test_ctrl_c_ends_the_script_of_the_package_without_a_trace_while_it_loads() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     module, _, function = project["scripts"]["memwal"].partition(":")
-    assert getattr(importlib.import_module(module), function) is application.main
+    code = (
+        f"import os, signal, sys; from {module} import {function}\n"
+        "left = [sys.argv.pop()]\n"
+        "def hook(event, args):\n"
+        "    if event in ('import', 'open') and left and str(args[0]).startswith(left[0]):\n"
+        "        left.pop(); os.kill(os.getpid(), signal.SIGINT)\n"
+        f"sys.addaudithook(hook); {function}()\n"
+    )
+    command = [sys.executable, "-c", code, "--version", "pyarrow"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (130, "", "")
 
 
 def test_the_command_is_a_process(table: Any) -> None:

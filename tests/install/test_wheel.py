@@ -59,7 +59,7 @@ def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name.partition("/")[0] for name in archive.namelist()}
     info = f"memwal_sql-{version}.dist-info"
-    assert held == {"exec_nodes", "planner", "memwal_native", "memwal_sql", info}
+    assert held == {"exec_nodes", "planner", "memwal_native", "memwal_sql", "memwal_cli", info}
 
 
 def test_the_packages_come_from_the_environment_alone(plain: Environment, tmp_path: Path) -> None:
