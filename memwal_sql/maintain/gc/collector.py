@@ -154,10 +154,12 @@ class _Collector:
         self, versions: Sequence[BaseVersion], age: timedelta | None
     ) -> tuple[Garbage, ...]:
         """The base versions older than `age`, and than the grace period, that neither a tag nor
-        a branch keeps; the latest is never among them."""
+        a branch keeps. The version that was the newest by then stays: it was read until the next
+        commit, however old it is itself."""
         if age is None:
             return ()
         limit = self._now - max(self._grace, age.total_seconds())
+        old = [one for one in versions if one.timestamp <= limit]
         kept = {tag["version"] for tag in tags_of(self._store, self.dataset).values()}
         kept |= {one["parent_version"] for one in branches_of(self._store, self.dataset).values()}
         reason = f"older than {age}, and no tag's or branch's"
@@ -170,10 +172,8 @@ class _Collector:
                 reason,
                 number=one.version,
             )
-            for one in versions[:-1]
-            if one.timestamp <= limit
-            and one.version not in kept
-            and one.version < self.dataset.version
+            for one in old[:-1]
+            if one.version not in kept and one.version < self.dataset.version
         )
 
     def make_base_durable(self) -> None:

@@ -17,8 +17,10 @@ import pytest
 import memwal_sql as mw
 from memwal_sql.maintain.gc.rules import KEPT_MANIFESTS
 from memwal_sql.storage import paths
+from memwal_sql.storage.base import versions
 from memwal_sql.storage.base.memwal_index import commit_details, read_details
 from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.objects.protocol import ObjectStore
 from memwal_sql.storage.records.gc_watermarks import read_watermarks
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
@@ -136,6 +138,39 @@ def test_ages_that_are_none_are_refused(tmp_path: Path, age: Any) -> None:
         table.collect_garbage(older_than=age)
     with pytest.raises(mw.InvalidCallError, match="versions_older_than="):
         table.collect_garbage(versions_older_than=age)
+
+
+# Base versions
+
+
+def test_the_version_that_readers_within_the_grace_began_with_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was committed long before, and had been the newest until a minute ago."""
+    table = create(tmp_path)
+    for val in range(3):
+        flush(table, rows(10 * val, 10 * val + 9, val))
+        table.merge()
+    before = values(table)
+    last = lance.dataset(table.uri).version
+    reader = lance.dataset(table.uri, version=last)
+    flush(table, rows(0, 5, 9))
+    table.merge()
+    assert table.compact()
+    now, read = time.time() + 48 * HOUR, versions.read_base_version
+
+    def dated(store: ObjectStore, number: int) -> versions.BaseVersion | None:
+        found = read(store, number)
+        return replace(found, timestamp=now - 60) if found and number > last else found
+
+    monkeypatch.setattr(versions, "read_base_version", dated)
+    ages = {"older_than": timedelta(hours=1), "versions_older_than": timedelta(days=1)}
+    assert kinds(collect(table, clock=lambda: now, **ages))["base version"] == last - 1
+    assert values(mw.open_table(table.uri, version=last)) == before
+    assert reader.to_table().num_rows == 30
+    report = collect(table, clock=lambda: now + 25 * HOUR, **ages)
+    assert kinds(report)["base version"] == lance.dataset(table.uri).version - last
+    assert values(table) == before | dict.fromkeys(range(6), 9)
 
 
 # WAL entries
@@ -398,8 +433,8 @@ def test_old_manifest_versions_go_and_the_newest_ones_stay(tmp_path: Path) -> No
     region = newest.region_id
     listed = open_store(table.uri).list(paths.manifest_folder(region))
     numbers = [paths.numbered(meta.path, paths.MANIFEST_SUFFIX) for meta in listed]
-    versions = sorted(number for number in numbers if number is not None)
-    assert versions == list(range(newest.version - KEPT_MANIFESTS + 1, newest.version + 1))
+    left = sorted(number for number in numbers if number is not None)
+    assert left == list(range(newest.version - KEPT_MANIFESTS + 1, newest.version + 1))
     assert values(reader) == values(mw.open_table(table.uri)) == before
     flush(table, rows(7, 7, 7))
     assert values(reader) == before | {7: 7}
