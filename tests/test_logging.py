@@ -19,6 +19,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import FencedError
+from memwal_sql.maintain.compact.compactor import Extent
 from memwal_sql.maintain.lease import maintenance_lease
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import open_store
@@ -94,6 +95,25 @@ def _pruned(table: mw.Table) -> None:
 
 def _merged(table: mw.Table) -> None:
     table.merge()
+
+
+def test_a_compaction_that_lost_its_rows_to_others_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "memwal_sql")
+    table = mw.create_table(tmp_path / "t", SCHEMA, "tenant")
+    for place in range(2):
+        merge_rows(table, {"tenant": [f"tenant-{place}"], "v": ["v"]})
+    compactor = table.compactor()
+    [task] = compactor.plan(Extent())
+    written = compactor.execute(task)
+    assert table.compact() == 2
+    assert compactor.commit([written]) == 0
+    assert [
+        line
+        for line in said(caplog, logging.WARNING)
+        if "2 fragments were not replaced: Conf" in line
+    ]
 
 
 DECISIONS: dict[str, tuple[Callable[[mw.Table], None], str]] = {

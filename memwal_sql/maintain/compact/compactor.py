@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -143,8 +142,14 @@ class Compactor:
         many these were."""
         done = 0
         for result in results:
-            with suppress(ConflictError, MaintenanceLostError), maintenance(self._context, JOB):
-                done += _commit(self._context, latest_dataset(self._context), [result])
+            try:
+                with maintenance(self._context, JOB):
+                    done += _commit(self._context, latest_dataset(self._context), [result])
+            except (ConflictError, MaintenanceLostError) as error:
+                what, reason = result.metrics.fragments_removed, type(error).__name__
+                _log.warning(
+                    "%s: %d fragments were not replaced: %s", self._context.uri, what, reason
+                )
         self._end(done)
         return done
 
