@@ -172,7 +172,7 @@ def run(
         float, typer.Option(min=0, help="Keep what readers may use that began so long ago.")
     ] = _TRIGGERS.grace_seconds,
     version_seconds: Annotated[
-        float, typer.Option(min=0, help="Clean up base versions older than this, too.")
+        float, typer.Option(min=0, help="Clean up base versions older than this, too; inf: never.")
     ] = _TRIGGERS.version_seconds,
     options: StorageOptions = None,
     output: OutputOption = Output.TABLE,

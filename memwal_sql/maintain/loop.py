@@ -98,8 +98,9 @@ class Triggers:
         snapshot_seconds: generations were flushed, and the last record is so old.
         collect_seconds: so long since the last collection.
         grace_seconds: what readers may still use that began so long ago is not collected.
-        version_seconds: base versions older than this are cleaned up with it, except tagged ones:
-            as long as they are there, so are the generations that they read. Infinite: never.
+        version_seconds: base versions older than this, a week, are cleaned up with it, except what
+            tags, branches and checkpoints hold: as long as they are there, so are the generations
+            that they read, and every copy that a compaction has written. Infinite: never.
         flush_seconds: a region is claimed and flushed whose writer is silent: it should have
             flushed rows of its log, by its own `memtable_age_s`, so long ago. One that was stopped
             for that long and goes on gets FencedError. Infinite: no region is claimed.
@@ -114,7 +115,7 @@ class Triggers:
     snapshot_seconds: float = 60.0
     collect_seconds: float = 900.0
     grace_seconds: float = 3600.0
-    version_seconds: float = math.inf
+    version_seconds: float = 7 * 86400.0
     flush_seconds: float = 300.0
     compact_fragments: int = 4
     compact_deleted: float = 0.2

@@ -168,7 +168,8 @@ TRIGGERS = Triggers(
 @pytest.mark.parametrize(
     ("triggers", "ages"),
     [
-        (Triggers(), (timedelta(hours=1), None)),
+        (Triggers(), (timedelta(hours=1), timedelta(days=7))),
+        (Triggers(version_seconds=math.inf), (timedelta(hours=1), None)),
         (Triggers(grace_seconds=0, version_seconds=60), (timedelta(0), timedelta(minutes=1))),
     ],
 )
