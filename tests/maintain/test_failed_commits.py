@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.maintain.checks.findings import Severity
 from memwal_sql.maintain.details import mark_only
 
 SCHEMA = pa.schema(
@@ -22,12 +23,14 @@ SCHEMA = pa.schema(
 )
 ROWS = pa.table({"id": [1, 2], "n": [10, 20], "m": [1, 2]}, SCHEMA)
 
+# A region that the table does not have.
+STRANGER = uuid4()
 COMMITS: dict[str, Callable[[mw.Table], object]] = {
     "replace_rows": lambda table: table.replace_rows(ROWS.slice(0, 1)),
     "replace_rows by reading": lambda table: table.replace_rows(table.to_arrow),
     "snapshot_regions": lambda table: table.snapshot_regions(),
     "merge": lambda table: table.merge(),
-    "mark_only": lambda table: mark_only(lance.dataset(table.uri), {uuid4(): 1}),
+    "mark_only": lambda table: mark_only(lance.dataset(table.uri), {STRANGER: 1}),
     "build_indexes": lambda table: table.build_indexes(),
     "create_index": lambda table: table.create_index("m", "BTREE"),
     "drop_index": lambda table: table.drop_index("n_idx"),
@@ -65,4 +68,6 @@ def test_the_outcome_of_a_commit_that_the_store_refuses_is_unknown(
     transactions.with_name("aside").rename(transactions)
     assert mw.open_table(table.uri).to_arrow().equals(ROWS)
     COMMITS[name](table)
-    assert table.check().ok
+    errors = [one.what for one in table.check().of(Severity.ERROR)]
+    assert all(str(STRANGER) in what for what in errors), errors
+    assert len(errors) == (name == "mark_only")

@@ -38,17 +38,17 @@ _WARM_UP, _COUNTED = 40, 5
 # write asks at each request for its deadline, and a search for the analyzers of what its filters
 # match.
 _MOST: Mapping[str, int] = {
-    "SELECT with a filter": 281,
-    "table.scan with a filter": 386,
-    "SELECT by key": 190,
-    "get in the base": 110,
-    "get of a list of one": 110,
-    "get in a generation": 113,
-    "get in a MemTable": 69,
-    "vector_search": 492,
-    "full_text_search": 465,
-    "hybrid_search": 905,
-    "upsert of one row": 242,
+    "SELECT with a filter": 300,
+    "table.scan with a filter": 441,
+    "SELECT by key": 191,
+    "get in the base": 114,
+    "get of a list of one": 114,
+    "get in a generation": 116,
+    "get in a MemTable": 72,
+    "vector_search": 505,
+    "full_text_search": 479,
+    "hybrid_search": 968,
+    "upsert of one row": 300,
 }
 
 

@@ -331,7 +331,6 @@ QUERIES += ["SELECT * ILIKE '%s%' FROM t", "SELECT 1 AS one, t.* ILIKE '%s%' FRO
         "WITH a AS ({}) SELECT * FROM a",
         "INSERT INTO t {}",
         "COPY ({}) TO 'x.csv'",
-        "EXPLAIN COPY ({}) TO 'x.csv'",
     ],
 )
 def test_what_datafusion_would_leave_out_is_refused_in_sessions_of_our_own(

@@ -258,7 +258,7 @@ def test_each_row_is_answered_once_and_as_it_is_where_one_came_meanwhile(
     table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, on: str, after: int
 ) -> None:
     fill(ctx)
-    mw.sql(ctx, "INSERT INTO s VALUES ('a', 2, 20), ('a', 8, 80)")
+    ctx.sql("INSERT INTO s VALUES ('a', 2, 20), ('a', 8, 80)").collect()
     meanwhile("INSERT INTO t VALUES ('a', 1, 100, NULL)", after)
     merge = f"""MERGE INTO t USING s ON {on} WHEN MATCHED THEN UPDATE SET n = t.n + s.column3
     WHEN NOT MATCHED THEN INSERT VALUES (s.column1, s.column2, s.column3, NULL)"""

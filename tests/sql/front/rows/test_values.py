@@ -135,13 +135,13 @@ def test_rows_with_queries_keep_their_order(uri: str, ctx: datafusion.SessionCon
     table = mw.create_table(uri, WHOLE, primary_key="id")
     mw.register(ctx, "t", table)
     rng = Random(5)
-    keys = [rng.randrange(40) for _ in range(600)]
-    texts = [str(n) if rng.random() < 0.5 else f"(SELECT {n} FROM t)" for n in range(600)]
+    keys = [rng.randrange(40) for _ in range(200)]
+    texts = [str(n) if rng.random() < 0.5 else f"(SELECT {n} FROM t)" for n in range(200)]
     mw.sql(ctx, "INSERT INTO t VALUES (100, (SELECT 7))")
     rows = (f"({key}, {text})" for key, text in zip(keys, texts, strict=True))
     mw.sql(ctx, f"INSERT INTO t VALUES {', '.join(rows)}")
     found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
-    assert found == {100: 7} | dict(zip(keys, range(600), strict=True))
+    assert found == {100: 7} | dict(zip(keys, range(200), strict=True))
     table.close()
 
 
@@ -238,7 +238,8 @@ def test_a_text_that_is_none_of_the_type_is_named_with_the_form_of_one(
     uri: str, ctx: datafusion.SessionContext, kind: pa.DataType, wrong: str, form: str
 ) -> None:
     rows = Rows(uri, ctx, kind)
-    error = re.escape(f"column 'n': {wrong!r} is no {kind}: give {form}")
+    article = "an" if str(kind).startswith("int") else "a"
+    error = re.escape(f"column 'n': {wrong!r} is not {article} {kind}: give {form}")
     ctx.from_pydict({"id": range(5), "n": [None, *[wrong] * 2, None, wrong]}, name="given")
     for statement in (f"VALUES (1, NULL), (2, '{wrong}')", "SELECT id, n FROM given"):
         with pytest.raises(mw.InvalidCallError, match=f"^{error}"):
