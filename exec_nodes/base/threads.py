@@ -101,10 +101,10 @@ class Changes:
             with self._lock:
                 if is_so() or (left := end - monotonic()) <= 0:
                     return
-                told = SimpleQueue[None]()
-                self._waiting.append(told)
+                wakeup = SimpleQueue[None]()
+                self._waiting.append(wakeup)
             with suppress(Empty):
-                told.get(timeout=None if left == inf else left)
+                wakeup.get(timeout=None if left == inf else left)
 
 
 @lru_cache(maxsize=1)

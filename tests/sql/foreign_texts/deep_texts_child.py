@@ -1,5 +1,7 @@
-"""A process that meets texts of deep trees; `python -m tests.sql.deep_texts_child WHAT FOLDER`. It
-prints what was not as it should be."""
+"""A process that meets texts of deep trees. It prints what was not as it should be.
+
+`python -m tests.sql.foreign_texts.deep_texts_child WHAT FOLDER`
+"""
 
 from __future__ import annotations
 

@@ -15,15 +15,21 @@ import pytest
 import memwal_sql as mw
 from memwal_native import SqlParser
 from memwal_sql.storage.proto_gen import lance_table_pb2, mem_wal_pb2
-from tests.sql.deep_texts_child import doors
+from tests.sql.foreign_texts.deep_texts_child import doors
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("what", ["refuse", "answer"])
 def test_texts_end_no_process(what: str, tmp_path: Path) -> None:
     """Rows of operators ended it by SIGSEGV, through every door that takes text."""
-    command = [sys.executable, "-m", "tests.sql.deep_texts_child", what, str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.sql.foreign_texts.deep_texts_child",
+        what,
+        str(tmp_path),
+    ]
     child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert child.returncode == 0, child.stderr
     assert child.stdout == "", child.stdout
