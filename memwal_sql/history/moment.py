@@ -25,6 +25,7 @@ from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.paths import BASE_VERSIONS_FOLDER, base_version_of
 from memwal_sql.storage.region.manifest import RegionManifest
+from memwal_sql.storage.region.progress import check_progress
 from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.storage.wal.torn import whole_end
@@ -56,7 +57,7 @@ def moment_of(
     clock: Callable[[], float] = time.time,
 ) -> Moment:
     """The moment of a time. Raises InvalidCallError for a time without a zone, one in the future,
-    and one before the oldest version or the oldest file."""
+    one before the oldest version or the oldest file, and one between versions that are left."""
     try:
         moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
         if not isinstance(moment, datetime) or moment.tzinfo is None:
@@ -89,25 +90,30 @@ def moment_of(
             f"timestamp={timestamp!r} is before the oldest version of {uri} that is left, number "
             f"{numbers[0]} of {_text(committed(numbers[0]))}"
         )
-    found = Moment(
-        seconds,
-        numbers[place - 1] if numbers else 1,
-        numbers[place] if place < len(numbers) else None,
-    )
+    version = numbers[place - 1] if numbers else 1
+    after = numbers[place] if place < len(numbers) else None
+    if after is not None and after != version + 1:
+        raise InvalidCallError(
+            f"timestamp={timestamp!r} is between two versions of {uri}, and those in between were "
+            f"cleaned up, one of which may be that of the time: version={version} reads the last "
+            f"before them, of {_text(committed(version))}, and version={after} the first after "
+            f"them, of {_text(committed(after))}"
+        )
     oldest = min((_modified(meta) for meta in files.values()), default=seconds)
     if oldest > seconds:
         raise InvalidCallError(
             f"timestamp={timestamp!r} is before the oldest file of {uri}, of {_text(oldest)}: the "
             "folder was copied, and which rows it had before is not known; "
-            f"version={found.version} reads what was recorded by then"
+            f"version={version} reads what was recorded by then"
         )
-    return found
+    return Moment(seconds, version, after)
 
 
 def state_at(context: TableContext, base: BaseTable, moment: Moment) -> PinnedSnapshot:
     """The state at a moment over its base version.
 
-    Raises InvalidCallError where files that belong to it were collected, with how many rows.
+    Raises InvalidCallError where files that belong to it were collected, with how many rows, where
+    the folder of a region was copied since, and where clocks contradict each other.
     """
     recorded = {one.region_id: one for one in recorded_regions(context, base) or ()}
     regions = survey_regions(context.store).regions
@@ -152,18 +158,22 @@ def _past(
     manifests = RegionManifests(store, files.region_id)
     versions = sorted(files.manifests)
     then = _last(files.manifests, moment)
-    first = manifests.read(versions[0]) if versions and then is None else None
-    if then is not None:
-        manifest = manifests.read(then)
-    elif recorded is not None and (
-        first is None or first.current_generation == recorded.current_generation
-    ):
-        manifest = recorded  # nothing was flushed from then on to the oldest manifest
-    elif recorded is None and versions[:1] in ([], [1]):
-        return _Past()  # the region was made later
-    else:
-        return _Past(lost=_Lost(None, _rows(manifests, versions, recorded)))
     merged = base.details.merged_generations.get(files.region_id, 0)
+    if then is None:
+        if recorded is not None or merged:
+            _check_copied(base, moment, files)
+        elif versions[:1] in ([], [1]):
+            return _Past()  # the region was made later
+        return _Past(lost=_Lost(None, _rows(manifests, versions, recorded)))
+    manifest = manifests.read(then)
+    check_progress(manifests, manifest, merged)
+    if merged >= manifest.current_generation:
+        raise InvalidCallError(
+            f"at {moment.text} version {base.version} had generation {merged} of region "
+            f"{files.region_id}, which was flushed later: the clock of who merged it is behind the "
+            f"store's. Give a time before the version or after the flush; version={base.version} "
+            "reads what was recorded by then"
+        )
     needed = [one for one in manifest.flushed_generations if one.generation > merged]
     listed = len(needed) == max(0, manifest.current_generation - 1 - merged)
     if not listed or any(one.path not in files.generations for one in needed):
@@ -179,6 +189,20 @@ def _past(
     wal = Wal(store, files.region_id)
     end = whole_end(wal, flushed + 1, last + 1, manifest.wal_entry_position_last_seen)
     return _Past(PinnedRegion(manifest, end))
+
+
+def _check_copied(base: BaseTable, moment: Moment, files: RegionFiles) -> None:
+    """Raise InvalidCallError where a region of a version has no file of a time: fences stay in its
+    log whatever is collected."""
+    metas = [*files.manifests.values(), *files.wal.values()]
+    oldest = min(map(_modified, metas), default=moment.seconds)
+    if oldest > moment.seconds:
+        raise InvalidCallError(
+            f"{moment.text} is before the oldest file of region {files.region_id}, of "
+            f"{_text(oldest)}, and version {base.version} has the region: its folder was copied, "
+            f"and which rows it had before is not known; version={base.version} reads what was "
+            "recorded by then"
+        )
 
 
 def _last(files: Mapping[int, ObjectMeta], moment: Moment) -> int | None:
@@ -200,6 +224,8 @@ def _rows(
 ) -> int | None:
     """How many rows were flushed since a state, up to the newest manifest; None where that does not
     name all of these generations any more."""
+    if not versions:
+        return None
     latest = manifests.read(versions[-1])
     first = 1 if before is None else before.current_generation
     flushed = [one.rows for one in latest.flushed_generations if one.generation >= first]

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import datafusion
+import lance
 import pyarrow as pa
 import pytest
 
@@ -234,6 +235,76 @@ def test_a_folder_that_was_copied_has_no_times_before(
         mw.open_table(life.table.uri, timestamp=life.at(1))
     later = datetime.fromtimestamp(copied + 1, UTC)
     assert values(mw.open_table(life.table.uri, timestamp=later)) == life.state
+
+
+def test_a_region_that_was_copied_has_no_times_before(life: Life) -> None:
+    """Neither where a version has merged rows of it nor where one has only recorded it."""
+    life.upsert(0, 8, 1)
+    life.step(life.table.snapshot_regions)
+    recorded = len(life.states) - 1
+    life.step(life.writer.flush)
+    life.step(life.table.merge)
+    life.upsert(3, 5, 2)
+    copied = life.now + 100 * STEP
+    for path in (life.folder / "_mem_wal").rglob("*"):
+        os.utime(path, (copied, copied))
+    for step in range(recorded, len(life.states)):
+        with pytest.raises(mw.InvalidCallError, match="before the oldest file of region") as one:
+            mw.open_table(life.table.uri, timestamp=life.at(step))
+        assert "version=" in str(one.value)
+    later = datetime.fromtimestamp(copied + 1, UTC)
+    assert values(mw.open_table(life.table.uri, timestamp=later)) == life.state
+
+
+def test_a_version_beside_collected_ones_is_not_that_of_their_time(life: Life) -> None:
+    """A tag keeps an old version, and those between it and the present were cleaned up."""
+    table, tagged = life.table, list[int]()
+
+    def tag() -> None:
+        tagged.append(table.snapshot_regions())
+        table.tags.create("monday", tagged[0])
+
+    life.upsert(0, 8, 1)
+    life.step(tag)
+    monday = len(life.states) - 1
+    for first in (50, 60):
+        life.state |= dict.fromkeys(range(first, first + 6), 7)
+        more = rows(first, first + 5, 7)
+        life.step(lambda more=more: lance.write_dataset(more, table.uri, mode="append"))
+    now = life.now + STEP / 2
+    life.step(lambda: collect(table, clock=lambda: now, versions_older_than=timedelta(0)))
+    following = max(versions.version_numbers(table._context.store))
+    assert following == tagged[0] + 2
+    for step in (monday, monday + 1):
+        with pytest.raises(mw.InvalidCallError, match="were cleaned up") as one:
+            table.as_of(timestamp=life.at(step))
+        for number in (tagged[0], following):
+            assert f"version={number} " in str(one.value)
+    assert values(table.as_of(timestamp=life.at(monday + 3))) == life.state
+
+
+def test_a_merge_that_is_dated_before_its_flush_is_refused(tmp_path: Path) -> None:
+    """Its clock is behind the store's: older rows of the log would hide what it has merged."""
+    life = Life(tmp_path, 1)
+    life.upsert(0, 3, 1)
+    life.step(life.writer.flush)
+    life.step(life.table.merge)
+    earlier = len(life.states) - 1
+    before = set(versions.version_numbers(life.table._context.store))
+    life.upsert(0, 3, 2)
+    dated = life.now
+    life.upsert(0, 3, 3)
+    life.step(life.writer.flush)
+    life.step(life.table.merge)
+    for path in (life.folder / BASE_VERSIONS_FOLDER).iterdir():
+        if base_version_of(f"{BASE_VERSIONS_FOLDER}/{path.name}") not in before:
+            os.utime(path, (dated, dated))
+    for step in (earlier + 1, earlier + 2):
+        with pytest.raises(mw.InvalidCallError, match="it is behind the store's"):
+            life.table.as_of(timestamp=life.at(step))
+    assert values(life.table.as_of(timestamp=life.at(earlier))) == life.states[earlier]
+    assert values(life.table.as_of(timestamp=life.at(len(life.states) - 1))) == life.state
+    life.writer.close()
 
 
 def test_a_store_without_times_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
