@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import ceil
 from threading import TIMEOUT_MAX
 from typing import TypedDict
 
@@ -39,7 +40,8 @@ class WriterOptions:
             2 GiB.
         memtable_entries: a MemTable of this many WAL entries is flushed: who else reads or claims
             the region reads one after the other.
-        memtable_age_s: a MemTable is flushed this long after its first row; None: never for age.
+        memtable_age_s: a MemTable is flushed so long after its first row, or up to a quarter later,
+            as ages are looked at that often; None: never for age.
             Maintenance jobs take over a region whose writer is silent well beyond it, and never
             where it is None.
         max_unflushed_bytes: what the writer holds of rows that are not flushed, in all regions:
@@ -88,6 +90,18 @@ class WriterOptions:
         if self.max_unflushed_bytes is None:
             return default_unflushed_bytes(machine_memory())
         return self.max_unflushed_bytes
+
+    @property
+    def ages_interval_s(self) -> float | None:
+        """Seconds between two looks at the ages of MemTables."""
+        return None if self.memtable_age_s is None else self.memtable_age_s / 4
+
+    @property
+    def flushed_within_s(self) -> int | None:
+        """Whole seconds after its first row within which a MemTable begins to be flushed."""
+        if self.memtable_age_s is None or self.ages_interval_s is None:
+            return None
+        return ceil(self.memtable_age_s + self.ages_interval_s)
 
 
 def default_unflushed_bytes(memory: int) -> int:

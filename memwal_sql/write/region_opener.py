@@ -7,7 +7,6 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -110,7 +109,12 @@ class RegionOpener:
             replayed=won.memtables,
             make_memtable=make,
             wal=WalWriter(
-                wal, region, won.lease.epoch, won.next_position, stored, self._flushed_within
+                wal,
+                region,
+                won.lease.epoch,
+                won.next_position,
+                stored,
+                self.options.flushed_within_s,
             ),
             make_flusher=lambda writer: RegionFlusher(
                 lease=won.lease,
@@ -153,11 +157,6 @@ class RegionOpener:
         elif not known.message:  # what was recorded of it lacks what a commit needs
             newest = None
         return claim(manifests, wal, make, self._check, values, newest, merged)
-
-    @property
-    def _flushed_within(self) -> int | None:
-        age = self.options.memtable_age_s
-        return None if age is None else ceil(age)
 
     def _write(self, region: UUID, generation: int, rows: pa.Table) -> FlushedGeneration:
         writer = GenerationWriter(self.context, self.info, self.base, self.indexes)

@@ -447,8 +447,8 @@ class TableWriter:
     def _start_ticks(self) -> Ticks | None:
         options = self._options
         intervals = [] if options.durable else [options.wal_flush_interval_s]
-        if options.memtable_age_s is not None:
-            intervals.append(options.memtable_age_s / 4)
+        if options.ages_interval_s is not None:
+            intervals.append(options.ages_interval_s)
         return Ticks(self._tick, min(intervals)) if intervals else None
 
     def _tick(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -61,6 +62,7 @@ class Table:
         region: str | None = None,
         live: LiveRows | None = None,
         region_of: Callable[[int, Mapping[str, object]], RegionManifest | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
         **options: Any,
     ) -> TableWriter:
         context = TableContext(self.uri, store or self.store, TableRecord(1, self.incarnation))
@@ -72,6 +74,7 @@ class Table:
             rows=live or cast(LiveRows, self),  # what depends on rows that are there reads it
             region=region,
             options=WriterOptions(**options),
+            clock=clock,
             sleep=lambda seconds: None,
         )
 

@@ -6,8 +6,15 @@ import gc
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
+from math import inf, nextafter
 from pathlib import Path
 
+import pytest
+
+from memwal_sql.storage.wal.log import Wal
+from memwal_sql.write import ticker
+from memwal_sql.write.region_writer import RegionWriter
 from memwal_sql.write.ticker import Ticker, Ticks
 from tests.model.waiting import eventually
 from tests.write.tables import Table
@@ -47,25 +54,32 @@ def test_all_are_called_by_one_thread_which_ends_with_the_last() -> None:
     assert [bell.calls for bell in bells[1:]] == calls[1:]
 
 
+class FakeTime:
+    """A clock that a test sets forward, and a ticker that calls by it in the test's thread."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.ticker = Ticker(lambda: self.now)
+        self.ticker._is_running = True
+
+    def go_on(self, seconds: float) -> None:
+        end = self.now + seconds
+        while True:
+            while isinstance(due := self.ticker.first(), Ticks):
+                due.tick()
+            if self.now == end or due is None:
+                return
+            self.now = min(end, max(self.now + due, nextafter(self.now, inf)))
+
+
 def test_they_are_called_in_time_by_the_clock_given() -> None:
-    now = 0.0
-    ticker = Ticker(lambda: now)
-    ticker._is_running = True  # there is no thread: this one makes the calls
+    time = FakeTime()
+    ticker, go_on = time.ticker, time.go_on
     fast, slow = Bell(), Bell()
     first, second = Ticks(fast.ring, 2.0, ticker), Ticks(slow.ring, 5.0, ticker)
     ended = Ticks(Bell().ring, 1.0, ticker)  # whose object is gone
     gc.collect()
     assert ended.is_over
-
-    def go_on(seconds: float) -> None:
-        nonlocal now
-        end = now + seconds
-        while True:
-            while isinstance(due := ticker.first(), Ticks):
-                due.tick()
-            if now == end or due is None:
-                return
-            now = min(end, now + due)
 
     go_on(19.0)
     assert (fast.calls, slow.calls) == (9, 3)
@@ -130,3 +144,37 @@ def test_a_memtable_is_flushed_by_age_without_being_asked(tmp_path: Path) -> Non
     with table.writer() as writer:
         assert writer._options.memtable_age_s == 60.0
         assert writer._ticks is not None
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_no_writer_that_lives_keeps_rows_beyond_what_its_entries_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    """Beyond that, jobs take its region over. Rows come at any moment between two ticks."""
+    time = FakeTime()
+    monkeypatch.setattr(ticker, "_ticker", lambda _: time.ticker)
+    for age in (0.5, 60.0, 3600.0, 86400.0):
+        table = Table(tmp_path / str(age))
+        options = {"durable": durable, "wal_flush_interval_s": 1e9, "memtable_age_s": age}
+        with table.writer(clock=lambda: time.now, **options) as writer:
+            for part in (0.01, 0.74):
+                time.go_on(age / 4 * part)
+                writer.upsert({"id": [1], "val": ["a"]})
+                writer.sync()
+                (region,) = writer._writers
+                entry = Wal(table.store, region.region_id).read(region._wal.last_position)
+                assert entry is not None and entry.flushed_within is not None
+                written = generation_of(region)
+                time.go_on(age * 0.999)
+                assert generation_of(region) == written, (age, part)
+                time.go_on(entry.flushed_within - age * 0.999)
+                eventually(partial(is_beyond, region, written))
+
+
+def is_beyond(writer: RegionWriter, generation: int) -> bool:
+    return generation_of(writer) == generation + 1
+
+
+def generation_of(writer: RegionWriter) -> int:
+    """That of the MemTable that takes new rows."""
+    return writer._generations.active.memtable.generation
