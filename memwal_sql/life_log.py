@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from exec_nodes.base.transient_threads import TransientThreads
 
@@ -43,7 +43,9 @@ def deferred_logs(*, by_thread: bool = False) -> Iterator[None]:
         _deferred.reset(token)
         for record in records:
             if by_thread:
-                _thread(os.getpid()).submit(_handle, record)
+                thread = _thread(os.getpid())
+                thread.submit(partial(_handle, record))
+                thread.make_queued()
             else:
                 _handle(record)
 

@@ -4,81 +4,71 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from functools import partial
-from threading import Lock, Thread
-from typing import Any, TypeVar
+from threading import RLock, Thread
 
 from exec_nodes.base.threads import Changes, beyond_signals
 
-T = TypeVar("T")
 
+class TransientThreads:
+    """Makes calls, which raise nothing, in their order on up to `most` threads, which the
+    interpreter waits for.
 
-class TransientThreads(Executor):
-    """Makes calls in their order, on up to `most` threads, which the interpreter waits for.
-
-    Once the interpreter ends it starts no threads any more, while functions of `atexit` may still
-    write: then a call is made in the thread that submits it.
+    Once it ends it starts no threads any more, while functions of `atexit` may still write: then
+    calls stay queued, for `make_queued` and `shutdown`.
     """
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
         self._name = name
-        self._waiting: deque[Callable[[], None]] = deque()
-        # Counted by the threads themselves: whoever submits may be interrupted anywhere.
+        self._queued: deque[Callable[[], None]] = deque()
         self._running = 0
-        self._lock = Lock()
-        self._changes = Changes(self._lock)
+        self._lock = RLock()
+        self._ended = Changes(self._lock)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is under way, or waits."""
-        return bool(self._waiting) or self._running > 0
+        """Whether one of the threads makes a call."""
+        return self._running > 0
 
-    def submit(self, call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Make a call some time soon."""
-        future = Future[T]()
-        self._waiting.append(partial(_make, future, partial(call, *args, **kwargs)))
-        self._start()
-        return future
+    def submit(self, call: Callable[[], None]) -> None:
+        """Let a call be made some time soon; the caller may hold locks that it takes."""
+        # An interrupt within `Thread.start` would leave unknown whether the thread runs.
+        beyond_signals(partial(self._submit, call))
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Return when every call is made that was submitted."""
-        if cancel_futures:
-            self._waiting.clear()
-        if wait:
-            self._start()  # whoever submitted may have been interrupted before that
-            self._changes.wait_for(lambda: not self.is_busy)
+    def make_queued(self) -> None:
+        """Make the calls here that no thread could be started for; the caller must hold no lock
+        that they take."""
+        while not self._running and (call := self._next()) is not None:
+            call()
 
-    def _start(self) -> None:
-        """Start a thread if a call waits and there may be another one."""
+    def shutdown(self) -> None:
+        """Return when every call is made that was submitted. As for `make_queued`."""
+        self.make_queued()
+        self._ended.wait_for(lambda: not self._running)
+
+    def _submit(self, call: Callable[[], None]) -> None:
         with self._lock:
-            if not self._waiting or self._running == self._most:
-                return
-        try:
-            beyond_signals(Thread(target=self._run, name=self._name).start)
-        except RuntimeError:
-            self._run()
-
-    def _run(self) -> None:
-        with self._lock:
+            self._queued.append(call)
             if self._running == self._most:
                 return
-            self._running += 1
-        while (call := self._next()) is not None:
+            try:
+                Thread(target=self._run, name=self._name).start()
+                self._running += 1  # the thread does not end before the lock is free
+            except RuntimeError:
+                pass
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                call = self._next()
+                if call is None:
+                    self._running -= 1
+                    self._ended.tell()
+                    return
             call()
+            del call
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._running -= 1
-            self._changes.tell()
-            return None
-
-
-def _make(future: Future[T], call: Callable[[], T]) -> None:
-    try:
-        future.set_result(call())
-    except BaseException as error:
-        future.set_exception(error)
+            return self._queued.popleft() if self._queued else None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
@@ -60,8 +59,8 @@ class RegionFlusher:
     table must not be written any more: it is called for each generation, beside the writing where
     the store is remote. What it misses the commit finds, as who shuts writers out claims every
     region after that. `merged` is up to which generation the base table says that it has the
-    region's. `committed` and `failed` are called from the executor's threads, without any
-    lock held.
+    region's. `submit` lets a call be made soon, on another thread: `committed` and `failed` are
+    called there, without any lock held.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class RegionFlusher:
         lease: RegionClaim,
         manifests: RegionManifests,
         write: WriteGeneration,
-        executor: Executor,
+        submit: Callable[[Callable[[], None]], None],
         attempts: int,
         committed: Callable[[MemTable], None],
         failed: Callable[[MemWalError], None],
@@ -82,7 +81,7 @@ class RegionFlusher:
         self._manifest = lease.manifest
         self._manifests = manifests
         self._write = write
-        self._executor = executor
+        self._make_soon = submit
         self._attempts = attempts
         self._committed = committed
         self._failed = failed
@@ -110,7 +109,7 @@ class RegionFlusher:
         known = any(one.memtable is memtable for one in tuple(self._queue))
         if not known and memtable.generation > self._committed_through:
             self._queue.append(flush)
-        self._executor.submit(self._run)
+        self._make_soon(self._run)
 
     def _run(self) -> None:
         """Do the next one, if there is one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -55,7 +54,7 @@ class RegionOpener:
     region up by spec id and values among those that exist; `indexes` are asked for at every flush,
     as somebody may have made some meanwhile, `known_indexes`, those of the last time, for every
     MemTable; `merged` is the merge progress of a region, of the base version that was read last;
-    `executor` runs flushes; `lost` is called when one of them finds that the table is
+    `submit` lets a flush be made soon; `lost` is called when one of them finds that the table is
     another one now, or when this package has become too old to write it.
     """
 
@@ -69,7 +68,7 @@ class RegionOpener:
     known_indexes: FindIndexes
     options: WriterOptions
     budget: MemoryBudget
-    executor: Executor
+    submit: Callable[[Callable[[], None]], None]
     merged: Callable[[UUID], int]
     lost: Callable[[RepairError], None]
     buffered: Callable[[bool], None]
@@ -120,7 +119,7 @@ class RegionOpener:
                 lease=won.lease,
                 manifests=manifests,
                 write=self._write,
-                executor=self.executor,
+                submit=self.submit,
                 attempts=self.options.flush_attempts,
                 committed=writer.flushed,
                 failed=partial(self._failed, writer),

@@ -135,7 +135,7 @@ class TableWriter:
             merged=merged,
             options=options,
             budget=self._budget,
-            executor=self._flushes,
+            submit=self._flushes.submit,
             lost=self._lose,
             buffered=self._buffered,
             clock=clock,
@@ -356,6 +356,7 @@ class TableWriter:
         for writer in writers:
             writer.seal()
             writer.flush_wal()
+        self._flushes.make_queued()
         for writer in writers:
             writer.wait_flushed()
 
@@ -441,6 +442,7 @@ class TableWriter:
         if writers and not any(writer.sealed_bytes for writer in writers):
             largest = max(writers, key=lambda writer: writer.active_bytes)
             largest.seal()
+        self._flushes.make_queued()
         if self._ticks is not None:
             self._ticks.wake()  # a slow store would keep the caller here beyond its time
 
@@ -458,6 +460,7 @@ class TableWriter:
             pass
         elif any(writer.is_due for writer in self._writers):
             self._wal_flushes.submit(self._tick_regions)  # which waits for the store
+            self._wal_flushes.make_queued()
         else:
             with _unwritten_lock:
                 if not any(writer.has_buffered for writer in self._writers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from exec_nodes.base import threads, transient_threads
 from exec_nodes.base.transient_threads import TransientThreads
@@ -19,11 +20,11 @@ def test_an_interrupt_anywhere_leaves_nobody_waiting() -> None:
         made = list[int]()
         pool, shared = TransientThreads(1, "transient"), SharedCall(lambda: 7)
         with suppress(Interrupt), interrupted(MODULES, step):
-            pool.submit(made.append, 1)
+            pool.submit(partial(made.append, 1))
             assert shared() == 7
             pool.shutdown()
             ended = True
-        pool.submit(made.append, 2)
+        pool.submit(partial(made.append, 2))
         pool.shutdown()
         assert made in ([1, 2], [2]), step
         assert shared() == 7

@@ -134,7 +134,7 @@ class Region:
                 lease=won.lease,
                 manifests=self.manifests(store),
                 write=write or self.write_generation,
-                executor=executor or InlineExecutor(),
+                submit=(executor or InlineExecutor()).submit,
                 attempts=chosen.flush_attempts,
                 committed=writer.flushed,
                 failed=writer.flush_failed,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from exec_nodes.base.transient_threads import TransientThreads
-from tests.model.waiting import eventually
+from tests.model.waiting import eventually, reached
 
 
 def alive() -> int:
@@ -17,34 +21,71 @@ def alive() -> int:
 
 def test_calls_are_made_in_order_and_the_threads_end() -> None:
     pool, made = TransientThreads(1, "transient"), list[int]()
-    futures = [pool.submit(made.append, number) for number in range(100)]
-    assert [one.result(60) for one in futures] == [None] * 100
-    assert made == list(range(100))
+    for number in range(100):
+        pool.submit(partial(made.append, number))
+    eventually(lambda: made == list(range(100)))
     eventually(lambda: not alive() and not pool.is_busy)
-    assert pool.submit(lambda: threading.current_thread().name).result(60) == "transient"
+    names = Future[str]()
+    pool.submit(lambda: names.set_result(threading.current_thread().name))
+    assert names.result(60) == "transient"
 
 
 def test_as_many_are_made_at_once_as_there_may_be_threads() -> None:
     pool, together = TransientThreads(3, "transient"), threading.Barrier(3)
-    waiting = [pool.submit(together.wait, 60) for _ in range(6)]
+    waited: list[int] = []
+    for _ in range(6):
+        pool.submit(lambda: waited.append(together.wait(60)))
     assert alive() <= 3
     pool.shutdown()
-    assert sorted(one.result(0) for one in waiting) == [0, 0, 1, 1, 2, 2]
+    assert sorted(waited) == [0, 0, 1, 1, 2, 2]
     eventually(lambda: not alive())
 
 
-def test_what_a_call_raises_is_its_result_and_ends_no_thread() -> None:
-    pool = TransientThreads(1, "transient")
-    failed, done = pool.submit(lambda: 1 // 0), pool.submit(lambda: 7)
-    with pytest.raises(ZeroDivisionError):
-        failed.result(60)
-    assert done.result(60) == 7
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupted_submit_leaves_no_thread_uncounted(moment: str) -> None:
+    """As by Ctrl-C, which comes in the main thread, while a started thread is waited for."""
+    pool, may_end, made = TransientThreads(1, "transient"), threading.Event(), list[int]()
+    wait = threading.Event.wait
+
+    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and moment == "before":
+            raise KeyboardInterrupt
+        is_set = wait(event, timeout)
+        if is_main:
+            raise KeyboardInterrupt
+        return is_set
+
+    def call() -> None:
+        reached(may_end)
+        made.append(1)
+
+    with patch.object(threading.Event, "wait", interrupted), suppress(KeyboardInterrupt):
+        pool.submit(call)
+    assert pool.is_busy
+    may_end.set()
+    for _ in range(2):
+        closing = threading.Thread(target=pool.shutdown, daemon=True)
+        closing.start()
+        closing.join(10)
+        assert not closing.is_alive() and made == [1]
+    assert pool._running == 0
 
 
-def test_calls_are_made_at_once_where_no_thread_can_be_started() -> None:
+def no_threads() -> Any:
     """As at the end of the interpreter."""
-    pool = TransientThreads(2, "transient")
-    with patch.object(threading.Thread, "start", side_effect=RuntimeError("at shutdown")):
-        made = pool.submit(threading.get_ident)
-    assert made.done() and made.result() == threading.get_ident()
+    return patch.object(threading.Thread, "start", side_effect=RuntimeError("at shutdown"))
+
+
+def test_calls_wait_for_who_has_no_lock_where_no_thread_can_be_started() -> None:
+    """Each of two regions' threads, with its own lock, would take the call that needs the other."""
+    pool, made = TransientThreads(2, "transient"), list[int]()
+    for number, make in enumerate((pool.make_queued, pool.shutdown)):
+        with no_threads():
+            pool.submit(partial(made.append, number))
+            assert len(made) == number and not pool.is_busy
+            make()
+        assert made == [*range(number + 1)]
+    pool.submit(partial(made.append, 2))
     pool.shutdown()
+    assert made == [0, 1, 2]
