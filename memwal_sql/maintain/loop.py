@@ -52,8 +52,8 @@ class Maintained(Protocol):
     def snapshot(self, consistency: str) -> Snapshot:
         """One state of the table."""
 
-    def unflushed_logs(self) -> Sequence[UnflushedLog]:
-        """The logs with rows that a writer was to flush."""
+    def unflushed_logs(self, *, with_ages: bool) -> Sequence[UnflushedLog]:
+        """The logs with rows that a writer was to flush; their ages only if asked for."""
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
         """Claim regions and flush their logs; how many."""
@@ -187,9 +187,10 @@ def run_jobs(
             the loop.
         progress: gets the progress of each job while it runs.
 
-    A job that failed with a `RetryError` runs again in the next round, and the other jobs go on. An
-    error of the last round is raised when the loop ends, with a note for each job that failed in
-    it. Any other error ends the loop at once.
+    A job that failed with a `RetryError` runs again in the next round, and the other jobs go on. So
+    they do where `flush` failed with any error, as where the log of one region is damaged; it runs
+    again when a log is silent again. An error of the last round is raised when the loop ends, with
+    a note for each job that failed in it. Any other error ends the loop at once.
     """
     for name, seconds in (("interval", interval), ("idle_interval", idle_interval)):
         if not is_number(seconds) or not 0 <= seconds <= TIMEOUT_MAX:
@@ -301,7 +302,8 @@ class _Loop:
             return
         for job in JOBS:
             if not stop.is_set() and self._is_due(job, flushed):
-                yield self.run(job)
+                # The damaged log of one region must not keep the others from being merged.
+                yield self.run(job, MemWalError if job == FLUSH else RetryError)
 
     def run(self, job: str, kept: type[MemWalError] = RetryError) -> JobRun:
         """Do a job now; an error of the kind `kept` is part of the record."""
@@ -327,7 +329,7 @@ class _Loop:
         self._last[FLUSH] = now = self._clock()
         if math.isinf(self._triggers.flush_seconds):
             return
-        logs = self._table.unflushed_logs()
+        logs = self._table.unflushed_logs(with_ages=self._single_look)
         since = self._unflushed_since
         self._unflushed_since = {one.state: since.get(one.state, now) for one in logs}
         self.is_idle &= not logs

@@ -16,14 +16,13 @@ from memwal_sql.errors import MemWalError, TornEntryError
 from memwal_sql.life_log import life_log
 from memwal_sql.state.context import TableContext
 from memwal_sql.storage import paths
+from memwal_sql.storage.objects.probe import PROBE_FOLDER
 from memwal_sql.storage.objects.protocol import ObjectMeta, ObjectStore
 from memwal_sql.storage.objects.side_by_side import side_by_side
 from memwal_sql.storage.region.manifest import RegionManifest, RegionStatus
 from memwal_sql.storage.wal.log import Wal, WalEntry
 
 _log = life_log(__name__)
-
-_CLOCK_FOLDER = f"{paths.RECORD_FOLDER}/clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,8 @@ class UnflushedLog:
         replay_after: the position of the last entry that is flushed.
         flushed_within: seconds within which a writer that lives flushes an entry.
         age: seconds since the oldest of these entries was written and the manifest was committed,
-            whichever came last, by the store's clock; 0 where the store does not say.
+            whichever came last, by the store's clock; 0 where the store does not say, or where
+            ages were not asked for.
     """
 
     region_id: UUID
@@ -69,9 +69,10 @@ def newest_rows(store: ObjectStore, manifest: RegionManifest) -> WalEntry | None
 
 
 def unflushed_logs(
-    context: TableContext, manifests: Sequence[RegionManifest]
+    context: TableContext, manifests: Sequence[RegionManifest], *, with_ages: bool
 ) -> list[UnflushedLog]:
-    """The logs of the regions of these manifests that a writer was to flush."""
+    """The logs of the regions of these manifests that a writer was to flush. Ages take an object
+    that is put, and two listings a region."""
     store = context.store
     open_ones = [one for one in manifests if one.status is not RegionStatus.SEALED]
     promised = side_by_side(store.remote, lambda one: _flushed_within(context, one), open_ones)
@@ -82,14 +83,14 @@ def unflushed_logs(
     ]
     if not found:
         return []
-    now = _store_time(store)
+    now = _store_time(store) if with_ages else None
     return [
         UnflushedLog(
             manifest.region_id,
             manifest.writer_epoch,
             manifest.replay_after_wal_entry_position,
             within,
-            _age(store, manifest, now),
+            0.0 if now is None else _age(store, manifest, now),
         )
         for manifest, within in found
     ]
@@ -105,14 +106,14 @@ def _flushed_within(context: TableContext, manifest: RegionManifest) -> int | No
     return None if entry is None else entry.flushed_within
 
 
-def _age(store: ObjectStore, manifest: RegionManifest, now: float | None) -> float:
+def _age(store: ObjectStore, manifest: RegionManifest, now: float) -> float:
     region, flushed = manifest.region_id, manifest.replay_after_wal_entry_position
     entries = _modified(store.list(paths.wal_folder(region)), paths.WAL_SUFFIX)
     versions = _modified(store.list(paths.manifest_folder(region)), paths.MANIFEST_SUFFIX)
     oldest = min((position for position in entries if position > flushed), default=0)
     times = [entries.get(oldest), versions.get(manifest.version)]
     known = [time for time in times if time is not None]
-    if now is None or len(known) < len(times):
+    if len(known) < len(times):
         return 0.0
     return max(0.0, now - max(known))
 
@@ -126,10 +127,10 @@ def _modified(listed: Iterable[ObjectMeta], suffix: str) -> dict[int, float | No
 def _store_time(store: ObjectStore) -> float | None:
     """The time by the clock that the times of objects are taken from, which may be another than
     this machine's; None where the store has none."""
-    path = f"{_CLOCK_FOLDER}/{uuid4().hex}"
+    path = f"{PROBE_FOLDER}/{uuid4().hex}"
     store.put(path, b"")
     try:
-        times = [one.modified for one in store.list(_CLOCK_FOLDER) if one.path == path]
+        times = [one.modified for one in store.list(PROBE_FOLDER) if one.path == path]
     finally:
         store.delete([path])
     return times[0] if times else None

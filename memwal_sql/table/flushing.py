@@ -40,15 +40,16 @@ class FlushedTable(SharedTable):
 
         return over_conflicts(flush, self.uri, on=FencedError)
 
-    def unflushed_logs(self) -> list[UnflushedLog]:
+    def unflushed_logs(self, *, with_ages: bool = False) -> list[UnflushedLog]:
         """The logs with rows that a writer was to flush, but for those of this process's writers;
         for `run_jobs`."""
         others = [one for one in self._manifests() if not self._is_own(one)]
-        return unflushed_logs(self._context, others)
+        return unflushed_logs(self._context, others, with_ages=with_ages)
 
     def flush_regions(self, regions: Collection[UUID]) -> int:
         """Claim these regions and flush their logs; how many there are. Raises ConflictError where
-        somebody else claims one meanwhile, and so is not silent."""
+        somebody else claims one meanwhile, and so is not silent, and CorruptFileError where a log
+        is damaged, once the others are flushed."""
         self._check_writable("flush")
         try:
             return self._claim_and_flush([m for m in self._manifests() if m.region_id in regions])

@@ -69,11 +69,11 @@ class FakeTable:
         ]
         return _Snapshot(regions)
 
-    def unflushed_logs(self) -> list[UnflushedLog]:
+    def unflushed_logs(self, *, with_ages: bool) -> list[UnflushedLog]:
         """By region number, its epoch, `flushed_within`, and age by the store's clock."""
         self._call("logs")
         return [
-            UnflushedLog(UUID(int=region), epoch, 0, within, age)
+            UnflushedLog(UUID(int=region), epoch, 0, within, age if with_ages else 0.0)
             for region, (epoch, within, age) in self.unflushed.items()
         ]
 
@@ -312,6 +312,21 @@ def test_other_errors_end_the_loop() -> None:
     table = FakeTable(failing={"gc"}, error=mw.RepairError)
     with pytest.raises(mw.RepairError, match="gc failed"):
         run_jobs(table, TRIGGERS, clock=table.clock, rounds=9)
+
+
+def test_a_damaged_log_does_not_end_the_loop() -> None:
+    table = FakeTable({1: {1, 2, 3}}, {"flush"}, mw.CorruptFileError, unflushed={1: (1, 1, 0.0)})
+    triggers = Triggers(merge_generations=3, flush_seconds=100)
+
+    def wait() -> None:
+        table.now += 101
+
+    assert Loop(table, triggers).run(wait, wait, wait) == [
+        ["merge", "index", "gc"],
+        ["flush!"],
+        ["flush!"],
+        ["flush!", "index"],
+    ]
 
 
 def test_an_error_of_the_last_round_is_raised_and_an_earlier_one_is_not() -> None:

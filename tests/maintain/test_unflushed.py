@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.maintain import unflushed
+from memwal_sql.storage.objects.open import open_store
+from memwal_sql.storage.objects.probe import PROBE_FOLDER
+from memwal_sql.storage.objects.protocol import ObjectStore
+from memwal_sql.storage.wal.log import Wal
 from tests.cli.calls import as_json, call
 from tests.model.writing import session_of
 
@@ -156,7 +162,7 @@ def test_a_dead_writers_log_is_flushed_and_that_of_a_living_one_is_not(
     monkeypatch.setattr(unflushed, "_store_time", lambda store: (of_store(store) or 0.0) + late)
     table = table_of(tmp_path)
     left_by_a_dead_one(table, *range(5), memtable_age_s=90.2)
-    (log,) = table.unflushed_logs()
+    (log,) = table.unflushed_logs(with_ages=True)
     assert (log.flushed_within, log.epoch, log.replay_after) == (113, 1, 0)
     assert 0.0 <= log.age < 113.0
     assert outcome_of(table, 300.0).startswith("0 regions")
@@ -173,6 +179,59 @@ def test_a_dead_writers_log_is_flushed_and_that_of_a_living_one_is_not(
     assert table.check().ok
 
 
+def test_a_damaged_log_keeps_no_other_from_being_flushed(tmp_path: Path) -> None:
+    """Damage in an entry that is not the newest: who looks for silent writers does not read it."""
+    table = table_of(tmp_path, "three regions")
+    with writer_of(table) as writer:
+        for _ in range(2):
+            writer.upsert(rows(*range(30)))
+    ids = {log.region_id for log in table.unflushed_logs()}
+    damaged = min(ids)
+    wal = Wal(open_store(table.uri), damaged)
+    position = next(one for one in wal.positions() if not _is_fence(wal, one))
+    path = Path(table.uri, wal.path(position))
+    path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+    for flush in (lambda: table.flush_regions(ids), table.flush):
+        with pytest.raises(mw.CorruptFileError):
+            flush()
+        assert {log.region_id for log in table.unflushed_logs()} == {damaged}
+
+
+def _is_fence(wal: Wal, position: int) -> bool:
+    entry = wal.read(position)
+    return entry is None or entry.is_fence
+
+
+def test_only_a_single_look_asks_the_store_for_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(tmp_path)
+    with writer_of(table) as writer:
+        writer.upsert(rows(1))
+    asked: list[ObjectStore] = []
+    monkeypatch.setattr(unflushed, "_store_time", asked.append)
+    mw.run_jobs(table, mw.Triggers(flush_seconds=0.0, collect_seconds=math.inf), rounds=1)
+    assert asked == []
+    mw.run_all_jobs(table)
+    assert len(asked) == 1
+
+
+def test_an_object_that_asks_for_the_time_is_collected_where_its_process_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(tmp_path)
+    store = open_store(table.uri)
+    monkeypatch.setattr(store, "delete", lambda paths: None)
+    assert unflushed._store_time(store) is not None
+    (left,) = Path(table.uri, PROBE_FOLDER).iterdir()
+    past = time.time() - 7200.0
+    for path in Path(table.uri).rglob("*"):
+        if path.is_file():
+            os.utime(path, (past, past))
+    table.collect_garbage(older_than=timedelta(hours=1))
+    assert not left.exists()
+
+
 def test_a_new_claim_counts_from_the_claim(tmp_path: Path) -> None:
     table = table_of(tmp_path)
     with writer_of(table) as writer:
@@ -182,11 +241,11 @@ def test_a_new_claim_counts_from_the_claim(tmp_path: Path) -> None:
         for name in files:
             if folder.endswith(("/wal", "/manifest")):
                 os.utime(os.path.join(folder, name), (past, past))
-    (log,) = table.unflushed_logs()
+    (log,) = table.unflushed_logs(with_ages=True)
     assert 990.0 < log.age < 1100.0
     with writer_of(table) as writer:
         writer.upsert(rows(2))
-    (log,) = table.unflushed_logs()
+    (log,) = table.unflushed_logs(with_ages=True)
     assert log.age < 100.0 and log.epoch == 2
 
 

@@ -65,8 +65,7 @@ def survey_files(store: ObjectStore) -> Survey:
 
     def add_others() -> None:
         others.extend(store.leftovers(paths.RECORD_FOLDER))
-        if store.service is not None:
-            others.extend(store.list(PROBE_FOLDER))
+        others.extend(store.list(PROBE_FOLDER))
 
     ask(
         store.remote,

@@ -22,7 +22,7 @@ from memwal_sql.storage.paths import RECORD_FOLDER
 _log = life_log(__name__)
 
 PROBE_FOLDER = f"{RECORD_FOLDER}/probe"
-"""Where a probe's object is for a moment; one that is left behind is garbage."""
+"""Where an object is for a moment that asks something of the store; one left behind is garbage."""
 
 _ATTEMPTS = 3
 
