@@ -25,6 +25,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 _LOOK_AGAIN_SECONDS = 0.005
+# A signal that comes right before a wait begins is handled when the wait ends.
+_LONGEST_WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Changes:
                 wakeup = SimpleQueue[None]()
                 self._waiting.append(wakeup)
             with suppress(Empty):
-                wakeup.get(timeout=None if left == inf else left)
+                wakeup.get(timeout=min(left, _LONGEST_WAIT_SECONDS))
 
 
 @lru_cache(maxsize=1)
@@ -151,7 +153,7 @@ def outcomes(
             except RuntimeError:  # the process ends, or may have no more threads
                 work()
         for _ in items:
-            ended.get()
+            _wait_for(ended)
     except BaseException:
         under_way = len(items)
         while not waiting.empty():
@@ -164,6 +166,12 @@ def outcomes(
             sleep(_LOOK_AGAIN_SECONDS)
         raise
     return results  # type: ignore[return-value]
+
+
+def _wait_for(ended: SimpleQueue[None]) -> None:
+    while True:
+        with suppress(Empty):
+            return ended.get(timeout=_LONGEST_WAIT_SECONDS)
 
 
 def beyond_signals(call: Callable[[], R]) -> R:
