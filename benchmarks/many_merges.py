@@ -1,12 +1,12 @@
-"""A table after many small merges beside the job loop, compared with itself after the first one."""
+"""A table after many small merges beside the job loop, compared with one after a single merge."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import datafusion
 import numpy as np
@@ -16,7 +16,7 @@ import memwal_sql as mw
 from benchmarks.support.child import JOBS, run_child
 from benchmarks.support.data import WrongResultError
 from benchmarks.support.result import Result, at_most_ratio
-from benchmarks.support.timing import lower_quartile, seconds
+from benchmarks.support.timing import interleaved, lower_quartile, seconds
 from benchmarks.support.workspace import Workspace
 
 _LIMIT = 1.5
@@ -30,30 +30,42 @@ _SCHEMA = pa.schema(
     ]
 )
 _QUERY = "SELECT count(*) AS n, avg(price) AS mean FROM t"
-Times = Mapping[str, float]
 
 
 def many_merges(work: Workspace) -> Iterator[Result]:
     """Each merge replaces some rows here and there; `memwal run` looks after the rest."""
-    sizes, uri = work.sizes, work.folder / "many-merges"
-    table = mw.create_table(uri, _SCHEMA, "id")
-    stream = _Stream(table, sizes.base_rows, sizes.small_merge_rows)
-    first = stream.merge(3)
-    before = _times(table, stream, first, sizes.cold_starts)
-    with _jobs(uri):
-        times = stream.merge(sizes.small_merges)
-    after = _times(table, stream, times[-_ROUNDS:], sizes.cold_starts)
-    stream.check()
-    for name, found in after.items():
-        line = f"{name}, after {sizes.small_merges:,} merges of {sizes.small_merge_rows:,} rows"
-        yield at_most_ratio(line, found, before[name], "after the first ones", _LIMIT)
+    return _merges(work, work.sizes.small_merges)
+
+
+def thousand_merges(work: Workspace) -> Iterator[Result]:
+    """The same for longer."""
+    return _merges(work, 1_000)
+
+
+def _merges(work: Workspace, count: int) -> Iterator[Result]:
+    sizes = work.sizes
+    young, old = (
+        _Stream(work.folder / f"{name}-{count}-merges", sizes.base_rows, sizes.small_merge_rows)
+        for name in ("young", "old")
+    )
+    young.merge(1)
+    with _jobs(old.table.uri):
+        old.merge(count)
+    found = _times({"young": young, "old": old}, sizes.cold_starts)
+    for stream in (young, old):
+        stream.check()
+    for name, times in found.items():
+        line = f"{name}, after {count:,} merges of {sizes.small_merge_rows:,} rows"
+        yield at_most_ratio(line, times["old"], times["young"], "after the first one", _LIMIT)
 
 
 class _Stream:
     """Writes into a table, and knows what is in it."""
 
-    def __init__(self, table: mw.Table, base: int, rows: int) -> None:
-        self._table = table
+    def __init__(self, uri: Path, base: int, rows: int) -> None:
+        self.table = table = mw.create_table(uri, _SCHEMA, "id")
+        self._context = datafusion.SessionContext()
+        mw.register(self._context, "t", table)
         self._rows = rows
         self._random = np.random.default_rng(7)
         self._steps = np.zeros(base, np.int64)
@@ -65,23 +77,27 @@ class _Stream:
     def merge(self, times: int) -> list[float]:
         """Write and merge so many times; the seconds of each merge."""
         found = []
-        with self._table.writer(durable=False) as writer:
+        with self.table.writer(durable=False) as writer:
             for _ in range(times):
                 step = int(self._steps.max()) + 1
                 keys = self._random.choice(len(self._steps), self._rows, replace=False)
                 self._steps[keys] = step
                 writer.upsert(_rows(keys, step))
                 writer.flush()
-                found.append(seconds(self._table.merge))
+                found.append(seconds(self.table.merge))
         return found
 
-    def key(self) -> int:
-        """That of some row."""
-        return int(self._random.integers(len(self._steps)))
+    def query(self) -> None:
+        """Aggregate all rows."""
+        self._context.sql(_QUERY).to_arrow_table()
+
+    def get(self) -> None:
+        """Look some row up."""
+        self.table.get([int(self._random.integers(len(self._steps)))])
 
     def check(self) -> None:
         """Raise WrongResultError unless the table has what was written."""
-        found = self._table.scan(columns=["id", "step"]).read_all().sort_by("id")
+        found = self.table.scan(columns=["id", "step"]).read_all().sort_by("id")
         if found["step"].to_numpy().tolist() != self._steps.tolist():
             raise WrongResultError("many merges: rows are not those that were written last")
 
@@ -91,28 +107,32 @@ def _rows(keys: np.ndarray, step: int) -> pa.Table:
     return pa.table(list(map(pa.array, columns)), schema=_SCHEMA)
 
 
-def _times(table: mw.Table, stream: _Stream, merges: list[float], cold_starts: int) -> Times:
-    context = datafusion.SessionContext()
-    mw.register(context, "t", table)
-    works: Mapping[str, Callable[[], object]] = {
-        "count and avg": lambda: context.sql(_QUERY).to_arrow_table(),
-        "scan of all columns": lambda: table.scan().read_all(),
-        "table.get": lambda: table.get([stream.key()]),
+def _times(streams: Mapping[str, _Stream], cold_starts: int) -> Mapping[str, dict[str, float]]:
+    """The seconds of each work, by stream: one runs after the other, so that whatever else the
+    machine does slows both."""
+
+    def each(work: Callable[[_Stream], object]) -> dict[str, float]:
+        return interleaved({name: partial(work, one) for name, one in streams.items()}, _ROUNDS, 10)
+
+    found = {
+        "count and avg": each(_Stream.query),
+        "scan of all columns": each(lambda one: one.table.scan().read_all()),
+        "table.get": each(_Stream.get),
     }
-    found = {}
-    for name, work in works.items():
-        for _ in range(_ROUNDS):  # until what is kept in memory has been read
-            work()
-        found[name] = lower_quartile([seconds(work) for _ in range(_ROUNDS)])
-    found["first query of a process"] = lower_quartile(
-        [float(run_child("first-query", table.uri, _QUERY).words[0]) for _ in range(cold_starts)]
-    )
-    return {**found, "merge": median(merges)}
+    first, merges = ({name: list[float]() for name in streams} for _ in range(2))
+    for _ in range(cold_starts):
+        for name, one in streams.items():
+            answer = run_child("first-query", one.table.uri, _QUERY)
+            first[name].append(float(answer.words[0]))
+            merges[name] += one.merge(2)
+    for work, times in (("first query of a process", first), ("merge", merges)):
+        found[work] = {name: lower_quartile(seconds) for name, seconds in times.items()}
+    return found
 
 
 @contextmanager
-def _jobs(uri: Path) -> Iterator[None]:
-    command = [*JOBS, str(uri), "--interval", "1", "--grace-seconds", "60"]
+def _jobs(uri: str) -> Iterator[None]:
+    command = [*JOBS, uri, "--interval", "1", "--grace-seconds", "60"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as jobs:
         try:
             yield

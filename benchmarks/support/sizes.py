@@ -60,7 +60,7 @@ class Sizes:
     cold_starts: int = 3
     merge_rows: int = 100_000
     merges: int = 4
-    small_merges: int = 1_000
+    small_merges: int = 300
     small_merge_rows: int = 4_000
     busy_seconds: float = 6.0
     text_rows: int = 1_000_000
