@@ -22,7 +22,7 @@ from planner.model import Snapshot
 from planner.predicates.condition import Condition
 from planner.search.full_text import TextQuery, plan_full_text_search
 from planner.search.hybrid import HybridQuery, plan_hybrid_search
-from planner.search.vector import VectorQuery, plan_vector_search
+from planner.search.vector import VectorQuery, check_dimension, plan_vector_search
 
 DEFAULT_K = 10
 
@@ -185,7 +185,9 @@ def _vector_query(
     schema: pa.Schema, column: str, query: Any, k: Any, options: Mapping[str, Any]
 ) -> VectorQuery:
     _field(schema, column)
-    return VectorQuery(column, query_vectors(query), checked_k(k), (), **options)
+    wanted = VectorQuery(column, query_vectors(query), checked_k(k), (), **options)
+    check_dimension(wanted, schema)
+    return wanted
 
 
 def _text_query(

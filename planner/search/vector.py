@@ -79,7 +79,7 @@ def nearest_query(query: VectorQuery, schema: pa.Schema, index_metric: str | Non
 
     Raises InvalidCallError naming the value and the remedy.
     """
-    kind = _vector_type(query.column, schema)
+    kind = check_dimension(query, schema)
     metric = _metric(query, kind.value_type, index_metric)
     vectors = _vectors(query, kind)
     if metric == "cosine" and not vectors.any(axis=1).all():
@@ -141,8 +141,10 @@ def _metric(query: VectorQuery, element: pa.DataType, index_metric: str | None) 
     )
 
 
-def _vectors(query: VectorQuery, kind: pa.FixedSizeListType) -> Matrix:
-    """The query vectors in the column's element type."""
+def check_dimension(query: VectorQuery, schema: pa.Schema) -> pa.FixedSizeListType:
+    """The type of the searched column in a table of `schema`. Raises InvalidCallError unless the
+    query vectors have as many elements."""
+    kind = _vector_type(query.column, schema)
     given, dimension = np.atleast_2d(query.vectors), kind.list_size
     if given.dtype.kind not in "fiu" or not given.size or given.ndim > 2:
         raise InvalidCallError(
@@ -154,6 +156,12 @@ def _vectors(query: VectorQuery, kind: pa.FixedSizeListType) -> Matrix:
             f"the query has {given.shape[1]} dimensions, but column {query.column!r} has "
             f"{dimension}: ask with a vector of the same model"
         )
+    return kind
+
+
+def _vectors(query: VectorQuery, kind: pa.FixedSizeListType) -> Matrix:
+    """The query vectors in the column's element type."""
+    given = np.atleast_2d(query.vectors)
     with np.errstate(over="ignore", invalid="ignore"):
         vectors = np.ascontiguousarray(given, _ELEMENTS[kind.value_type])
     exact = kind.value_type == pa.uint8()

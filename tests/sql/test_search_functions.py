@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import datafusion
 import lance
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import memwal_sql as mw
+from memwal_sql.session.search_provider import SearchProvider
 from tests.model.writing import session_of
 from tests.sql.searching import Searched
 
@@ -223,6 +225,12 @@ def test_aliases_and_defaults(searched: Searched) -> None:
 def test_tables_are_found_by_the_names_that_sql_takes(searched: Searched, name: str) -> None:
     found = searched.sql(f"SELECT id FROM vector_search('{name}', 'v', {Q}, 3)")
     assert found["id"].to_pylist() == searched.nearest(Q, 3)
+
+
+def test_a_vector_of_another_size_is_refused_before_a_scan_is_planned(searched: Searched) -> None:
+    with patch.object(SearchProvider, "scan", side_effect=AssertionError):
+        with pytest.raises(mw.InvalidCallError, match="3 dimensions, but column 'v' has 4"):
+            searched.sql("SELECT id FROM vector_search('events', 'v', [1, 2, 3])")
 
 
 def test_named_parameters_get_their_values(searched: Searched) -> None:
