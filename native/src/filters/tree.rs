@@ -44,6 +44,10 @@ type Built<'py> = PyResult<Bound<'py, PyAny>>;
 /// None where the expression is nothing that the tree has a node for.
 type Part<'py> = PyResult<Option<Bound<'py, PyAny>>>;
 
+/// A longer IN list is evaluated, not looked into: as Python values and text of Lance's it would take
+/// many times the memory that the host needs.
+const LONGEST_LIST: usize = 10_000;
+
 struct Builder<'a, 'py> {
     py: Python<'py>,
     nodes: &'a Bound<'py, PyAny>,
@@ -135,6 +139,9 @@ impl<'py> Builder<'_, 'py> {
     }
 
     fn in_list(&self, list: &InList) -> Part<'py> {
+        if list.list.len() > LONGEST_LIST {
+            return Ok(None);
+        }
         let Some(operand) = self.operand(&list.expr)? else {
             return Ok(None);
         };
