@@ -79,7 +79,8 @@ class Workspace:
     def ours(self) -> mw.Table:
         """Our table: base, four flushed generations and an open writer's MemTable."""
         table = enabled_table(self.folder / "ours", self.upserts.base)
-        writer = self._open.enter_context(table.writer(durable=False))
+        # The MemTable stays, however long the benchmarks before took.
+        writer = self._open.enter_context(table.writer(durable=False, memtable_age_s=None))
         for part in self.upserts.newer[:GENERATIONS]:
             for batch in batches(part, _BATCH_ROWS):
                 writer.upsert(batch)
