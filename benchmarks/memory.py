@@ -46,7 +46,7 @@ def writing_memory(work: Workspace) -> Iterator[Result]:
     """Write vectors by one call with a stream, with a table in memory, and merge them, each in a
     fresh process, with the defaults."""
     total = work.sizes.written_bytes
-    call = total // 5
+    call = total * 215 // 1_000
     uris = {kind: str(work.folder / f"memory-{kind}") for kind in ("stream", "call")}
     steps = [
         ("write-stream", uris["stream"], "an upsert of a stream", total, 0.6),

@@ -34,8 +34,8 @@ from memwal_sql.storage.retries import over_conflicts
 
 _log = life_log(__name__)
 
-# Half of the memory pool in which Lance joins the rows of a pass (LANCE_MEM_POOL_SIZE).
-MAX_PASS_BYTES = 150_000_000
+# A third of the memory pool in which Lance joins the rows of a pass (LANCE_MEM_POOL_SIZE).
+MAX_PASS_BYTES = 100_000_000
 LEAST_PASS_BYTES = 1024 * 1024
 
 
