@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +22,9 @@ from benchmarks.support.workspace import Workspace
 
 _LIMIT = 1.5
 _ROUNDS = 40
+_JOB_INTERVAL_S = 1
+# The loop looks at what the last merges left.
+_ROUNDS_OF_JOBS = 3
 # Lookups read Lance until they have cost more than to read all keys.
 _ROUNDS_UNTIL_RESIDENT = 300
 _SCHEMA = pa.schema(
@@ -53,6 +57,7 @@ def _merges(work: Workspace, count: int) -> Iterator[Result]:
     young.merge(1)
     with _jobs(old.table.uri):
         old.merge(count)
+        time.sleep(_ROUNDS_OF_JOBS * _JOB_INTERVAL_S)
     found = _times({"young": young, "old": old}, sizes.cold_starts)
     for stream in (young, old):
         stream.check()
@@ -135,7 +140,7 @@ def _times(streams: Mapping[str, _Stream], cold_starts: int) -> Mapping[str, dic
 
 @contextmanager
 def _jobs(uri: str) -> Iterator[None]:
-    command = [*JOBS, uri, "--interval", "1", "--grace-seconds", "60"]
+    command = [*JOBS, uri, "--interval", str(_JOB_INTERVAL_S), "--grace-seconds", "60"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as jobs:
         try:
             yield

@@ -2,9 +2,10 @@
 
 It is a log of numbered records in `_memwal_sql/maintenance/`, each created once. A job takes the
 lease with a record, proves that it still has it with another one before every further commit, and
-gives it back with a last one; the garbage collection deletes them. Who finds it held waits; when
-its holder has died or has been silent for `Patience.seconds`, by the waiter's own clock, it takes
-over, and the old holder finds out with its next record.
+gives it back with a last one. Everybody lists the records, so the garbage collection deletes old
+ones, and before that a holder that finds many on a local disk. Who finds it held waits; when its
+holder has died or has been silent for `Patience.seconds`, by the waiter's own clock, it takes over,
+and the old holder finds out with its next record.
 
 The lease saves work, and keeps rewritten details right in all but the rarest of races. What it
 can't rule out, as a process may sleep between its check and its commit, Lance's own refusal of
@@ -16,7 +17,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ _log = life_log(__name__)
 
 MAINTENANCE = "maintenance"
 _KEPT = 8
+_MOST_RECORDS = 32
 _MOST_PROCESSES = 2**31 - 1
 _MOVE_AWAY = "stop all maintenance jobs, then move the folder of the record away"
 _FIRST_PAUSE_SECONDS = 0.005
@@ -142,8 +144,10 @@ def maintenance_lease(
     lease = Lease(Records(store, name), holder := uuid4().hex, job)
     _own.add(holder)
     try:
-        _wait_and_take(lease, Records(store, name), sleep, clock)
+        found = _wait_and_take(lease, Records(store, name), sleep, clock)
         try:
+            if found > _MOST_RECORDS and not store.remote:
+                delete_old_records(store, name)
             yield lease
         finally:
             lease.give_back()
@@ -152,8 +156,8 @@ def maintenance_lease(
 
 
 def delete_old_records(store: ObjectStore, name: str) -> None:
-    """Delete what holders of a lease have left; the garbage collection's, as every one of them is
-    a request. The last ones stay: a claimant may just have read one."""
+    """Delete what holders of a lease have left, each by a request. The last ones stay: a claimant
+    may just have read one."""
     records = Records(store, name)
     records.delete(records.versions()[:-_KEPT])
 
@@ -171,11 +175,12 @@ def _wait_and_take(
     records: Records,
     sleep: Callable[[float], None],
     clock: Callable[[], float],
-) -> None:
+) -> int:
+    """How many records there were when it was taken."""
     seen, since, pause = -1, clock(), _FIRST_PAUSE_SECONDS
     waited = False
     while True:
-        latest = _latest(records)
+        versions, latest = _latest(records)
         version = 0 if latest is None else latest.version
         if version != seen:
             seen, since, pause = version, clock(), _FIRST_PAUSE_SECONDS
@@ -186,7 +191,7 @@ def _wait_and_take(
                 if taken:
                     why = "died" if dead else "is silent"
                     _log.debug("lease %s: taken over, as its holder %s", records.name, why)
-                return
+                return len(versions)
             continue
         if not waited:
             waited = True
@@ -195,10 +200,12 @@ def _wait_and_take(
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def _latest(records: Records) -> Record | None:
+def _latest(records: Records) -> tuple[Sequence[int], Record | None]:
+    """The versions that are there, ascending, and the newest record."""
     while True:
+        versions = records.versions()
         with suppress(NotFoundError):  # deleted between listing and reading: there are newer ones
-            return records.latest()
+            return versions, records.read(versions[-1]) if versions else None
 
 
 def _is_dead(record: Record) -> bool:

@@ -228,9 +228,11 @@ def test_tables_are_found_by_the_names_that_sql_takes(searched: Searched, name: 
 
 
 def test_a_vector_of_another_size_is_refused_before_a_scan_is_planned(searched: Searched) -> None:
-    with patch.object(SearchProvider, "scan", side_effect=AssertionError):
-        with pytest.raises(mw.InvalidCallError, match="3 dimensions, but column 'v' has 4"):
-            searched.sql("SELECT id FROM vector_search('events', 'v', [1, 2, 3])")
+    with (
+        patch.object(SearchProvider, "scan", side_effect=AssertionError),
+        pytest.raises(mw.InvalidCallError, match="3 dimensions, but column 'v' has 4"),
+    ):
+        searched.sql("SELECT id FROM vector_search('events', 'v', [1, 2, 3])")
 
 
 def test_named_parameters_get_their_values(searched: Searched) -> None:
