@@ -186,13 +186,14 @@ class ResidentStore:
                 self._remove(key)
             if nbytes > self.largest:
                 return
-            nbytes += ENTRY_BYTES
-            kind.entries[key] = _Entry(value, nbytes)
             for owner in _owners(key):
                 self._by_owner.setdefault(owner, set()).add(key)
-            kind.use.entries += 1
-            kind.use.bytes += nbytes
-            self._bytes += nbytes
+            entry, use = _Entry(value, nbytes + ENTRY_BYTES), kind.use
+            # An interrupt (Ctrl-C) may come at every call: from here on there is none.
+            kind.entries[key] = entry
+            use.entries += 1
+            use.bytes += entry.nbytes
+            self._bytes += entry.nbytes
             self._shrink()
 
     def compute(self, key: Key, make: Callable[[], T], size: Callable[[T], int]) -> T:
@@ -254,10 +255,12 @@ class ResidentStore:
 
     def _remove(self, key: Key) -> None:
         kind = self._kinds[key.kind]
-        nbytes = kind.entries.pop(key).nbytes
-        self._bytes -= nbytes
-        kind.use.entries -= 1
-        kind.use.bytes -= nbytes
+        entry, use = kind.entries.get(key), kind.use
+        if entry is not None:  # else an interrupt has left its owners
+            del kind.entries[key]  # no call until it is counted, see `put`
+            use.entries -= 1
+            use.bytes -= entry.nbytes
+            self._bytes -= entry.nbytes
         for owner in _owners(key):
             keys = self._by_owner.get(owner, set())
             keys.discard(key)

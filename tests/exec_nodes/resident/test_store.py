@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FrameType
 
 import pytest
 
@@ -220,3 +224,60 @@ def test_a_forked_child_has_an_empty_store_whatever_its_parent_was_doing() -> No
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert STORE.get(key("parent")) == "of the parent"
     STORE.evict("parent")
+
+
+class _InterruptError(BaseException):
+    """What a signal handler raises."""
+
+
+def _interrupted(call: Callable[[], object], step: int) -> bool:
+    """Make a call that is interrupted at a step, where a function begins or has returned, as
+    signals are handled there; whether it got as far."""
+    seen = 0
+
+    def strike(frame: FrameType, event: str, _: object) -> None:
+        nonlocal seen
+        seen += event in ("call", "c_return")
+        if seen == step:
+            sys.setprofile(None)
+            raise _InterruptError
+
+    before = sys.getprofile()
+    sys.setprofile(strike)
+    try:
+        call()
+    except _InterruptError:
+        return True
+    finally:
+        sys.setprofile(before)
+    return False
+
+
+def test_an_interrupt_at_any_step_leaves_a_store_that_goes_on() -> None:
+    """After one, an eviction raised KeyError for ever, and the bytes were wrong."""
+    first, second = (Key("kind", (("table", name),), name) for name in "ab")
+    calls: Mapping[str, Callable[[ResidentStore], object]] = {
+        "put": lambda store: store.put(second, "two", 50),
+        "put in place": lambda store: store.put(first, "two", 50),
+        "put that evicts": lambda store: store.put(second, "two", 9_000),
+        "evict": lambda store: store.evict(("table", "a")),
+        "evict_where": lambda store: store.evict_where("kind", lambda key: True),
+    }
+    for name, call in calls.items():
+        step = 0
+        while True:
+            step += 1
+            store = ResidentStore(40_000)
+            for number in range(3):
+                store.put(Key("kind", (("table", "a"), number)), number, 9_000)
+            store.put(first, "one", 100)
+            if not _interrupted(partial(call, store), step):
+                break
+            entries = [entry for kind in store._kinds.values() for entry in kind.entries.values()]
+            total = sum(entry.nbytes for entry in entries)
+            assert store.nbytes == total, (name, step)
+            assert sum(use.bytes for use in store.kinds().values()) == total, (name, step)
+            assert sum(use.entries for use in store.kinds().values()) == len(entries)
+            store.evict("table", ("table", "a"), ("table", "b"))
+            assert store.all_keys() == [] and store.nbytes == 0, (name, step)
+        assert step > 5, name
