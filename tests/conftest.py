@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
@@ -49,6 +51,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first."""
     items.sort(key=lambda item: not item.nodeid.startswith(_SHARED))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the ten slowest files: workers send their reports to the process that prints."""
+    seconds, tests = Counter[str](), Counter[str]()
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            path = report.nodeid.partition("::")[0]
+            seconds[path] += report.duration
+            tests[path] += report.when == "call"
+    if len(seconds) > 1:
+        terminalreporter.section(f"slowest of {len(seconds)} files, {seconds.total():.0f} s in all")
+    for path, duration in seconds.most_common(10 if len(seconds) > 1 else 0):
+        terminalreporter.line(f"{duration:7.1f} s {tests[path]:5} tests  {path}")
 
 
 @pytest.fixture
