@@ -429,7 +429,7 @@ def test_help_names_every_command() -> None:
         assert call(name, "--help")
 
 
-def test_ctrl_c_ends_the_script_of_the_package_without_a_trace_while_it_loads() -> None:
+def test_ctrl_c_ends_the_script_of_the_package_without_a_trace(table: Any) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     module, _, function = project["scripts"]["memwal"].partition(":")
     code = (
@@ -440,9 +440,16 @@ def test_ctrl_c_ends_the_script_of_the_package_without_a_trace_while_it_loads() 
         "        left.pop(); os.kill(os.getpid(), signal.SIGINT)\n"
         f"sys.addaudithook(hook); {function}()\n"
     )
-    command = [sys.executable, "-c", code, "--version", "pyarrow"]
+    query = ["sql", table.uri, "SELECT count(*) AS c FROM t"]
+    calls = [("pyarrow", query), (table.uri, query), (table.uri, ["merge", table.uri])]
+    for interrupted, arguments in calls:
+        command = [sys.executable, "-c", code, *arguments, interrupted]
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        outcome = (finished.returncode, finished.stdout, finished.stderr)
+        assert outcome == (130, "", ""), (interrupted, arguments)
+    command = [sys.executable, "-c", code, *query, "nothing"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (finished.returncode, finished.stdout, finished.stderr) == (130, "", "")
+    assert (finished.returncode, finished.stdout.split(), finished.stderr) == (0, ["c", "9"], "")
 
 
 def test_the_command_is_a_process(table: Any) -> None:
