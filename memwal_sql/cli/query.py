@@ -29,8 +29,8 @@ from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.cli.script import read_ahead
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.prepared import refuse_unused
 from memwal_sql.session.front.queries.places import Edit, errors_of_calls
+from memwal_sql.session.front.queries.planning import refuse_unused
 from memwal_sql.session.front.queries.tokens import statement_of
 from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register

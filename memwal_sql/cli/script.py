@@ -10,8 +10,8 @@ from memwal_sql.session.front.queries.places import Edit, Source, as_before
 from memwal_sql.session.front.queries.tokens import Statement, statements_of
 
 _SEMICOLON = re.compile(";")
-# Statements of a session that may give it another parser: by EXECUTE one that was prepared.
-_SETTING = ("SET", "RESET", "EXECUTE")
+# Statements of a session that may give it another parser.
+_SETTING = ("SET", "RESET")
 _SETTINGS = "sql_parser"
 
 

@@ -106,13 +106,10 @@ _OF_DIALECTS = [
 
 
 @pytest.mark.parametrize(("dialect", "statement", "answer"), _OF_DIALECTS)
-@pytest.mark.parametrize("prepared", [False, True])
 def test_each_statement_is_read_as_the_session_reads_it_then(
-    uri: str, dialect: str, statement: str, answer: list[Any], prepared: bool
+    uri: str, dialect: str, statement: str, answer: list[Any]
 ) -> None:
     sets = f"SET datafusion.sql_parser.dialect = '{dialect}'"
-    if prepared:
-        sets = f"PREPARE p AS {sets}; EXECUTE p"
     assert rows(uri, f"SELECT ';' AS a; {sets};\n{statement}") == answer
     back = "RESET datafusion.sql_parser.dialect"
     assert rows(uri, f"{sets};{statement}\n;{back}; SELECT 'a\\' AS n;") == [{"n": "a\\"}]

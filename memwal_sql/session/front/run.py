@@ -28,19 +28,18 @@ from memwal_sql.session.front.definitions.create import created
 from memwal_sql.session.front.definitions.drop import dropped
 from memwal_sql.session.front.definitions.indexes import created_index, dropped_index
 from memwal_sql.session.front.frame import Frame
-from memwal_sql.session.front.prepared import (
-    check_parameters,
-    deallocate,
-    executed,
-    prepare,
-)
 from memwal_sql.session.front.procedures import called
 from memwal_sql.session.front.queries.as_of import refuse_as_of
 from memwal_sql.session.front.queries.datafusion_errors import without_insides
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.places import StatementError, errors_of_calls
-from memwal_sql.session.front.queries.planning import answer, planned, planning_errors
+from memwal_sql.session.front.queries.planning import (
+    answer,
+    planned,
+    planning_errors,
+    refuse_unused,
+)
 from memwal_sql.session.front.queries.settings import (
     check_catalog,
     reset_variable,
@@ -73,9 +72,9 @@ def sql(
     Queries are lazy, as `ctx.sql` has them; one that names a table several times reads it in one
     snapshot. `t VERSION AS OF 7`, `TIMESTAMP AS OF` and `FOR SYSTEM_TIME AS OF` read the past,
     searches take named arguments (`k => 5`), and `<->`, `<=>` and `<#>` are distances.
-    `CALL memwal.merge('t')` and its like run the jobs of a table; PREPARE and EXECUTE work for all
-    of these. CREATE, ALTER and DROP are for tables of this package where they say so. All other
-    statements are handed to DataFusion as they are.
+    `CALL memwal.merge('t')` and its like run the jobs of a table. CREATE, ALTER and DROP are for
+    tables of this package where they say so. All other statements are handed to DataFusion as they
+    are.
 
     Args:
         ctx: the session in which the tables were registered.
@@ -91,7 +90,7 @@ def sql(
         raise InvalidCallError(f"{ctx!r} is no session, as datafusion.SessionContext() is")
     with errors_of_calls():
         statement = statement_of(text, SqlParser(ctx))
-        check_parameters(ctx, statement, parameters)
+        refuse_unused(parameters.keys() - statement.parameters)
         return run(ctx, statement, parameters, options)
 
 
@@ -105,15 +104,9 @@ def run(
     allowed = ALL if options is None else allowed_by(options)
     check_catalog(ctx)
     with errors_of_calls(), statement.places():
-        read = with_excluded(with_distances(ctx, statement, parameters))
-    if statement.keyword(0) != "PREPARE":  # what that keeps is read with the values of EXECUTE
-        statement = read
+        statement = with_excluded(with_distances(ctx, statement, parameters))
     with errors_of_calls(), statement.places():
         check_allowed(statement.keyword(after_ctes(statement)), allowed)
-        if statement.keyword(0) == "EXECUTE":
-            found = executed(ctx, statement, parameters)
-            if found is not None:
-                return run(ctx, *found, options)
         return Frame(_answered(ctx, statement, parameters, allowed).df)
 
 
@@ -227,19 +220,6 @@ def _plan(ctx: datafusion.SessionContext, explained: datafusion.DataFrame) -> da
     return answer(ctx, rows.set_column(1, rows.schema.field("plan"), [texts]))
 
 
-def _prepare(
-    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
-) -> datafusion.DataFrame:
-    prepare(ctx, statement)
-    return answer(ctx, pa.table({}))
-
-
-def _deallocate(
-    ctx: datafusion.SessionContext, statement: Statement, _: Mapping[str, Any]
-) -> datafusion.DataFrame | None:
-    return answer(ctx, pa.table({})) if deallocate(ctx, statement) else None
-
-
 def _create(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame | None:
@@ -341,6 +321,4 @@ _STATEMENTS: Mapping[str, Handler] = {
     "CREATE": _create,
     "DROP": _drop,
     "ALTER": altered,
-    "PREPARE": _prepare,
-    "DEALLOCATE": _deallocate,
 }

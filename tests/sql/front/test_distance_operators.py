@@ -81,12 +81,6 @@ def test_values_are_those_of_the_functions(session: datafusion.SessionContext) -
     assert 0 < found.num_rows < 5
 
 
-def test_a_prepared_statement_has_them(session: datafusion.SessionContext) -> None:
-    mw.sql(session, "PREPARE near AS SELECT id FROM t ORDER BY v <-> $1 LIMIT 2")
-    assert mw.sql(session, "EXECUTE near([0.5, 1.5])").to_pydict()["id"] == L2[:2]
-    mw.sql(session, "DEALLOCATE near")
-
-
 @pytest.mark.parametrize("order", ["v <-> $q", "$q <-> t.v", "v <=> $q", "v <#> $q::vector(2)"])
 @pytest.mark.parametrize("q", ["[0.5, 1.5]", " [0.5,15e-1] ", pa.scalar("[0.5, 1.5]")])
 def test_a_parameter_may_be_a_vector_as_text(
@@ -97,9 +91,6 @@ def test_a_parameter_may_be_a_vector_as_text(
     literal = mw.sql(session, query.replace("$q", "'[0.5, 1.5]'"))
     assert found.to_pydict() == literal.to_pydict()
     assert "NearestExec" in found.execution_plan().display_indent()
-    mw.sql(session, f"PREPARE near AS {query.replace('$q', '$1')}")
-    assert mw.sql(session, "EXECUTE near('[0.5, 1.5]')").to_pydict() == literal.to_pydict()
-    mw.sql(session, "DEALLOCATE near")
 
 
 @pytest.mark.parametrize("operator", ["<->", "<=>", "<#>"])

@@ -60,9 +60,8 @@ def test_it_runs_where_it_was_prepared_and_explain_writes_nothing(
     assert explained[-1]["plan_type"] == "physical_plan"
     with pytest.raises(mw.UnsupportedError, match="would run the"):
         mw.sql(ctx, f"EXPLAIN ANALYZE {statement}", **{"1": 10})
-    mw.sql(ctx, f"PREPARE change(BIGINT) AS {statement}")
     assert live(table) == before
-    mw.sql(ctx, "EXECUTE change(10)")
+    mw.sql(ctx, statement, **{"1": 10})
     assert live(table) == STATEMENTS[statement]
     table.close()
 

@@ -1,6 +1,6 @@
 """Planning by DataFusion, with errors of ours."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -106,6 +106,16 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
             f"${name} can't be {value!r} ({error}): give a value that Arrow has, or a text, and "
             f"cast it in the statement, as in CAST(${name} AS DECIMAL(38, 0))"
         ) from error
+
+
+def refuse_unused(names: Collection[str], form: str = "$name") -> None:
+    """Raise InvalidCallError for parameters that a statement has no places for, if there are
+    any; `form` is how they are written."""
+    if names:
+        shown = ", ".join(f"${name}" for name in sorted(names))
+        raise InvalidCallError(
+            f"{shown} is given, and the statement has no such parameter: they are written as {form}"
+        )
 
 
 def check_table(

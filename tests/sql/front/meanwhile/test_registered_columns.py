@@ -42,8 +42,6 @@ STATEMENTS = [
     "DELETE FROM t",
     "TRUNCATE t",
     "COPY t FROM '{files}'",
-    "EXECUTE positional(2, 'forA', 'forB')",
-    "EXECUTE named('forB')",
 ]
 # Of another table, by what they read of this one.
 READING = [
@@ -89,8 +87,6 @@ def test_a_statement_is_refused_each_time_until_the_table_is_registered_again(
         own = mw.register(ctx, "t", mw.open_table(uri) if has_own else table)
         mw.register(ctx, "u", second)
         ctx.sql("CREATE VIEW v AS SELECT * FROM t")
-        ctx.sql("PREPARE positional AS INSERT INTO t VALUES ($1, $2, $3)")
-        ctx.sql("PREPARE named AS UPDATE t SET b = $1")
         then = own.schema.names
         for one in CHANGES[change]:
             other.sql(f"ALTER TABLE t {one}")

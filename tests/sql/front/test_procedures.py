@@ -1,0 +1,141 @@
+"""CALL, and a session whose `sql` is `mw.sql`."""
+
+from datetime import UTC, datetime, timedelta
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32())])
+
+
+@pytest.fixture
+def ctx() -> mw.SessionContext:
+    return mw.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: mw.SessionContext) -> mw.Table:
+    table = mw.register(ctx, "t", mw.create_table(uri, SCHEMA, primary_key="id"))
+    with table.writer() as writer:
+        writer.upsert(pa.table([range(5), range(5)], schema=SCHEMA))
+    return table
+
+
+def live(ctx: mw.SessionContext) -> dict[int, int]:
+    return {row["id"]: row["n"] for row in ctx.sql("SELECT * FROM t").to_pylist()}
+
+
+def test_prepared_statements_are_datafusion_s_and_queries(
+    table: mw.Table, ctx: mw.SessionContext
+) -> None:
+    ctx.sql("PREPARE near(BIGINT) AS SELECT n FROM t WHERE id = $1")
+    assert ctx.sql("EXECUTE near(3)").to_pylist() == [{"n": 3}]
+    ctx.sql("DEALLOCATE near")
+    for change in ("DELETE FROM t", "INSERT INTO t VALUES (9, 9)", "UPDATE t SET n = 0"):
+        with pytest.raises(mw.UnsupportedError, match="only a query"):
+            ctx.sql(f"PREPARE change AS {change}")
+    assert live(ctx) == {n: n for n in range(5)}
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("CALL memwal.nope('t')", "no such procedure; there are.*'merge'"),
+        ("CALL memwal.merge", "arguments in parentheses"),
+        ("CALL memwal.merge()", "name in quotes"),
+        ("CALL memwal.merge(t)", "t"),
+        ("CALL memwal.merge('other')", "no MemWAL table"),
+        ("CALL memwal.merge('t', nope => 1)", r"merge takes \(table, regions\): .*nope"),
+        ("CALL memwal.merge('t', progress => 1)", r"merge takes \(table, regions\): .*progress"),
+        ("CALL memwal.merge('t', ['a'], 1)", r"merge takes \(table, regions\): too many"),
+        ("CALL memwal.check('t', 1)", r"check takes \(table\): too many"),
+        ("CALL memwal.checkpoint('t')", r"takes \(table, name, expires\): missing .*'name'"),
+        ("CALL memwal.collect_garbage('t', true)", r"takes \(table, dry_run, older_than, vers"),
+        ("CALL memwal.build_indexes('t', ['a', 'b'])", r"'a'"),
+        ("CALL memwal.merge('t', regions => 'a', 1)", "without a name"),
+        ("CALL memwal.merge('t', regions => 'a', regions => 'b')", "given twice"),
+        ("CALL memwal.merge('t', regions => )", "value of this argument is missing"),
+        ("CALL memwal.collect_garbage('t', older_than => INTERVAL '1 month')", "has no length"),
+        ("CALL somebody.else(1)", "CALL"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_read_is_refused(
+    table: mw.Table, ctx: mw.SessionContext, statement: str, message: str
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match=message):
+        ctx.sql(statement)
+    table.close()
+
+
+def test_jobs_are_called_by_statements(table: mw.Table, ctx: mw.SessionContext) -> None:
+    ctx.sql("UPDATE t SET n = 7 WHERE id = 0")  # opens the session's writer
+    assert ctx.sql("CALL memwal.flush('t')").to_pylist() == [{"regions": 0}]
+    assert ctx.sql("CALL memwal.merge('t', regions => ['unsharded=0'])").to_pylist() == [
+        {"generations": 1}
+    ]
+    assert ctx.sql("CALL memwal.build_indexes('public.t')").to_pylist() == [{"index": "id_idx"}]
+    ctx.sql("DELETE FROM t WHERE id = 4")
+    ctx.sql("CALL memwal.flush('t')")
+    ctx.sql("CALL memwal.merge('t')")
+    for options, count in (("deleted => 0.5", 0), ("dry_run => true", 1), ("", 1), ("", 0)):
+        call = f"CALL memwal.compact('t'{options and ', ' + options})"
+        assert ctx.sql(call).to_pylist() == [{"fragments": count}]
+    assert ctx.sql("CALL memwal.snapshot_regions('t')").to_pylist() == [
+        {"version": mw.open_table(table.uri).version}
+    ]
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    ctx.sql("CALL memwal.checkpoint('t', 'one', expires => $until)", until=until)
+    ctx.sql("CALL memwal.checkpoint('t', name => 'two', expires => INTERVAL '90 minutes')")
+    rows = ctx.sql("CALL memwal.checkpoints('t')").to_pylist()
+    assert [row["name"] for row in rows] == ["one", "two"]
+    assert rows[0]["expires"] == until
+    assert timedelta(minutes=80) < rows[1]["expires"] - datetime.now(UTC) < timedelta(minutes=91)
+    ctx.sql("CALL memwal.drop_checkpoint('t', 'one')")
+    call = "CALL memwal.collect_garbage('t', dry_run => true, older_than => INTERVAL '0 seconds')"
+    found = ctx.sql(call)
+    assert found.schema().names[0] == "kind"
+    assert ctx.sql("CALL memwal.check('t')").to_pylist() == table.check().to_arrow().to_pylist()
+    assert live(ctx) == {0: 7, 1: 1, 2: 2, 3: 3}
+    table.close()
+
+
+def test_a_flush_flushes_whatever_is_not_flushed(table: mw.Table, ctx: mw.SessionContext) -> None:
+    flushed = "SELECT num_rows FROM \"t$generations\" WHERE state = 'flushed' ORDER BY generation"
+    assert ctx.sql("CALL memwal.flush('t')").to_pylist() == [{"regions": 1}]  # a closed writer's
+    assert ctx.sql(flushed).to_pylist() == [{"num_rows": 5}]
+    ctx.sql("INSERT INTO t VALUES (0, 9)")
+    with table.writer():  # which has claimed nothing
+        assert ctx.sql("CALL memwal.flush('t')").to_pylist() == [{"regions": 0}]
+    assert ctx.sql(flushed).to_pylist() == [{"num_rows": 5}, {"num_rows": 1}]
+    assert ctx.sql("CALL memwal.flush('t')").to_pylist() == [{"regions": 0}]
+    table.close()
+
+
+def test_a_session_of_ours_leaves_other_statements_to_datafusion(ctx: mw.SessionContext) -> None:
+    assert ctx.sql("SELECT $1 + $b AS c", param_values={"1": 1}, b=2).to_pylist() == [{"c": 3}]
+    ctx.sql("CREATE VIEW v AS SELECT 1 AS a")
+    assert ctx.sql("SHOW TABLES").to_pylist()
+    assert ctx.sql("SELECT * FROM v").to_pylist() == [{"a": 1}]
+    with pytest.raises(mw.UnsupportedError, match="TABLESAMPLE"):
+        ctx.sql("CREATE VIEW w AS SELECT * FROM v TABLESAMPLE (10)")
+
+
+@pytest.mark.parametrize(
+    "text", ["SELEC 1", "SELECT (1", "SELECT 1 + )", "DELETE FROM t WHERE (", "EXPLAIN", "SET", ""]
+)
+def test_a_session_of_ours_has_the_same_errors(
+    table: mw.Table, ctx: mw.SessionContext, text: str
+) -> None:
+    plain = datafusion.SessionContext()
+    mw.register(plain, "t", table)
+    messages = []
+    for session in (plain, ctx):
+        with pytest.raises(mw.InvalidCallError) as caught:
+            mw.sql(session, text)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    table.close()
