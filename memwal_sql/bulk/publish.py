@@ -107,14 +107,6 @@ class Publisher:
         epochs = map_in_threads(empty, regions, PARALLEL)
         return dict(zip((one.region_id for one in regions), epochs, strict=True))
 
-    def claimed(
-        self, base: BaseTable, region: RegionManifest, values: RegionValues | None
-    ) -> RegionPublisher:
-        """Claim a region, and flush what its WAL holds."""
-        publisher = self._publisher(base, region, values)
-        publisher.empty_wal()
-        return publisher
-
     def _region(self, base: BaseTable, part: StagedRegion) -> RegionPublisher:
         spec = routing_spec(base.info)
         found = self._find(spec.spec_id, part.values)

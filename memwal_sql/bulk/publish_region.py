@@ -18,16 +18,15 @@ from uuid import UUID
 import pyarrow as pa
 
 from memwal_sql.bulk.stage import StagedPiece
-from memwal_sql.errors import ReopenError
 from memwal_sql.state.batch_marks import BatchMark
 from memwal_sql.state.replay import MakeMemTable, ReplayedMemTable
 from memwal_sql.storage import paths
 from memwal_sql.storage.generation.write import random_hex
 from memwal_sql.storage.objects.protocol import ObjectStore
-from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest, RegionStatus
-from memwal_sql.storage.region.versions import ManifestChanges, RegionManifests
+from memwal_sql.storage.region.manifest import FlushedGeneration, RegionManifest
+from memwal_sql.storage.region.versions import RegionManifests
 from memwal_sql.storage.wal.log import Wal
-from memwal_sql.write.claim import RegionClaim, claim, fenced
+from memwal_sql.write.claim import RegionClaim, claim
 from memwal_sql.write.flusher import commit_flush
 from memwal_sql.write.wal_writer import WalWriter
 from planner.regions.values import RegionValue
@@ -128,32 +127,6 @@ class RegionPublisher:
         lease, _, _ = self._claimed()
         self._flush_tail(lease, self._tail)
         return lease.epoch
-
-    def publish_claimed(self, batch: RegionBatch) -> None:
-        """Make a batch part of the region as generations, under the claim of before.
-
-        Raises FencedError where somebody has written since.
-        """
-        self._publish_generations(self._own_lease(), batch, None)
-
-    def seal(self) -> None:
-        """Let nobody claim the region any more. Raises FencedError where somebody has."""
-        lease = self._own_lease()
-
-        def sealed(manifest: RegionManifest) -> ManifestChanges:
-            if manifest.status is RegionStatus.SEALED:
-                return {}
-            if manifest.writer_epoch != lease.epoch:
-                raise fenced(self.region_id, lease.epoch, manifest.writer_epoch)
-            return {"status": RegionStatus.SEALED}
-
-        latest = self._manifests.latest(self._manifest)
-        self._manifest = self._manifests.change(latest, sealed)
-
-    def _own_lease(self) -> RegionClaim:
-        if self._lease is None:
-            raise ReopenError(f"region {self.region_id} is not claimed")
-        return self._lease
 
     def _claimed(self) -> tuple[RegionClaim, RegionManifest, WalWriter]:
         lease, manifest, wal = self._lease, self._manifest, self._wal

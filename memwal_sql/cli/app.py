@@ -177,7 +177,6 @@ for command in (
     care.checkpoint,
     tail.tail,
     care.check,
-    care.repair,
     care.upgrade,
     jobs.run,
 ):

@@ -1,4 +1,4 @@
-"""Commands for a table's safety: `check`, `repair`, `checkpoint`, `upgrade`."""
+"""Commands for a table's safety: `check`, `checkpoint`, `upgrade`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from memwal_sql.cli.output import progress_bars, remark, show_json, show_result,
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.legacy.upgrade import upgrade as upgrade_table
 from memwal_sql.maintain.checks.findings import Severity
-from memwal_sql.view.texts import count_text
 
 
 def check(
@@ -72,37 +71,6 @@ def checkpoint(
         version = table.checkpoint(name, ends)
         result = {"name": name, "version": version}
         show_result(result, f"{name} holds version {version}", output)
-
-
-def repair(
-    uri: Uri,
-    newer: Annotated[
-        str | None,
-        typer.Option(help="The id of the region whose rows count where those of a key differ."),
-    ] = None,
-    options: StorageOptions = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Bring the rows of regions with the same values together in one of them."""
-    with progress_bars(output) as report:
-        done = opened(uri, options).repair_regions(newer, report)
-    repairs = [
-        {
-            "values": dict(one.values),
-            "kept": str(one.kept),
-            "sealed": str(one.sealed),
-            "moved": one.moved,
-            "set_aside": one.set_aside,
-            "files": list(one.files),
-        }
-        for one in done
-    ]
-    lines = [
-        f"{one.sealed} is sealed, {count_text(one.moved, 'key')} moved to {one.kept}; "
-        f"{count_text(one.set_aside, 'row')} set aside {' '.join(one.files)}".rstrip()
-        for one in done
-    ]
-    show_result({"repairs": repairs}, "\n".join(lines) or "nothing to repair", output)
 
 
 def upgrade(

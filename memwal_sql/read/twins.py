@@ -2,7 +2,7 @@
 
 Two that are alive have rows of the same keys, and nothing says which of them are newer. They come
 about where a program did not know of the other's region, as LanceDB and version 0.1 of this package
-do. Readers, writers and mergers refuse them until one is sealed and its rows are in the other.
+do. Readers, writers and mergers refuse them unless one is sealed and has no rows of its own left.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ ValuesKey = tuple[int, tuple[RegionValue, ...]]
 
 
 def is_emptied(region: RegionReader, base: BaseTable) -> bool:
-    """Whether a region is sealed, and all that it ever had is in the base table, or in the region
-    that took its place."""
+    """Whether a region is sealed, and all that it ever had is in the base table."""
     manifest = region.refresh()
     if manifest.status is not RegionStatus.SEALED or _is_unmerged(manifest, base):
         return False
@@ -48,8 +47,8 @@ def twins_error(uri: str, values: object, regions: Sequence[UUID]) -> RepairErro
     names = " and ".join(sorted(map(str, regions)))
     return RepairError(
         f"{uri} has two regions with the values {values}: {names}. Of a key that is in both, "
-        "nothing says which row is newer. `memwal repair`, or table.repair_regions(), brings their "
-        "rows together in one of them"
+        "nothing says which row is newer. Write the rows of each region into a new table, the "
+        "newer region last: docs/lancedb.md shows how"
     )
 
 

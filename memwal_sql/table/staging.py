@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pyarrow as pa
 
 from memwal_sql.bulk.publish import Publisher, routing_spec
-from memwal_sql.bulk.region_repair import RegionRepair, RegionRepairer
 from memwal_sql.bulk.replace import Replacement
 from memwal_sql.bulk.rows import RowForm
 from memwal_sql.bulk.stage import FragmentStager, StagedTask, Stager, discard, staging_folder
-from memwal_sql.errors import InvalidCallError
 from memwal_sql.maintain.compact.compactor import Compactor
-from memwal_sql.maintain.progress import Report, report_nothing
 from memwal_sql.read.pinned import PinnedSnapshot, PinnedTable
-from memwal_sql.read.twins import is_emptied
 from memwal_sql.state.batch_marks import last_complete
 from memwal_sql.storage.region.manifest import RegionManifest
 from memwal_sql.table.maintaining import MaintainedTable
@@ -121,45 +117,6 @@ class SharedTable(MaintainedTable):
         finally:
             self._afterwards("removing what was staged", lambda: self.discard_staged(job))
 
-    def repair_regions(
-        self, newer: UUID | str | None = None, progress: Report | None = None
-    ) -> list[RegionRepair]:
-        """Where two regions have the same values, bring their rows together in one of them, and
-        seal the other.
-
-        Readers and writers refuse such regions: two programs have made one each, not knowing of the
-        other's, as LanceDB does in a table of version 0.1 of this package. Their writers are
-        fenced. The region that LanceDB goes on to write is the one that stays.
-
-        Args:
-            newer: the id of the region whose row counts where both have a row of a key. Once rows
-                of the region that stays are merged, the base table's row of a key counts as that
-                region's, and a key that is missing there as deleted by it. What loses is kept in a
-                file.
-
-        Raises RepairError, before a row is moved, where the rows of a key differ and `newer` does
-        not name one of the regions; FencedError where somebody writes meanwhile: run it again.
-        Returns what was done, nothing where no values belong to two regions.
-        """
-        self._check_present("repair regions")
-        base = self._tracker.latest()
-        self._collector.registry.regions(base)
-        repairer = RegionRepairer(
-            self._context,
-            self._tracker.latest,
-            self.publisher(),
-            self.snapshot_regions,
-            self.build_indexes,
-            progress or report_nothing,
-        )
-        named = _region_id(newer)
-        done = []
-        for regions in self._collector.registry.twins():
-            alive = [one for one in regions if not is_emptied(one, base)]
-            if len(alive) > 1:
-                done += repairer.repair(alive, named)
-        return done
-
     def last_batch(self, query_id: str) -> int:
         """The last batch of a query that is complete here; -1 when there is none."""
         return last_complete(self._context.store, query_id)
@@ -169,10 +126,3 @@ class SharedTable(MaintainedTable):
         folder = staging_folder(job)
         self._context.check_writes()
         discard(self._context.store, folder)
-
-
-def _region_id(name: UUID | str | None) -> UUID | None:
-    try:
-        return UUID(name) if isinstance(name, str) else name
-    except ValueError:
-        raise InvalidCallError(f"newer={name!r} is no region's id: see table.check()") from None

@@ -90,13 +90,14 @@ def _twins(state: CheckState) -> Iterator[Finding]:
                 f"regions {first[values].region_id} and {region.region_id} both have the values "
                 f"{region.values}: queries and writes are refused",
                 region.folder,
-                "`memwal repair`, or table.repair_regions(), brings their rows together in one",
+                "write the rows of each region into a new table, the newer region last: "
+                "docs/lancedb.md shows how",
             )
         first.setdefault(values, region)
 
 
 def _is_emptied(state: CheckState, region: CheckedRegion) -> bool:
-    """Whether a repair has moved all of a region to another one with its values."""
+    """Whether a region is sealed and has no rows of its own left."""
     if region.manifest.status is RegionStatus.SEALED:
         with suppress(MemWalError):  # other checks say what; it may have rows
             return is_emptied(RegionReader(state.context, region.manifest, state.base), state.base)
