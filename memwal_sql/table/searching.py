@@ -76,8 +76,8 @@ class SearchedTable(TableHandle):
 
         Args:
             column: the column to search, or several, of which the best one counts.
-            query: words, any of which may match; a query of `lance.query`; or its JSON form, as
-                a string or a mapping: `{"phrase": {"query": "write ahead log", "slop": 1}}` (see
+            query: words, any of which may match; or a query in the JSON form, a string or a
+                mapping: `{"phrase": {"query": "write ahead log", "slop": 1}}` (see
                 `exec_nodes.text.query.parse`). An empty text and stop words find nothing. In words
                 AND, OR, NOT, quotation marks, + and - mean nothing: a `PlainTextWarning` names
                 the form that has operators.

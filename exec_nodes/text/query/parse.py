@@ -1,4 +1,4 @@
-"""Full-text queries as callers write them: a text, a JSON object, a `lance.query` object or a tree.
+"""Full-text queries as callers write them: a text, a JSON object or a tree.
 
 The JSON form is an object with one key, in the words of `lance.query`:
 
@@ -27,7 +27,6 @@ from typing import Any, Final
 from lance.query import FullTextQuery
 
 from exec_nodes.base.errors import InvalidCallError, UnsupportedError
-from exec_nodes.text.query.lance import json_form
 from exec_nodes.text.query.reading import warn_of_syntax
 from exec_nodes.text.query.tree import (
     Boolean,
@@ -42,6 +41,14 @@ from exec_nodes.text.query.tree import (
 )
 
 _DEEPEST: Final = 100
+_FORMS: Final = {
+    "MatchQuery": '{"match": {"query": ..., "column": ...}}',
+    "PhraseQuery": '{"phrase": {"query": ..., "column": ...}}',
+    "MultiMatchQuery": '{"multi_match": {"query": ..., "columns": [...]}}',
+    "CombinedFieldsQuery": '{"combined_fields": {"query": ..., "columns": [...]}}',
+    "BoostQuery": '{"boost": {"positive": {...}, "negative": {...}, "negative_boost": ...}}',
+    "BooleanQuery": '{"boolean": {"must": [...], "should": [...], "must_not": [...]}}',
+}
 _TOO_DEEP: Final = (
     f"The full-text query is nested deeper than {_DEEPEST} levels: give more clauses on one level."
 )
@@ -58,15 +65,16 @@ def parse_query(
     Args:
         query: a text, which is a match of any of its tokens, and never an operator: what looks like
             one is warned of; a string that begins with `{`, which
-            is the JSON form; the same as a mapping; an object of `lance.query`; or a tree.
+            is the JSON form; the same as a mapping; or a tree.
         column: what the parts of the query are about that name no column.
         columns: the table's text columns.
         options: for a text only: further keys of `match`.
 
-    Raises InvalidCallError that names the key and the value, and what to give instead.
+    Raises InvalidCallError that names the key and the value, and what to give instead, and
+    UnsupportedError for an object of `lance.query`, which does not show what it was made of.
     """
     try:
-        expression = _parse(query, column, columns, options or {})
+        expression = _parse(query, column, options or {})
     except RecursionError as error:
         raise InvalidCallError(_TOO_DEEP) from error
     unknown = sorted(columns_of(expression) - set(columns))
@@ -77,9 +85,7 @@ def parse_query(
     return expression
 
 
-def _parse(
-    query: object, column: str | None, columns: Collection[str], options: Mapping[str, object]
-) -> TextExpression:
+def _parse(query: object, column: str | None, options: Mapping[str, object]) -> TextExpression:
     if isinstance(query, str) and not query.lstrip().startswith("{"):
         warn_of_syntax(query)
         return _from_json({"match": {"query": query, **options}}, column)
@@ -91,14 +97,16 @@ def _parse(
     if isinstance(query, TextExpression):
         return query
     if isinstance(query, FullTextQuery):
-        return _from_json(json_form(query, columns), column)
+        raise UnsupportedError(
+            f"a {type(query).__name__} of lance.query does not show what it was made of: give the "
+            f"JSON form, such as {_FORMS.get(type(query).__name__, _FORMS['MatchQuery'])}."
+        )
     if isinstance(query, str):
         return _from_json(_loaded(query), column)
     if isinstance(query, Mapping):
         return _from_json(query, column)
     raise InvalidCallError(
-        f"The full-text query is {query!r}; give a string, a mapping in the JSON form, or an "
-        f"object of lance.query."
+        f"The full-text query is {query!r}; give a string or a mapping in the JSON form."
     )
 
 
