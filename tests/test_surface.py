@@ -41,7 +41,6 @@ NAMES = {
     "NotFoundError",
     "OutcomeUnknownError",
     "PartlyWrittenError",
-    "PlainTextWarning",
     "RegionSealedError",
     "ReopenError",
     "RepairError",

@@ -48,11 +48,6 @@ class UnsupportedError(InvalidCallError):
     """The call asks for what this version does not do."""
 
 
-class PlainTextWarning(UserWarning):
-    """A full-text query looks as if it had operators, and is taken for words; the warning names the
-    form that has them."""
-
-
 class RepairError(MemWalError):
     """Stored data is damaged, missing or replaced; the message names the file."""
 

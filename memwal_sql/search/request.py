@@ -15,7 +15,6 @@ from exec_nodes.base.columns import DISTANCE_FIELD, QUERY_INDEX_FIELD, SCORE_FIE
 from exec_nodes.fuse_exec import RELEVANCE_FIELD
 from exec_nodes.take_exec import TakeExec
 from exec_nodes.text.query.parse import parse_query
-from exec_nodes.text.query.reading import warn_of_syntax
 from memwal_sql.arguments import is_number, is_whole, shortened
 from memwal_sql.errors import InvalidCallError
 from planner.model import Snapshot
@@ -202,7 +201,6 @@ def _text_query(
     if len(columns) == 1:
         expression = parse_query(query, columns[0], texts, options)
     elif isinstance(query, str) and not query.lstrip().startswith("{"):
-        warn_of_syntax(query)
         form = {"multi_match": {"query": query, "columns": columns, **options}}
         expression = parse_query(form, None, texts)
     else:

@@ -79,8 +79,8 @@ class SearchedTable(TableHandle):
             query: words, any of which may match; or a query in the JSON form, a string or a
                 mapping: `{"phrase": {"query": "write ahead log", "slop": 1}}` (see
                 `exec_nodes.text.query.parse`). An empty text and stop words find nothing. In words
-                AND, OR, NOT, quotation marks, + and - mean nothing: a `PlainTextWarning` names
-                the form that has operators.
+                AND, OR, NOT, quotation marks, + and - mean nothing: `operator="AND"` asks for
+                all words, and the JSON form has `boolean` and `phrase`.
             filter: a SQL condition; only rows that meet it are ranked. It changes no score.
             columns: which columns; all of them by default.
             options: of a query of words: `operator` (`"OR"`, `"AND"`), `boost`, `fuzziness`,

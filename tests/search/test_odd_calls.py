@@ -81,9 +81,9 @@ def test_a_null_in_a_query_vector_is_named_with_its_place(
     "query",
     [
         "log \udc80",
-        {"phrase": {"terms": "a \ud800 log"}},
-        '{"match": {"terms": "log \\udc80"}}',
-        {"boolean": {"must_not": [{"match": {"terms": "\udfff", "fuzziness": 1}}]}},
+        {"phrase": {"query": "a \ud800 log"}},
+        '{"match": {"query": "log \\udc80"}}',
+        {"boolean": {"must_not": [{"match": {"query": "\udfff", "fuzziness": 1}}]}},
     ],
 )
 def test_half_a_surrogate_pair_is_refused(table: mw.Table, query: object) -> None:

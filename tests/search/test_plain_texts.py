@@ -1,8 +1,7 @@
-"""A plain text is words; what looks like operators in it is warned of and shown as what it is."""
+"""A plain text is words; EXPLAIN shows which."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import datafusion
@@ -42,58 +41,12 @@ def sql(table: mw.Table, query: str, column: str = "'body'") -> datafusion.DataF
     return context.sql(f"SELECT id FROM full_text_search('t', {column}, '{text}', 10)")
 
 
-SYNTAX = [
-    ("fox AND dog", 'AND, OR and NOT .*operator="AND"', "fox dog"),
-    ("fox OR dog", "AND, OR and NOT", "fox dog"),
-    ("fox NOT dog", "AND, OR and NOT", "fox dog"),
-    ("NOT dog", "AND, OR and NOT", "dog"),
-    ('"quick brown" fox', "quotation marks .*phrase", "quick brown fox"),
-    ("fox -dog", r"\+ and - .*must_not", "fox dog"),
-    ("+fox dog", r"\+ and - .*must_not", "fox dog"),
-]
-
-
-@pytest.mark.parametrize(("query", "said", "same"), SYNTAX)
-def test_operators_are_words_and_warned_of(
-    table: mw.Table, query: str, said: str, same: str
-) -> None:
-    expected = ids(table, same)
-    with pytest.warns(mw.PlainTextWarning, match=said):
-        assert ids(table, query) == expected
-    with pytest.warns(mw.PlainTextWarning, match=said):
-        assert ids(table, query, ["body", "title"]) == expected
-    with pytest.warns(mw.PlainTextWarning, match=said) as told:
-        table.hybrid_search("v", [1.0, 0.0], "body", query, 10)
-    assert [one.filename for one in told] == [__file__]
+@pytest.mark.parametrize("query", ["fox AND dog", "NOT fox dog", '"dog" fox', "+fox -dog"])
+def test_operators_are_words(table: mw.Table, query: str) -> None:
+    expected = ids(table, "fox dog")
+    assert expected == ids(table, query) == ids(table, query, ["body", "title"])
     for column in ("'body'", "['body', 'title']"):
-        with pytest.warns(mw.PlainTextWarning, match=said) as told:
-            found = sql(table, query, column)
-        assert [one.filename for one in told] == [__file__]
-        assert sorted(found.to_arrow_table()["id"].to_pylist()) == expected
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "fox and dog",
-        "rock'n'roll",
-        "TO BE OR NOT TO BE",
-        "and or not",
-        "AND",
-        "well-known -- half",
-        'a 5" disk',
-        "fox - dog",
-        "C++ -",
-        "",
-        "ORANGE ANDES",
-        '{"match": {"query": "fox AND dog"}}',
-        {"phrase": {"query": '"quick brown"'}},
-    ],
-)
-def test_ordinary_texts_and_the_json_form_are_not_warned_of(table: mw.Table, query: Any) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ids(table, query)
+        assert sorted(sql(table, query, column).to_arrow_table()["id"].to_pylist()) == expected
 
 
 def test_the_forms_that_are_named_do_what_the_operators_meant(table: mw.Table) -> None:
@@ -102,14 +55,6 @@ def test_the_forms_that_are_named_do_what_the_operators_meant(table: mw.Table) -
     assert ids(table, "fox dog", operator="AND") == [3]
     assert ids(table, {"boolean": {"must": [fox], "must_not": [dog]}}) == [1]
     assert ids(table, {"phrase": {"query": "quick brown"}}) == [4]
-
-
-def test_a_warning_holds_no_text_that_a_process_would_remember(table: mw.Table) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for number in range(3):
-            ids(table, f"fox{number} AND dog")
-    assert len({str(one.message) for one in caught}) == 1
 
 
 @pytest.mark.parametrize(

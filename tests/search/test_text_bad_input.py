@@ -62,7 +62,7 @@ def test_a_query_without_tokens_finds_nothing(table: mw.Table, query: str) -> No
         ({"column": "body", "query": "log", "fuzziness": -1}, "-1"),
         ({"column": "body", "query": "log", "boost": float("nan")}, "nan"),
         ({"column": "body", "query": "log", "nprobes": 3}, "nprobes"),
-        ({"column": "body", "query": {"march": {"terms": "log"}}}, "march"),
+        ({"column": "body", "query": {"march": {"query": "log"}}}, "march"),
         ({"column": "body", "query": '{"match": '}, "JSON"),
         ({"column": "body", "query": "log", "columns": ["author"]}, "author"),
         ({"column": "body", "query": "log", "filter": "author = 3"}, "author"),
@@ -75,7 +75,6 @@ def test_what_is_asked_wrongly_is_refused_with_its_name(
         table.full_text_search(**arguments)
 
 
-@pytest.mark.filterwarnings("ignore::memwal_sql.PlainTextWarning")
 def test_a_text_like_sql_or_a_pattern_is_a_text(table: mw.Table) -> None:
     for query in ("log' OR 1=1 --", "log*", "%log%", "log\x00", "log AND NOT write", '"log"'):
         assert 2 in ids(table, query)
@@ -107,7 +106,7 @@ def test_texts_in_any_script_are_found(tokenizer: str, tmp_path: Path) -> None:
     for place, (_, query) in enumerate(SCRIPTS.values()):
         assert ids(table, query) == [place], query
         assert place in ids(table, texts[place].split()[0], fuzziness=1), query
-        assert ids(table, {"phrase": {"terms": texts[place]}}) == [place], query
+        assert ids(table, {"phrase": {"query": texts[place]}}) == [place], query
 
 
 def test_a_document_of_a_million_tokens_is_found_and_scored(tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_a_document_of_a_million_tokens_is_found_and_scored(tmp_path: Path) -> N
     long = "write " * 500_000 + "ahead log " * 250_000
     table = mw.create_table(str(tmp_path / "table"), SCHEMA, primary_key="id")
     table.create_index("body", "FTS", **ANALYZER)
-    queries = ("write", "ahead", {"phrase": {"terms": "log ahead log"}})
+    queries = ("write", "ahead", {"phrase": {"query": "log ahead log"}})
     with table.writer() as writer:
         writer.upsert(pa.table([[1, 2, 3], [long, "write ahead log", "ahead"]], schema=SCHEMA))
         found = [[search(table, query) for query in queries]]
@@ -158,8 +157,8 @@ def test_an_empty_table_finds_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         for query in (
             "log",
-            {"phrase": {"terms": "a b"}},
-            {"match": {"terms": "x", "fuzziness": 1}},
+            {"phrase": {"query": "a b"}},
+            {"match": {"query": "x", "fuzziness": 1}},
         ):
             assert ids(table, query) == []
         table.create_index("body", "FTS", replace=True)

@@ -42,7 +42,7 @@ def test_every_search_finds_every_row_once_with_the_same_score(
             rows = reader.full_text_search("body", "common", 10 * ROWS)
             assert sorted(rows["id"].to_pylist()) == list(range(ROWS))
             assert rows["_score"].unique().to_pylist() == expected
-            phrase = {"phrase": {"terms": f"row{number}"}}
+            phrase = {"phrase": {"query": f"row{number}"}}
             assert reader.full_text_search("body", phrase)["id"].to_pylist() == [number]
             searches += 1
         return searches

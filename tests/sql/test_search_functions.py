@@ -199,7 +199,7 @@ def test_options_and_json_say_how_texts_match(searched: Searched) -> None:
     assert sorted(both) == sorted(rows["id"].to_pylist())
     typo = searched.sql(call % ("'mergo'", "{fuzziness: 1}"))
     assert sorted(typo["id"].to_pylist()) == sorted(searched.rows.filter(merge)["id"].to_pylist())
-    phrase = searched.sql(call % ('\'{"phrase": {"terms": "merge tree"}}\'', "NULL"))
+    phrase = searched.sql(call % ('\'{"phrase": {"query": "merge tree"}}\'', "NULL"))
     rows = searched.rows.filter(pc.match_substring(pc.field("body"), "merge tree"))
     assert sorted(phrase["id"].to_pylist()) == sorted(rows["id"].to_pylist())
     titles = searched.sql(

@@ -15,7 +15,6 @@ import memwal_sql as mw
 from tests.test_layers import FILES, ROOT
 
 SCHEMA = pa.schema({"id": pa.int64(), "body": pa.string()})
-TEXT = "SELECT id FROM full_text_search('t', 'body', 'snow AND ice')"
 
 Call = Callable[[mw.Table, int, datafusion.SessionContext], Any]
 CALLS: dict[str, tuple[type[Warning], Call]] = {
@@ -25,12 +24,6 @@ CALLS: dict[str, tuple[type[Warning], Call]] = {
         mw.UnrecordedVersionWarning,
         lambda t, n, ctx: mw.sql(ctx, f"SELECT * FROM t VERSION AS OF {n}").to_pylist(),
     ),
-    "full_text_search": (
-        mw.PlainTextWarning,
-        lambda t, n, ctx: t.full_text_search("body", "snow AND ice", k=1),
-    ),
-    "ctx.sql": (mw.PlainTextWarning, lambda t, n, ctx: ctx.sql(TEXT).to_pylist()),
-    "mw.sql": (mw.PlainTextWarning, lambda t, n, ctx: mw.sql(ctx, TEXT).to_pylist()),
 }
 
 

@@ -10,9 +10,7 @@ The JSON form is an object with one key, in the words of `lance.query`:
     {"boost": {"positive": {...}, "negative": {...}, "negative_boost": 0.5}}
     {"boolean": {"must": [...], "should": [...], "must_not": [...], "minimum_should_match": 1}}
 
-or in those of Lance's own JSON, where they differ: `terms` for `query`, `boost` for `boosts`,
-`match_phrase` for `phrase`, and in a `multi_match` the list `match_queries` of what stands in a
-`match`. `match` and `phrase` take a `column` too; without one it is the column of the call. A
+`match` and `phrase` take a `column` too; without one it is the column of the call. A
 `fuzziness` of "auto" (or null) goes by the length of each token; without one words are taken as
 they are, as by `lance.query` (Lance's JSON says "auto" then).
 """
@@ -21,13 +19,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from lance.query import FullTextQuery
 
 from exec_nodes.base.errors import InvalidCallError, UnsupportedError
-from exec_nodes.text.query.reading import warn_of_syntax
 from exec_nodes.text.query.tree import (
     Boolean,
     Boost,
@@ -63,9 +59,8 @@ def parse_query(
     """The tree of a query.
 
     Args:
-        query: a text, which is a match of any of its tokens, and never an operator: what looks like
-            one is warned of; a string that begins with `{`, which
-            is the JSON form; the same as a mapping; or a tree.
+        query: a text, which is a match of any of its tokens and has no operators; a string that
+            begins with `{`, which is the JSON form; the same as a mapping; or a tree.
         column: what the parts of the query are about that name no column.
         columns: the table's text columns.
         options: for a text only: further keys of `match`.
@@ -87,7 +82,6 @@ def parse_query(
 
 def _parse(query: object, column: str | None, options: Mapping[str, object]) -> TextExpression:
     if isinstance(query, str) and not query.lstrip().startswith("{"):
-        warn_of_syntax(query)
         return _from_json({"match": {"query": query, **options}}, column)
     if options:
         raise InvalidCallError(
@@ -168,32 +162,12 @@ class _Body:
                 f"{', '.join(self._asked)}."
             )
 
-    def either(self, key: str, other: str, default: object = ...) -> Any:
-        """The value of a key, or of the other word for it."""
-        self._asked += [key, other]
-        if key in self._left and other in self._left:
-            raise InvalidCallError(
-                f"A {self._kind} query has {key!r} and {other!r}, which are the same: give one."
-            )
-        if key not in self._left and other not in self._left and default is ...:
-            raise InvalidCallError(f"A {self._kind} query needs {key!r}; it has {self._names()}.")
-        return self._left.pop(key, self._left.pop(other, default))
-
     def text(self) -> str:
         """The required text."""
-        value = self.either("query", "terms")
+        value = self.take("query")
         if not isinstance(value, str):
             raise InvalidCallError(f"query of a {self._kind} query is {value!r}; give a string.")
         return value
-
-    def whole_rows(self) -> None:
-        """Raises where elements of lists are to be searched one by one."""
-        value = self.take("document_granularity", None)
-        if value is not None and value != "row":
-            raise UnsupportedError(
-                f"document_granularity={value!r} of a {self._kind} query is not supported: rows "
-                f"are searched as a whole; leave it out."
-            )
 
     def column(self) -> str:
         """The column it names, else that of the call."""
@@ -227,7 +201,7 @@ class _Body:
 
     def boosts(self) -> tuple[float, ...] | None:
         """A list of numbers, which the tree checks; None if it is not there."""
-        value = self.either("boosts", "boost", None)
+        value = self.take("boosts", None)
         if value is None:
             return None
         if not _is_list(value) or not all(isinstance(one, int | float) for one in value):
@@ -235,18 +209,6 @@ class _Body:
                 f"boosts of a {self._kind} query are {value!r}; give a list of numbers."
             )
         return tuple(value)
-
-    def bodies(self, key: str) -> tuple[_Body, ...] | None:
-        """A list of what stands in a `match`; None if it is not there."""
-        value = self.take(key, None)
-        if value is None:
-            return None
-        if not _is_list(value) or not value or not all(isinstance(one, Mapping) for one in value):
-            raise InvalidCallError(
-                f"{key} of a {self._kind} query is {value!r}; give a list of objects with 'query' "
-                f"and 'column'."
-            )
-        return tuple(_Body("match", one, self._column, self._depth) for one in value)
 
     def part(self, key: str) -> TextExpression:
         """A required query."""
@@ -271,7 +233,6 @@ def _is_list(value: object) -> bool:
 
 def _match(body: _Body) -> Match:
     fuzziness = body.take("fuzziness", 0)
-    body.whole_rows()
     return Match(
         body.text(),
         body.column(),
@@ -285,34 +246,11 @@ def _match(body: _Body) -> Match:
 
 
 def _phrase(body: _Body) -> Phrase:
-    body.whole_rows()
     return Phrase(body.text(), body.column(), body.take("slop", 0))
 
 
 def _multi_match(body: _Body) -> MultiMatch:
-    matches = body.bodies("match_queries")
-    if matches is None:
-        return MultiMatch(body.text(), body.names("columns"), body.boosts(), body.operator())
-    return _together([_done(one, _match(one)) for one in matches])
-
-
-def _together(matches: Sequence[Match]) -> MultiMatch:
-    """One text in several columns."""
-    first = matches[0]
-    for one in matches:
-        if replace(one, column=first.column, boost=first.boost) != first or one.fuzziness != 0:
-            raise UnsupportedError(
-                f"The match_queries of a multi_match query may differ in their column and boost "
-                f"only, and be not fuzzy: {one} is no {first}. For the sum of different ones put "
-                f"them into should of a boolean query."
-            )
-    columns = tuple(one.column for one in matches)
-    return MultiMatch(first.text, columns, tuple(one.boost for one in matches), first.operator)
-
-
-def _done(body: _Body, expression: Match) -> Match:
-    body.done()
-    return expression
+    return MultiMatch(body.text(), body.names("columns"), body.boosts(), body.operator())
 
 
 def _combined_fields(body: _Body) -> CombinedFields:
@@ -335,7 +273,6 @@ def _boolean(body: _Body) -> Boolean:
 _KINDS: Final[Mapping[str, Callable[[_Body], TextExpression]]] = {
     "match": _match,
     "phrase": _phrase,
-    "match_phrase": _phrase,
     "multi_match": _multi_match,
     "combined_fields": _combined_fields,
     "boost": _boost,

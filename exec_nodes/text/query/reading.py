@@ -1,14 +1,11 @@
-"""What a query of words is taken for, for plans and for those who write it."""
+"""What a query of words is taken for, as plans show it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from exec_nodes.base.errors import PlainTextWarning
-from exec_nodes.base.warning import warn
 from exec_nodes.text.postings.analyzer import Analyzer, plain_tokens
 from exec_nodes.text.query.tree import (
     Boolean,
@@ -21,36 +18,6 @@ from exec_nodes.text.query.tree import (
 )
 
 _MOST_TOKENS: Final = 20
-# What other systems read in a text, and what to give for it. The texts themselves are not in the
-# warnings: Python remembers each of those for ever.
-_CLAUSES: Final = (
-    '{"boolean": {"must": [...], "should": [...], "must_not": [...]}} of {"match": {"query": ...}}'
-)
-_OPERATORS: Final = (
-    "AND, OR and NOT in a full-text query are words like any other: for rows with all words give "
-    f'operator="AND", for more the JSON form, {_CLAUSES}'
-)
-_QUOTES: Final = (
-    "quotation marks in a full-text query mean nothing: for words in order give the JSON form, "
-    '{"phrase": {"query": ...}}'
-)
-_SIGNS: Final = (
-    f"+ and - before words of a full-text query mean nothing: give the JSON form, {_CLAUSES}"
-)
-_SYNTAX: Final = (
-    (re.compile(r"\S\s+(?:AND|OR|NOT)\s+\S|^\s*NOT\s+\S"), _OPERATORS),
-    (re.compile(r'"[^"]*\w[^"]*"'), _QUOTES),
-    (re.compile(r"(?:^|\s)[+-]\w"), _SIGNS),
-)
-
-
-def warn_of_syntax(text: str) -> None:
-    """Warn of what looks like operators in a text that is taken for words."""
-    if text.isupper():
-        return  # the words of a headline
-    for pattern, remedy in _SYNTAX:
-        if pattern.search(text):
-            warn(remedy, PlainTextWarning)
 
 
 def taken_for(expression: TextExpression, analyzers: Mapping[str, Analyzer]) -> str:
