@@ -47,7 +47,6 @@ from memwal_sql.storage.deadlines import deadline
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.storage.region.versions import ManifestConflictError
 from memwal_sql.table import Table
-from memwal_sql.table_factory import register_factory
 from memwal_sql.version import __version__ as __version__
 from memwal_sql.write.options import WriterOptions
 from memwal_sql.write.result import WriteResult
@@ -124,7 +123,6 @@ __all__ = [
     "open_table",
     "register",
     "register_commit_log",
-    "register_factory",
     "resident",
     "run_all_jobs",
     "run_jobs",

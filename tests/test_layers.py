@@ -119,7 +119,6 @@ ARROWS_UP = {
     # Statements open and create tables, and a table has a session's `sql`.
     ("memwal_sql/session", "memwal_sql/table"),
     ("memwal_sql/session", "memwal_sql/create.py"),
-    ("memwal_sql/session", "memwal_sql/table_factory.py"),
 }
 
 

@@ -79,7 +79,6 @@ NAMES = {
     "older_mem_wals",
     "open_table",
     "register",
-    "register_factory",
     "register_commit_log",
     "resident",
     "run_all_jobs",

@@ -36,7 +36,6 @@ from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import table_name
 from memwal_sql.table import Table
-from memwal_sql.table_factory import register_factory
 
 _NAME = "t"
 
@@ -199,7 +198,6 @@ def _value(text: str) -> Any:
 
 def _session(tables: Mapping[str, Table], consistency: str) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
-    register_factory(context)
     for name, table in tables.items():
         register(context, name, table, consistency)
     return context

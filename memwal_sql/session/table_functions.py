@@ -137,15 +137,9 @@ class TableFolder(Protocol):
 
 
 class SearchFunctions:
-    """The table functions of one session, and the tables that they know.
-
-    Attributes:
-        any_storage_option: whether statements may set storage options that name servers and files;
-            see `register_factory`.
-    """
+    """The table functions of one session, and the tables that they know."""
 
     def __init__(self) -> None:
-        self.any_storage_option = False
         self._tables: dict[TableName, Registered] = {}
         self._folders: dict[tuple[str, str], TableFolder] = {}
 

@@ -1,5 +1,5 @@
 """Storage options that a text of SQL names: none sends this process's credentials to a server that
-the text chooses, or makes files, unless the session allows it."""
+the text chooses, or makes files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from tests.model.s3 import s3_server
 
 OPENS = "CREATE EXTERNAL TABLE t STORED AS MEMWAL LOCATION"
 DOORS: dict[str, Callable[[datafusion.SessionContext, str], object]] = {
-    "ctx.sql": lambda ctx, rest: ctx.sql(f"{OPENS} {rest}"),
-    "mw.sql": lambda ctx, rest: mw.sql(ctx, f"{OPENS} {rest}"),
+    "open": lambda ctx, rest: mw.sql(ctx, f"{OPENS} {rest}"),
     "create": lambda ctx, rest: mw.sql(ctx, f"CREATE TABLE t (id INT PRIMARY KEY) LOCATION {rest}"),
     "as": lambda ctx, rest: mw.sql(
         ctx, f"CREATE TABLE t (PRIMARY KEY (id)) LOCATION {rest} AS SELECT 1 AS id"
@@ -99,7 +98,6 @@ def test_a_statement_chooses_no_server_for_the_credentials(
     url, seen = server
     log = tmp_path / "log.sqlite"
     ctx = datafusion.SessionContext()
-    mw.register_factory(ctx)
     for scheme, pairs in REFUSED.items():
         for name, text in pairs:
             value = text.format(url, log=log)
@@ -112,24 +110,10 @@ def test_a_statement_chooses_no_server_for_the_credentials(
     assert seen == [] and not log.exists() and not ctx.table_exist("t")
 
 
-@pytest.mark.usefixtures("_credentials")
-def test_a_session_may_allow_any_option(server: tuple[str, list[str]]) -> None:
-    url, seen = server
-    ctx = datafusion.SessionContext()
-    mw.register_factory(ctx, any_storage_option=True)
-    rest = options(("aws_endpoint", url), ("allow_http", "true"), ("client_retry_timeout", "1"))
-    for name in ("ctx.sql", "mw.sql"):
-        with pytest.raises(mw.MemWalError), mw.memwal_errors():
-            DOORS[name](ctx, f"'s3://bucket/t' {rest}")
-        assert seen, name
-        seen.clear()
-
-
 def test_other_options_are_a_statement_s_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials, a region, times: the environment names the server."""
     with s3_server("bucket") as given:
         ctx = datafusion.SessionContext()
-        mw.register_factory(ctx)
         environment = {"aws_endpoint": "AWS_ENDPOINT", "allow_http": "AWS_ALLOW_HTTP"}
         for name, variable in environment.items():
             monkeypatch.setenv(variable, given[name])
@@ -137,5 +121,5 @@ def test_other_options_are_a_statement_s_to_set(monkeypatch: pytest.MonkeyPatch)
         rest = f"'s3://bucket/t' {options(*theirs)}"
         mw.sql(ctx, f"CREATE TABLE made (id INT PRIMARY KEY) LOCATION {rest}")
         mw.sql(ctx, "INSERT INTO made VALUES (1)")
-        DOORS["ctx.sql"](ctx, rest)
+        DOORS["open"](ctx, rest)
         assert ctx.sql("SELECT id FROM t").to_pydict() == {"id": [1]}

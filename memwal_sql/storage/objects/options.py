@@ -235,8 +235,7 @@ def check_statement_options(options: Mapping[str, str]) -> None:
             raise InvalidCallError(
                 f"storage option {given!r} can't be set by a statement{meant}: it may name a "
                 "file, or a server, which would get the credentials of this process. Set it in the "
-                "environment, give it to mw.register, or allow it by "
-                "mw.register_factory(ctx, any_storage_option=True)"
+                "environment, or give it to mw.register or mw.create_table"
             )
 
 

@@ -100,7 +100,7 @@ def created(
     if location is None:
         raise statement.error("LOCATION 'folder' must say where the table is", len(statement))
     regions = _regions(clauses)
-    opening, registering = options_of(clauses.options, functions)
+    opening, registering = options_of(clauses.options)
     if folder is not None:
         if clauses.options:
             raise InvalidCallError(f"a table of a catalog has no options {sorted(clauses.options)}")
