@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memwal_sql.session.front.queries.tokens import Statement
-from memwal_sql.table_factory import FORMAT
+from memwal_sql.session.table_options import FORMAT
 
 _PREFIX = f"{FORMAT.lower()}."
 _OPTIONS = ("OPTIONS", "WITH", "TBLPROPERTIES")

@@ -32,11 +32,11 @@ from memwal_sql.session.front.queries.planning import answer, check_names, plann
 from memwal_sql.session.front.queries.tokens import Statement
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import NAME_PARTS, search_functions, whole_name
+from memwal_sql.session.table_options import options_of
 from memwal_sql.state.enable import region_spec
 from memwal_sql.state.schema import stored_type
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.table import Table
-from memwal_sql.table_factory import options_of
 from memwal_sql.write.router import active_spec
 from planner.regions.text import text_of
 
