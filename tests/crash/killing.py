@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from memwal_sql.errors import MemWalError
 from tests.crash.doomed import SURVIVED, Death
+
+SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
+SEED = os.environ.get("MEMWAL_SEED", "1")
 
 
 def run_to_death(context: Any, target: Callable[..., None], *args: Any) -> tuple[list[Any], bool]:
@@ -33,19 +37,23 @@ def run_to_death(context: Any, target: Callable[..., None], *args: Any) -> tuple
 
 
 def moments(*stores: str) -> list[tuple[str, str]]:
-    """Where and when to kill at every call. What is there before a store's call is there after the
+    """Where and when to kill at calls. What is there before a store's call is there after the
     one before it, or after a call of Lance in between: a soak looks at both."""
-    both = ("before", "after") if int(os.environ.get("MEMWAL_SOAK", "1")) > 1 else ("after",)
+    both = ("before", "after") if SOAK else ("after",)
     found = [(store, when) for store in stores for when in both]
     return [*found, ("lance", "before"), ("lance", "after")]
 
 
-def deaths_at_every_call(kill: Callable[[Death], bool], where: str, when: str) -> int:
-    """Kill at the first call, at the second, and so on until a process survives because it makes
-    fewer calls; how many were started. `kill` says whether one survived."""
-    nth = 1
+def deaths_at_calls(kill: Callable[[Death], bool], where: str, when: str, stride: int) -> int:
+    """Kill at a call, at the `stride`-th one after it, and so on until a process survives because
+    it makes fewer calls; the number of that call. `kill` returns whether the process survived.
+
+    MEMWAL_SOAK kills at every call, and MEMWAL_SEED changes the first one.
+    """
+    stride = 1 if SOAK else stride
+    nth = 1 + crc32(f"{SEED}/{where}/{when}".encode()) % stride
     while not kill(Death(where, nth, when)):
-        nth += 1
+        nth += stride
     return nth
 
 
