@@ -19,6 +19,8 @@ from zlib import crc32
 import datafusion
 import pyarrow as pa
 import pytest
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
 import memwal_sql as mw
 from memwal_sql.errors import ConflictError, MemWalError
@@ -27,6 +29,7 @@ from tests.model.process import as_another_process
 from tests.model.s3 import Application, s3_server
 
 SOAK = int(os.environ.get("MEMWAL_SOAK", "1")) > 1
+BUCKET = "refused"
 MOST_REQUESTS = 400  # of one call
 EVERY_REQUEST = 1_000_000
 SCHEMA = pa.schema(
@@ -132,13 +135,13 @@ CALLS = READS | CHANGES
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Refuser, dict[str, str]]]:
     refuser = Refuser()
-    with s3_server("refused", around=refuser.around) as options:
+    with s3_server(BUCKET, around=refuser.around) as options:
         yield refuser, {**options, "client_max_retries": "3"}
 
 
 def made(options: dict[str, str]) -> str:
     """A table with rows in the base, in two generations and in the log."""
-    uri = f"s3://refused/{uuid4().hex}"
+    uri = f"s3://{BUCKET}/{uuid4().hex}"
     table = mw.create_table(uri, SCHEMA, primary_key="id", storage_options=options)
     written(table, 0, 10, "first")
     table.merge()
@@ -147,6 +150,17 @@ def made(options: dict[str, str]) -> str:
     table.tags.create("old", table.version)
     written(table, 5, 10, "second")
     written(table, 12, 5, "third")
+    return uri
+
+
+def copied(template: str) -> str:
+    """A copy of a table, made inside the server: making a table takes many requests."""
+    uri = f"s3://{BUCKET}/{uuid4().hex}"
+    backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    old, new = (one.removeprefix(f"s3://{BUCKET}/") for one in (template, uri))
+    for name, key in list(backend.get_bucket(BUCKET).keys.items()):
+        if name.startswith(f"{old}/"):
+            backend.copy_object(key, BUCKET, new + name.removeprefix(old))
     return uri
 
 
@@ -186,15 +200,15 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def read_table(served: tuple[Refuser, dict[str, str]]) -> str:
+def template(served: tuple[Refuser, dict[str, str]]) -> str:
     return made(served[1])
 
 
 @pytest.mark.parametrize("name", READS)
 def test_a_read_whose_requests_are_refused_says_so(
-    served: tuple[Refuser, dict[str, str]], no_pauses: None, read_table: str, name: str
+    served: tuple[Refuser, dict[str, str]], no_pauses: None, template: str, name: str
 ) -> None:
-    run = Run(served, name, read_table)
+    run = Run(served, name, template)
     run.call()
     assert 0 < run.used < MOST_REQUESTS
     for place in _places(name, run.used):
@@ -205,18 +219,19 @@ def test_a_read_whose_requests_are_refused_says_so(
 def test_a_change_whose_requests_are_refused_says_so(
     served: tuple[Refuser, dict[str, str]],
     no_pauses: None,
+    template: str,
     within: Callable[[AbstractContextManager[None]], None],
     name: str,
 ) -> None:
     within(Wave.set(seconds=0.0))
-    first = Run(served, name, made(served[1]))
+    first = Run(served, name, copied(template))
     before = first.seen()
     first.call()
     assert 0 < first.used < MOST_REQUESTS
     after = first.seen()
     assert (after != before) == (name in VISIBLE)
     for place in _places(name, first.used):
-        run = Run(served, name, made(served[1]))
+        run = Run(served, name, copied(template))
         failed = run.refused(place)
         seen = run.seen()
         assert seen in (before, after), place
