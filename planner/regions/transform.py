@@ -7,13 +7,14 @@ truncation toward zero, and native's own bucket for fields that native code made
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import memwal_native
-from exec_nodes.arrow.arrays import I64, Mask, fixed_width, flat, null_mask
+from exec_nodes.arrow.arrays import I64, fixed_width, flat, null_mask
 from exec_nodes.base.errors import InvalidCallError, UnsupportedError
 from planner.regions.expression import evaluate_expression
 from planner.regions.field import RegionField
@@ -232,16 +233,23 @@ def _picking(function: Callable[[object], RegionValue], at: int) -> Callable[[ob
 
 
 def _truncate_decimal(array: pa.Array, width: int) -> pa.Array:
-    step = width * 10 ** max(array.type.scale, 0)
-    values, wide = unscaled_int64(array)
-    # Below the step everything is zero; a step beyond int64 is beyond every narrow value.
-    rounded = values - np.fmod(values, np.int64(step)) if step < 2**63 else np.zeros_like(values)
-    rows = np.flatnonzero(wide)
-    exact = []
-    for row, value in zip(rows.tolist(), unscaled_python(array, rows), strict=True):
-        size = abs(value) // step * step
-        exact.append((row, size if value >= 0 else -size))
-    return from_unscaled(rounded, exact, array)
+    """Rounded as whole numbers of the smallest digit: a kernel takes no width that the precision
+    of the type has no room for."""
+    kind = array.type
+    most = pa.decimal256(76, kind.scale) if kind.bit_width == 256 else pa.decimal128(38, kind.scale)
+    whole = pa.decimal256(76, 0) if kind.bit_width == 256 else pa.decimal128(38, 0)
+    step = width * 10 ** max(kind.scale, 0)
+    if step >= 10**most.precision:  # beyond every value
+        return pc.if_else(array.is_valid(), pa.scalar(Decimal(0), most), None).cast(kind)
+    numbers = _as_decimal(array.cast(most), whole)
+    multiple = pa.scalar(Decimal(step), whole)
+    rounded = pc.round_to_multiple(numbers, multiple=multiple, round_mode="towards_zero")
+    return _as_decimal(rounded, most).cast(kind)
+
+
+def _as_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same digits at another scale."""
+    return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
 
 
 def _year(moments: np.ndarray[tuple[int], np.dtype[np.datetime64]]) -> I64:
@@ -262,47 +270,3 @@ def _hour(moments: np.ndarray[tuple[int], np.dtype[np.datetime64]]) -> I64:
 
 
 _PARTS = {"year": _year, "month": _month, "day": _day, "hour": _hour}
-
-
-def unscaled_int64(array: pa.Array) -> tuple[I64, Mask]:
-    """The unscaled values, and where one does not fit in an int64 (its value here is 0).
-
-    NULLs are 0 and fit.
-    """
-    width = array.type.bit_width // 64
-    if width == 0:
-        return fixed_width(array, np.dtype(np.int32)).astype(np.int64), np.zeros(len(array), bool)
-    step = np.dtype((np.int64, (width,)))
-    words = fixed_width(array, step).reshape(len(array), width)
-    values = words[:, 0].copy()
-    wide = np.zeros(len(array), np.bool_)
-    for word in range(1, width):
-        wide |= words[:, word] != (values >> 63)
-    nulls = null_mask(array)
-    if nulls is not None:
-        wide &= ~nulls
-        values[nulls] = 0
-    values[wide] = 0
-    return values, wide
-
-
-def unscaled_python(array: pa.Array, rows: I64) -> list[int]:
-    """The unscaled values of some rows, exact at any width; for the few that need it."""
-    width = array.type.bit_width // 8
-    view = memoryview(array.buffers()[1])
-    starts = (rows + array.offset) * width
-    return [int.from_bytes(view[at : at + width], "little", signed=True) for at in starts.tolist()]
-
-
-def from_unscaled(values: I64, exact: Sequence[tuple[int, int]], like: pa.Array) -> pa.Array:
-    """A column of the type and the NULLs of `like` from unscaled values; `exact` are pairs of row
-    and value for those that don't fit in an int64."""
-    width = like.type.bit_width // 64
-    words = np.empty((len(values), width), np.int64)
-    words[:, 0] = values
-    words[:, 1:] = (values >> 63)[:, None]
-    for row, value in exact:
-        words[row] = np.frombuffer(value.to_bytes(width * 8, "little", signed=True), np.int64)
-    nulls = null_mask(like)
-    validity = None if nulls is None else pa.array(~nulls).buffers()[1]
-    return pa.Array.from_buffers(like.type, len(values), [validity, pa.py_buffer(words)])

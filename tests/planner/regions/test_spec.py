@@ -118,6 +118,25 @@ def test_decimals_are_truncated_toward_zero(
     assert [None if v is None else int(Fraction(str(v)) * 10**scale) for v in result] == expected
 
 
+def test_decimals_of_every_width_are_truncated_toward_zero() -> None:
+    kinds = [pa.decimal32(9, 2), pa.decimal64(18, 4), pa.decimal128(38, 38), pa.decimal128(5, -2)]
+    kinds += [pa.decimal256(76, 76), pa.decimal256(76, 5), pa.decimal256(70, -3)]
+    for kind in kinds:
+        most = 10**kind.precision - 1
+        numbers = [most, -most, most // 3, -most // 7, 1000, 0]
+        column = pa.array(
+            [Decimal((n < 0, tuple(map(int, str(abs(n)))), -kind.scale)) for n in numbers], kind
+        )
+        for width in (1, 7, 1000, 2**31 - 1):
+            step = width * 10 ** max(kind.scale, 0)
+            expected = [int(Fraction(n) / step) * step for n in numbers]
+            found = values(mw.truncate("c", width), pa.concat_arrays([column, pa.nulls(1, kind)]))
+            shown = [
+                None if v is None else int(Fraction(v) * Fraction(10) ** kind.scale) for v in found
+            ]
+            assert shown == [*expected, None], (kind, width)
+
+
 def test_texts_are_truncated_by_characters() -> None:
     column = pa.array(["é😀x", "a", "", None])
     assert values(mw.truncate("c", 2), column) == ["é😀", "a", "", None]
