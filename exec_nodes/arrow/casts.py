@@ -37,7 +37,8 @@ _UNCHECKED = frozenset({int, type(None)})
 # What a number in Arrow is refused for as well: it has no unit and no time zone.
 _PYTHON_TIMES = {
     "date": "a datetime.date",
-    "timestamp": "a datetime.datetime, such as datetime.fromtimestamp(seconds, UTC)",
+    "timestamp": "a datetime.datetime, such as datetime.fromtimestamp(seconds, UTC) or "
+    "datetime.fromisoformat(text)",
     "duration": "a datetime.timedelta",
     "time": "a datetime.time",
 }
@@ -181,6 +182,8 @@ def _refusal(value: Any, field: pa.Field, reason: str) -> InvalidCallError:
     shown = repr(value)
     # Arrow's reason for a value that is not in others says no more.
     why = "" if reason.startswith(f"Could not convert {shown} with") else f": {_brief(reason)}"
+    if isinstance(value, str) and pa.types.is_temporal(field.type):
+        why = f": texts are no times here: give {_PYTHON_TIMES[_time_kind(field.type)]}"
     return InvalidCallError(
         f"column {field.name!r}: {_brief(shown)} is not {type_text(field.type)}{why}"
     )

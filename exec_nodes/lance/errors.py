@@ -46,7 +46,12 @@ def is_damage(error: Exception) -> bool:
         return False
     if _TOO_MUCH_TEXT in text:
         return False
-    return any(one in text for one in _TOO_SHORT) or not _OF_THE_STORE.search(text)
+    return is_cut(error) or not _OF_THE_STORE.search(text)
+
+
+def is_cut(error: Exception) -> bool:
+    """Whether Lance found that a file is shorter than it was told."""
+    return any(text in str(error) for text in _TOO_SHORT)
 
 
 @contextmanager
