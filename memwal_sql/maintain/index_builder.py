@@ -18,7 +18,7 @@ from memwal_sql.life_log import life_log
 from memwal_sql.maintain.details import Rewrite, change_details, latest_dataset
 from memwal_sql.maintain.progress import Progress, Report
 from memwal_sql.state.context import TableContext
-from memwal_sql.storage.base.commits import is_conflict
+from memwal_sql.storage.base.commits import is_conflict, lost_files
 from memwal_sql.storage.base.memwal_index import IndexDetails
 from memwal_sql.storage.base.merge_token import regions_in
 from memwal_sql.storage.deadlines import check_deadline
@@ -89,6 +89,8 @@ def _build(context: TableContext, name: str, latest: Any) -> tuple[bool, Any]:
         except (OSError, RuntimeError) as error:
             # Merges and compactions may come in between, and other builders.
             if not is_conflict(error):
+                if (lost := lost_files(error, context.uri, f"index {name!r}")) is not None:
+                    raise lost from error
                 raise OutcomeUnknownError(
                     f"index {name!r} of {context.uri} may not be up to date yet; build it again: "
                     f"{error}"

@@ -406,5 +406,5 @@ def gap_error(error: Exception) -> RepairError:
     """The error for a gap, or a missing generation, that a newer base version did not close."""
     return RepairError(
         f"{error}; newer versions did not help: the base table was restored to an older one, or "
-        "generation folders were removed by hand, see table.check()"
+        "files of generations or indexes were removed by hand: table.check() names them"
     )

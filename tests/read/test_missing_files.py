@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import datafusion
+import lance
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 import memwal_sql as mw
 from memwal_sql.cli.app import app
 from memwal_sql.cli.exit_codes import ExitCode
+from memwal_sql.maintain.checks.findings import Severity
 
 SCHEMA = pa.schema(
     [
@@ -23,6 +26,8 @@ SCHEMA = pa.schema(
     ]
 )
 QUERY = "SELECT s, v FROM t WHERE length(s) > 0"
+
+ERROR = Severity.ERROR
 
 Read = Callable[[mw.Table], object]
 
@@ -122,6 +127,56 @@ def test_files_that_are_gone_for_good_are_damage_to_every_reader(
                 assert isinstance(error, mw.RepairError), f"{name}: {error!r}"
             else:
                 pytest.fail(f"{name} gave rows")
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_files_that_are_gone_or_cut_for_good_are_damage_to_every_job(
+    folder: Path, tmp_path: Path, damage: str
+) -> None:
+    """Merges and builds of indexes said to run them again, for ever."""
+    table = mw.open_table(copytree(folder, tmp_path / "t"))
+    plain = pa.table({"id": [100], "s": ["word"], "v": [[1, 1]]}, SCHEMA)
+    lance.write_dataset(plain, table.uri, mode="append")  # which the index of the key lacks
+    for path in (tmp_path / "t").glob("data/*.lance"):
+        if damage == "gone":
+            path.unlink()
+        else:
+            os.truncate(path, path.stat().st_size // 2)
+    table = mw.open_table(table.uri)
+    jobs: dict[str, Callable[[], object]] = {
+        "merge": table.merge,
+        "build_indexes": table.build_indexes,
+        "create_index": lambda: table.create_index("s", "FTS"),
+        "run_all_jobs": lambda: mw.run_all_jobs(table, mw.Triggers(merge_generations=1)),
+    }
+    for job in jobs.values():
+        with pytest.raises(mw.RepairError):
+            job()
+
+
+def test_an_index_of_the_base_that_is_gone_is_named_with_its_remedy(tmp_path: Path) -> None:
+    """Queries that used it failed, and `check`, which the error names, found nothing."""
+    table = mw.create_table(tmp_path / "t", SCHEMA, "id")
+    rows = {"id": range(5_000), "s": ["word"] * 5_000, "v": [[n, n] for n in range(5_000)]}
+    with table.writer() as writer:
+        writer.upsert(pa.table(rows, SCHEMA))
+        writer.flush()
+    table.merge()
+    table.create_index("s", "FTS")
+    assert table.check().of(ERROR) == ()
+    for path in (tmp_path / "t" / "_indices").iterdir():
+        rmtree(path)
+    table = mw.open_table(table.uri)
+    for _ in range(2):
+        with pytest.raises(mw.RepairError, match=r"table\.check\(\)"):
+            table.full_text_search("s", "word", k=2)
+    findings = table.check().of(ERROR)
+    assert len(findings) == 2 and {one.check for one in findings} == {"base indexes"}
+    for finding in findings:
+        _, _, call = finding.remedy.partition(": ")
+        eval(call, {"table": table})
+    assert table.check().of(ERROR) == ()
+    assert table.full_text_search("s", "word", k=2).num_rows == 2
 
 
 def test_files_that_were_merged_and_collected_meanwhile_are_asked_for_again(

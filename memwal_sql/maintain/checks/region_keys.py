@@ -158,8 +158,8 @@ def check_base_keys(state: CheckState) -> Iterator[Finding]:
             f"{repeated} keys are there more than once, such as {example}: plain Lance appended or "
             "inserted rows that were there",
             f"version {state.base.version} of the base table",
-            "upsert the right row of each of these keys through a writer, and merge, which leaves "
-            "that row alone; or delete the wrong rows with Lance",
+            "upsert the right row of each of these keys through a writer, flush it and merge: that "
+            "row alone is left; or delete the wrong rows with Lance",
         )
 
 

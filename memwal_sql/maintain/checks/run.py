@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from memwal_sql.maintain.checks.base_indexes import check_base_indexes
 from memwal_sql.maintain.checks.contained import contained
 from memwal_sql.maintain.checks.findings import CheckReport, Finding, Severity
 from memwal_sql.maintain.checks.generation_indexes import check_generation_indexes
@@ -29,6 +30,7 @@ CHECKS: Mapping[str, Check] = {
     "generations": check_generations,
     "bloom filters": check_blooms,
     "generation indexes": check_generation_indexes,
+    "base indexes": check_base_indexes,
     "base keys": check_base_keys,
     "region keys": check_region_keys,
     "merge progress": check_merge_progress,

@@ -18,7 +18,7 @@ from exec_nodes.keys.keys import key_column
 from exec_nodes.lance.errors import BASE_NAME, lance_panics
 from exec_nodes.lance.reading import batches_of
 from memwal_sql.errors import ConflictError, OutcomeUnknownError
-from memwal_sql.storage.base.commits import base_commit, is_conflict
+from memwal_sql.storage.base.commits import base_commit, is_conflict, lost_files
 from memwal_sql.storage.base.merge_token import (
     LAST_PASS,
     MergeProgress,
@@ -124,6 +124,8 @@ def _typed(error: Exception, uri: str) -> Exception:
         return ConflictError(text)
     if "Resources exhausted" in text:
         return TooLargeError(text)
+    if (lost := lost_files(error, os.fspath(uri), "the merge")) is not None:
+        return lost
     return OutcomeUnknownError(
         f"{os.fspath(uri)}: a merge did not come to its end; merge again, which goes on from what "
         f"was committed: {text}"

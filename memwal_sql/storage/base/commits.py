@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exec_nodes.lance.errors import BASE_NAME, lance_panics
+from exec_nodes.lance.errors import BASE_NAME, damaged, is_cut, is_not_found, lance_panics
 from memwal_sql.errors import (
     ConflictError,
     DeadlineExceededError,
     MemWalError,
     OutcomeUnknownError,
+    RepairError,
     RetryError,
 )
 
@@ -27,12 +28,25 @@ def is_conflict(error: Exception) -> bool:
     return _CONFLICT.search(str(error)) is not None
 
 
+def lost_files(error: Exception, uri: str, what: str) -> MemWalError | None:
+    """The error where Lance found that files of the base table are gone or cut, which no further
+    try mends; None for all else."""
+    if is_not_found(error):
+        return RepairError(
+            f"{what}: files of the base table {uri} are gone: restore them from a copy, or go back "
+            "to a version that is whole. Where table.check() finds nothing, the version was "
+            f"cleaned up meanwhile: run this again: {error}"
+        )
+    return damaged(BASE_NAME, uri, error) if is_cut(error) else None
+
+
 @contextmanager
 def base_commit(uri: str, what: str) -> Iterator[None]:
     """Within it one commit of the base table at `uri` is made; `what` it is for begins a sentence.
 
     Raises ConflictError where somebody else's came first, OutcomeUnknownError where the store
-    failed, which it may do after it has committed, and MemWalError where Lance did.
+    failed, which it may do after it has committed, RepairError where files of the table are gone or
+    cut, and MemWalError where Lance failed.
     """
     try:
         with lance_panics(BASE_NAME, uri):
@@ -42,6 +56,8 @@ def base_commit(uri: str, what: str) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         if is_conflict(error):
             raise ConflictError(f"{what}: the base table changed meanwhile: {error}") from error
+        if (lost := lost_files(error, uri, what)) is not None:
+            raise lost from error
         kind = OutcomeUnknownError if isinstance(error, OSError) else MemWalError
         raise kind(
             f"{what}: Lance failed, and the commit may be there or not; look, and try again: "

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 from exec_nodes.lance.errors import is_damage, is_not_found, is_panic
-from memwal_sql.errors import StoreUnavailableError
+from memwal_sql.errors import SourceGoneError, StoreUnavailableError
 from memwal_sql.storage.decoding import damaged, decoding
 from memwal_sql.storage.proto_gen import lance_index_pb2 as pb
 
@@ -44,8 +44,8 @@ class TextFormat:
 class IndexFiles:
     """The files of one segment of an index.
 
-    Raises StoreUnavailableError when they can't be read, CorruptFileError when they are not what
-    Lance writes.
+    Raises SourceGoneError when they are gone, StoreUnavailableError when they can't be read,
+    CorruptFileError when they are not what Lance writes.
     """
 
     def __init__(
@@ -88,7 +88,9 @@ class IndexFiles:
             except (OSError, ValueError) as error:
                 if is_damage(error):
                     raise damaged(path, "as Lance writes it", error, _DROP) from error
-                if isinstance(error, OSError) or is_not_found(error):
+                if is_not_found(error):
+                    raise SourceGoneError(f"{path} is gone: {error}") from error
+                if isinstance(error, OSError):
                     raise StoreUnavailableError(
                         f"{path} could not be read; try again: {error}"
                     ) from error
