@@ -17,6 +17,7 @@ from exec_nodes.resident.store import ResidentStore
 from exec_nodes.sources.lance_source import LanceSource
 from planner.model import Snapshot, TableInfo
 from planner.search.vector import VectorQuery, plan_vector_search
+from tests.each import each
 from tests.exec_nodes.tables import memory_base, memtable, snapshot, where
 
 VECTOR = pa.list_(pa.float32(), 3)
@@ -67,8 +68,8 @@ def test_the_plan_has_the_shape_of_the_specification_and_opens_nothing() -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "metric", "index"),
+@each(
+    "options, metric, index",
     [
         ({}, "cosine", "v_idx(IVF_PQ)"),
         ({"metric": "COSINE"}, "cosine", "v_idx(IVF_PQ)"),
@@ -134,7 +135,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), WRONG)
+@each("options, message", WRONG)
 def test_what_can_not_be_asked_is_refused_with_the_remedy(
     options: dict[str, Any], message: str
 ) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import memwal_sql as mw
+from tests.each import each
 from tests.model.writing import session_of
 
 ROWS = {1: "the fox", 2: "the dog", 3: "fox and dog", 4: "a quick brown cat", 5: "brown quick cat"}
@@ -57,8 +58,8 @@ def test_the_forms_that_are_named_do_what_the_operators_meant(table: mw.Table) -
     assert ids(table, {"phrase": {"query": "quick brown"}}) == [4]
 
 
-@pytest.mark.parametrize(
-    ("query", "tokens"),
+@each(
+    "query, tokens",
     [
         ("fox and Dogs", 'tokens=["fox", "dog"]'),
         ('{"match": {"query": "Fox dog", "fuzziness": 1}}', 'tokens=["Fox", "dog"]'),

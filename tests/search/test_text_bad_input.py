@@ -10,6 +10,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.errors import InvalidCallError
+from tests.each import each
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("body", pa.string())])
 TITLE_AND_BODY = [pa.field("title", pa.string()), pa.field("body", pa.string())]
@@ -43,13 +44,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> mw.Table:
     return table_of(tmp_path_factory.mktemp("plain") / "table", texts)
 
 
-@pytest.mark.parametrize("query", ["", " ", "the", "of the a", "?!", "\N{COMBINING ACUTE ACCENT}"])
+@each("query", ["", " ", "the", "of the a", "?!", "\N{COMBINING ACUTE ACCENT}"])
 def test_a_query_without_tokens_finds_nothing(table: mw.Table, query: str) -> None:
     assert ids(table, query) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
+@each(
+    "arguments, named",
     [
         ({"column": "author", "query": "log"}, "author"),
         ({"column": "id", "query": "log"}, "id"),

@@ -13,6 +13,7 @@ import pytest
 
 from exec_nodes.arrow.casts import exact_cast, exact_values
 from exec_nodes.base.errors import InvalidCallError
+from tests.each import each
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2020, 1, 1, 12)
@@ -22,8 +23,8 @@ SECONDS, ZONED = pa.timestamp("s"), pa.timestamp("us", "UTC")
 ITEM = pa.struct([pa.field("n", pa.int8())])
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "said"),
+@each(
+    "values, kind, said",
     [
         ([1, 1.2], pa.int64(), "1.2"),
         ([Decimal("5.5")], pa.int64(), "5.5"),
@@ -84,8 +85,8 @@ def test_a_value_that_would_change_is_named(values: Any, kind: pa.DataType, said
     assert "'c'" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "expected"),
+@each(
+    "values, kind, expected",
     [
         ([1, 2.0, None, Decimal(3)], pa.int64(), [1, 2, None, 3]),
         (np.array([1.0, 2.0]), pa.int8(), [1, 2]),
@@ -129,8 +130,8 @@ def test_a_value_that_stays_equal_is_taken(
     assert expected is None or column.to_pylist() == expected
 
 
-@pytest.mark.parametrize("digits", range(5))
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@each("digits", range(5))
+@each("kind", [np.float64, np.float32])
 def test_floats_written_with_a_decimals_digits_are_taken(kind: type, digits: int) -> None:
     largest = 10**6 if kind is np.float32 else 10**12  # what the float can tell apart
     unscaled = np.random.default_rng(digits).integers(-largest, largest, 2000)
@@ -142,8 +143,8 @@ def test_floats_written_with_a_decimals_digits_are_taken(kind: type, digits: int
         exact_cast(pa.array([1.5 / 10**digits]), field)
 
 
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-@pytest.mark.parametrize("digits", [0, 1, 5, 9])
+@each("kind", [pa.float32(), pa.float64()])
+@each("digits", [0, 1, 5, 9])
 def test_decimals_are_the_floats_that_are_written_so_whatever_zeros_they_end_with(
     kind: pa.DataType, digits: int
 ) -> None:

@@ -14,6 +14,7 @@ from exec_nodes.arrow.casts import exact_cast
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.keys.keys import as_key_table
 from memwal_sql.write.ingest.normalise import Normaliser
+from tests.each import each
 
 VALUES: dict[str, tuple[pa.Array, pa.DataType]] = {
     "string": (pa.array(["a", "b", None]), pa.string()),
@@ -38,7 +39,7 @@ def encoded(values: pa.Array) -> tuple[pa.Array, list[Any]]:
     return array, expected
 
 
-@pytest.mark.parametrize("name", VALUES)
+@each("name", VALUES)
 def test_dictionaries_of_any_values_are_decoded(name: str) -> None:
     values, target = VALUES[name]
     array, expected = encoded(values)
@@ -59,7 +60,7 @@ def test_dictionaries_of_any_values_are_decoded(name: str) -> None:
         assert found.to_pylist() == rows
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if name != "decimal"])
+@each("name", [name for name in VALUES if name != "decimal"])
 def test_keys_may_be_dictionary_encoded(name: str) -> None:
     values, target = VALUES[name]
     keys = values.slice(0, 2)
@@ -70,10 +71,8 @@ def test_keys_may_be_dictionary_encoded(name: str) -> None:
     assert Normaliser(schema, ("id",)).upserts(pa.table({"id": array})).num_rows == 2
 
 
-@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["x", "y"])])
-@pytest.mark.parametrize(
-    "target", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
-)
+@each("kind", [pl.Categorical, pl.Enum(["x", "y"])])
+@each("target", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
 def test_categories_of_polars_are_taken(kind: Any, target: pa.DataType) -> None:
     frame = pl.DataFrame({"id": [1, 2, 3], "c": pl.Series(["x", None, "y"], dtype=kind)})
     schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("c", target)])

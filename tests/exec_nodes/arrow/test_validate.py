@@ -10,6 +10,7 @@ import pytest
 
 from exec_nodes.arrow.validate import validated
 from exec_nodes.base.errors import InvalidCallError
+from tests.each import each
 
 LATIN = [b"ok", b"caf\xe9", b"z"]
 TEXT = pa.array(LATIN).view(pa.string())
@@ -44,7 +45,7 @@ NO_TEXT: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.parametrize("case", NO_TEXT)
+@each("case", NO_TEXT)
 def test_text_that_is_not_utf8_is_refused_by_row(case: str) -> None:
     array = NO_TEXT[case]
     with pytest.raises(InvalidCallError, match=r"'c'.* not UTF-8 in row 1"):
@@ -96,7 +97,7 @@ INVALID: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.parametrize("case", INVALID)
+@each("case", INVALID)
 def test_invalid_data_is_refused_by_row(case: str) -> None:
     array = INVALID[case]
     with pytest.raises(InvalidCallError, match=r"'c' .*invalid data in row 1: "):

@@ -9,6 +9,7 @@ import pytest
 
 from exec_nodes.base.errors import RepairError
 from exec_nodes.evolution.match import FIELD_ID_KEY, match, renamed
+from tests.each import each
 
 
 def _field(name: str, kind: pa.DataType, number: int | None, *, nullable: bool = True) -> pa.Field:
@@ -66,8 +67,8 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("start", [0, 1, 2])
-@pytest.mark.parametrize("shape", SHAPES)
+@each("start", [0, 1, 2])
+@each("shape", SHAPES)
 def test_fields_are_found_by_id(shape: str, start: int) -> None:
     kind, values = SHAPES[shape]
     stored, wanted = [_field("c", kind(STORED), 0)], [_field("c", kind(WANTED), 0)]
@@ -82,7 +83,7 @@ def test_fields_are_found_by_id(shape: str, start: int) -> None:
         assert new is None or old is None or new.size <= old.size
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each("shape", SHAPES)
 def test_nothing_is_made_anew_where_names_agree(shape: str) -> None:
     kind, values = SHAPES[shape]
     stored = [_field("c", kind(STORED), 0)]
@@ -92,8 +93,8 @@ def test_nothing_is_made_anew_where_names_agree(shape: str) -> None:
     assert renamed(array, stored[0].type, matched.inside[0]) is array
 
 
-@pytest.mark.parametrize(
-    ("stored", "wanted", "agree"),
+@each(
+    "stored, wanted, agree",
     [
         ([("x", 1), ("y", 2)], [("x", 1), ("y", 2)], True),
         ([("x", 1), ("y", 2)], [("y", 2)], True),  # dropped

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pytest
 
 from exec_nodes.base.columns import Filter
 from exec_nodes.explain.labels import conditions
+from tests.each import each
 
 
 def _all(batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -18,8 +18,8 @@ def _all(batch: pa.RecordBatch) -> pa.BooleanArray:
 EVALUATE: Callable[[pa.RecordBatch], pa.BooleanArray] = _all
 
 
-@pytest.mark.parametrize(
-    ("sql", "shown"),
+@each(
+    "sql, shown",
     [
         ("(val > 5)", "val > 5"),
         ("((val > 5))", "val > 5"),

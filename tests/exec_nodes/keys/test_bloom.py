@@ -16,6 +16,7 @@ from exec_nodes.keys.bloom import BLOCK_BYTES, BloomFilter
 from exec_nodes.keys.hashing import hash_columns, hash_columns_as_native_writer, hash_value
 from exec_nodes.keys.keys import KeyBatch, plain
 from exec_nodes.keys.match import bloom_hits
+from tests.each import each
 from tests.exec_nodes.kinds import COLUMNS
 
 ROWS = 500
@@ -77,7 +78,7 @@ def test_native_sets_exactly_the_bits_that_we_do(tmp_path: Path, kind: str) -> N
     assert set(np.flatnonzero(touched)) == set(blocks.tolist())
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@each("kind", COLUMNS)
 def test_one_key_hashes_as_a_column_of_them_does(kind: str) -> None:
     column = COLUMNS[kind]
     other = pa.array([f"{i}" for i in range(len(column))])
@@ -144,8 +145,8 @@ def spelled(columns: list[pa.Array]) -> list[str]:
     return [repr(key) for key in zip(*(column.to_pylist() for column in columns), strict=True)]
 
 
-@pytest.mark.parametrize("rows", [50, 1_000, 10_000])
-@pytest.mark.parametrize("kind", KEYS)
+@each("rows", [50, 1_000, 10_000])
+@each("kind", KEYS)
 def test_no_more_false_hits_than_the_reference_in_about_its_space(kind: str, rows: int) -> None:
     present, absent = KEYS[kind](0, rows), KEYS[kind](rows, ABSENT)
     reference = pybloom_live.BloomFilter(rows, error_rate=0.01)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exec_nodes.keys.codes import KeyCodes, concat, repeated_later, superseded
 from exec_nodes.keys.keys import key_column, key_values
+from tests.each import each
 from tests.exec_nodes.kinds import COLUMNS
 
 integers = st.one_of(
@@ -21,7 +21,7 @@ def test_integers_are_found_dense_or_sparse(keys: list[int], others: list[int]) 
     check(pa.array(keys, pa.int64()), pa.array(others, pa.int64()))
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@each("kind", COLUMNS)
 def test_every_key_type_is_found(kind: str) -> None:
     column = COLUMNS[kind]
     keys = key_column([pa.concat_arrays([column.slice(1), column.slice(1)])])

@@ -14,6 +14,7 @@ from pyarrow.dataset import dataset
 from exec_nodes.base.errors import InvalidCallError
 from exec_nodes.keys.keys import KeyBatch, as_key_table, check_key_type, key_column, key_values
 from exec_nodes.keys.scalar import one_key
+from tests.each import each
 from tests.exec_nodes.kinds import COLUMNS
 
 SCHEMA = pa.schema(
@@ -21,7 +22,7 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@each("kind", COLUMNS)
 def test_every_key_type_has_distinct_plain_values(kind: str) -> None:
     column = COLUMNS[kind]
     check_key_type(pa.field("k", column.type))
@@ -60,7 +61,7 @@ def test_a_composite_key_column_is_equal_exactly_if_the_keys_are(
     assert [encoded.index(e) for e in encoded] == [rows.index(r) for r in rows]
 
 
-@pytest.mark.parametrize(
+@each(
     "keys",
     [
         [1, 2],
@@ -95,8 +96,8 @@ def test_one_key_needs_no_list() -> None:
     assert as_key_table([], SCHEMA, ["a", "b"]).num_rows == 0
 
 
-@pytest.mark.parametrize(
-    ("keys", "named"),
+@each(
+    "keys, named",
     [
         ([1, "x"], "'x'"),
         ([1, None], "nulls"),
@@ -183,8 +184,8 @@ def test_it_is_the_key_that_arrow_makes_of_the_value_or_left_to_arrow(
         assert key.table.equals(slow.table)
 
 
-@pytest.mark.parametrize("value", [5, "a", (5, "a")])
-@pytest.mark.parametrize("in_a_list", [False, True])
+@each("value", [5, "a", (5, "a")])
+@each("in_a_list", [False, True])
 def test_integers_and_strings_need_no_arrow(value: Any, in_a_list: bool) -> None:
     parts = value if isinstance(value, tuple) else (value,)
     schema = pa.schema([(f"k{i}", pa.array([part]).type) for i, part in enumerate(parts)])

@@ -18,6 +18,7 @@ from exec_nodes.resident.store import (
     default_budget,
     memory_bytes,
 )
+from tests.each import each
 from tests.model.racing import race
 
 
@@ -155,8 +156,8 @@ def test_accounts_of_long_ago_are_closed() -> None:
     assert not store.pays(key(0), 1, 2) and store.pays(key(4999), 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         (0, 0),
         (1000, 1000),
@@ -170,7 +171,7 @@ def test_budgets_are_written_as_people_do(text: int | str, expected: int) -> Non
     assert memory_bytes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1", -1, True, "1GB", "1 G", 1.5, None])
+@each("text", ["", "much", "-1", -1, True, "1GB", "1 G", 1.5, None])
 def test_other_budgets_are_refused(text: int | str) -> None:
     with pytest.raises(InvalidCallError, match="memory must be"):
         memory_bytes(text)

@@ -10,6 +10,7 @@ import pytest
 
 import memwal_sql as mw
 from exec_nodes.arrow.ffi_alignment import aligned
+from tests.each import each
 from tests.model.process import Process
 from tests.model.writing import flush_rows, session_of
 
@@ -43,8 +44,8 @@ def _batch(kind: pa.DataType, shift: int) -> pa.RecordBatch:
     return pa.record_batch({"id": ids, "v": _shifted(pa.array(values, kind), shift)})
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=str)
-@pytest.mark.parametrize("shift", [0, 4, 8])
+@each("kind", TYPES)
+@each("shift", [0, 4, 8])
 def test_misplaced_columns_are_copied_and_others_are_not(kind: pa.DataType, shift: int) -> None:
     batch = _batch(kind, shift)
     found = aligned(batch)

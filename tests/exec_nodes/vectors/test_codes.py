@@ -11,6 +11,7 @@ import pytest
 
 from exec_nodes.vectors.column import Metric
 from memwal_native import VectorCodes
+from tests.each import each
 from tests.exec_nodes.vectors.vectors import Matrix, measured
 
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
@@ -38,7 +39,7 @@ def coded(matrix: Matrix, metric: Metric = "l2", valid: Matrix | None = None) ->
     return codes
 
 
-@pytest.mark.parametrize(("metric", "middle"), [*itertools.product(METRICS, (0.0, 5.0))])
+@each("metric, middle", [*itertools.product(METRICS, (0.0, 5.0))])
 def test_few_rows_are_left_to_measure_and_the_nearest_are_among_them(
     metric: Metric, middle: float
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exec_nodes.vectors.column import Metric
 from exec_nodes.vectors.nearest import NO_BOUNDS, Bounds, Candidates, nearest, nearest_of
+from tests.each import each
 from tests.exec_nodes.vectors.vectors import Matrix, column, measured
 
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
@@ -95,8 +96,8 @@ def test_all_rows_come_that_are_as_near_as_the_last_one() -> None:
         assert [distance for distance, _ in of_query(found, 1)] == [0.0] * 3 + [4.0] * 47
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("bounds", [(None, 0.9), (0.9, None), (0.5, 1.2), (5, None), (None, -9)])
+@each("metric", METRICS)
+@each("bounds", [(None, 0.9), (0.9, None), (0.5, 1.2), (5, None), (None, -9)])
 def test_bounds_hold_the_lower_end_and_not_the_upper(
     metric: Metric, bounds: tuple[float | None, float | None]
 ) -> None:

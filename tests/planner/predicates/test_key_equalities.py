@@ -10,6 +10,7 @@ import pytest
 
 from planner.predicates.expr import Compare, Literal, Operand
 from planner.predicates.tuple_domain import key_equalities
+from tests.each import each
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(
@@ -31,8 +32,8 @@ SCHEMA = pa.schema(
 SAID = Said(SCHEMA)
 
 
-@pytest.mark.parametrize(
-    ("key", "sql", "expected"),
+@each(
+    "key, sql, expected",
     [
         ("id", "id = 3", [3]),
         ("id", "(t.id = -3)", [-3]),
@@ -70,8 +71,8 @@ def test_the_keys_of_a_lookup_are_found(key: str, sql: str, expected: list[objec
     assert column.null_count == 0 and len(column) == len(expected)
 
 
-@pytest.mark.parametrize(
-    ("key", "sql"),
+@each(
+    "key, sql",
     [
         ("id", "id = 3.5"),
         ("id", "(CAST(id AS DOUBLE) = 3.5)"),

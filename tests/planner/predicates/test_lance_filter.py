@@ -24,6 +24,7 @@ from exec_nodes.keys.sql import key_condition
 from memwal_sql.index.create import SCALAR_KINDS
 from planner.predicates.expr import And, Compare, In, Like, Literal, Not, Operand, Predicate
 from planner.predicates.lance_filter import lance_filter
+from tests.each import each
 from tests.planner.predicates.said import Said
 
 SOAK = max(1, int(os.environ.get("MEMWAL_SOAK", "1")))
@@ -223,7 +224,7 @@ def test_lance_keeps_the_rows_that_datafusion_keeps(
     assert pushed_in_all > 100
 
 
-@pytest.mark.parametrize(
+@each(
     "sql",
     [
         "id = 3",
@@ -245,7 +246,7 @@ def test_common_filters_are_pushed(sql: str) -> None:
     assert lance_filter(said, TABLE.schema) is not None
 
 
-@pytest.mark.parametrize(
+@each(
     "sql",
     [
         "f = 'NaN'",

@@ -22,6 +22,7 @@ from planner.predicates.expr import (
     Truth,
     Value,
 )
+from tests.each import each
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(
@@ -66,8 +67,8 @@ def _is(column: str, value: Value) -> Compare:
 THREE = Compare(ID, "=", _number(3))
 
 
-@pytest.mark.parametrize(
-    ("sql", "expected"),
+@each(
+    "sql, expected",
     [
         ("id = 3", THREE),
         ("t.id = 3", THREE),
@@ -141,8 +142,8 @@ def test_each_conjunct_stands_for_itself() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("sql", "columns"),
+@each(
+    "sql, columns",
     [
         ("TRY_CAST(s AS BIGINT) = id", ("id", "s")),
         ("lower(s) = 'x'", ("s",)),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from planner.predicates.domain import Domain
 from planner.predicates.expr import And, Compare, Distinct, In, Literal, Not, Operand, Predicate
 from planner.predicates.tuple_domain import tuple_domains
+from tests.each import each
 from tests.planner.predicates.said import Said
 
 INEXACT = [
@@ -52,8 +52,8 @@ def _conditions(literal: Literal) -> list[Predicate]:
     ]
 
 
-@pytest.mark.parametrize("kind", INEXACT, ids=str)
-@pytest.mark.parametrize("literal", LITERALS, ids=str)
+@each("kind", INEXACT)
+@each("literal", LITERALS)
 def test_types_whose_values_are_no_points_allow_any_row(
     kind: pa.DataType, literal: Literal
 ) -> None:
@@ -80,7 +80,7 @@ MISMATCHED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "literal"), MISMATCHED, ids=str)
+@each("kind, literal", MISMATCHED)
 def test_literals_of_another_type_than_the_operand_allow_any_row(
     kind: pa.DataType, literal: Literal
 ) -> None:
@@ -103,7 +103,7 @@ WIDENED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "casts", "value", "point"), WIDENED, ids=str)
+@each("kind, casts, value, point", WIDENED)
 def test_casts_that_keep_every_value_are_seen_through(
     kind: pa.DataType, casts: tuple[pa.DataType, ...], value: object, point: object
 ) -> None:
@@ -129,7 +129,7 @@ NARROWED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "casts", "value"), NARROWED, ids=str)
+@each("kind, casts, value", NARROWED)
 def test_casts_that_change_values_allow_any_row(
     kind: pa.DataType, casts: tuple[pa.DataType, ...], value: object
 ) -> None:

@@ -15,6 +15,7 @@ from planner.regions.expression import check_expression, evaluate_expression, kn
 from planner.regions.hashing.murmur3 import murmur3
 from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of
+from tests.each import each
 
 SCHEMA = pa.schema(
     [
@@ -33,8 +34,8 @@ def bound(sql: str, *columns: str, result_type: str = "") -> RegionSpec:
     return validate(spec_of(field, 1), SCHEMA, SCHEMA.names)
 
 
-@pytest.mark.parametrize(
-    ("sql", "columns", "result_type"),
+@each(
+    "sql, columns, result_type",
     [
         ("col0 % 7", ["id"], "int64"),
         ("upper(left(col0, 2))", ["s"], "utf8"),
@@ -53,7 +54,7 @@ def test_deterministic_expressions_are_bound(
     assert bound(sql, *columns).fields[0].result_type == result_type
 
 
-@pytest.mark.parametrize(
+@each(
     "sql",
     [
         "now()",
@@ -145,8 +146,8 @@ def test_a_removed_column_is_null_of_its_own_type() -> None:
     assert spec.evaluate(pa.table({"x": [1]})).column(0).to_pylist() == [None]
 
 
-@pytest.mark.parametrize(
-    ("sql", "columns", "expected"),
+@each(
+    "sql, columns, expected",
     [
         ("abs(murmur3(col0)) % 16", 1, ("bucket", 16)),
         (" ABS( murmur3( col0 ) )  %  16 ", 1, ("bucket", 16)),
@@ -172,7 +173,7 @@ def test_a_recognised_bucket_equals_its_expression() -> None:
     assert spec_of(mw.bucket("id", 16), 1).evaluate(table).column(0).combine_chunks() == written
 
 
-@pytest.mark.parametrize(
+@each(
     "sql",
     [
         "rpad(col0, 2147483647, 'x')",
@@ -223,7 +224,7 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("sql", HIDDEN)
+@each("sql", HIDDEN)
 def test_what_parsers_read_in_several_ways_is_refused(sql: str) -> None:
     """What is a remark to one of them is a call of random() to another."""
     with pytest.raises(InvalidCallError, match=r"is not allowed|is neither"):

@@ -15,6 +15,7 @@ from planner.regions.field import RegionField
 from planner.regions.ids import canonical, lancedb_values, new_region_id, region_id
 from planner.regions.spec import RegionSpec
 from planner.regions.values import RegionValue
+from tests.each import each
 
 A, B = UUID(int=1), UUID(int=2)
 SCALAR = st.none() | st.booleans() | st.integers() | st.text() | st.binary()
@@ -82,7 +83,7 @@ def test_lancedb_s_ids_never_change(field: RegionField, value: RegionValue, expe
     assert lancedb_values(spec, UUID(expected)) == known
 
 
-@pytest.mark.parametrize(
+@each(
     "spec",
     [
         RegionSpec(1, (mw.bucket("id", 4, name="b"),)),

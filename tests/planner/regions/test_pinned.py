@@ -14,6 +14,7 @@ from planner.regions.check import validate
 from planner.regions.pruning import pinned_values, prune
 from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of
+from tests.each import each
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema(
@@ -48,8 +49,8 @@ def _regions(spec: RegionSpec) -> list[Any]:
     return [SimpleNamespace(spec_id=spec.spec_id, values=row) for row in spec.values_of(distinct)]
 
 
-@pytest.mark.parametrize("filters", FILTERS)
-@pytest.mark.parametrize("name", SPECS)
+@each("filters", FILTERS)
+@each("name", SPECS)
 def test_pinned_regions_are_those_that_pruning_keeps(name: str, filters: str) -> None:
     spec = validate(spec_of(SPECS[name], 1), SCHEMA, KEY)
     said = SAID(FILTERS[filters])

@@ -22,6 +22,7 @@ from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of
 from planner.regions.transform import evaluate_field
 from planner.regions.values import arrow_values, region_values, type_name, type_of
+from tests.each import each
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAYS = st.dates(datetime.date(1700, 1, 1), datetime.date(2200, 1, 1))
@@ -229,7 +230,7 @@ KEYS = pa.table(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     "field",
     [
         *[mw.bucket(name, 13) for name in KEYS.column_names],
@@ -241,7 +242,6 @@ KEYS = pa.table(
         mw.expression("abs(col0 % 10)", "id"),
         RegionField("n", (), transform="unsharded", native=True),
     ],
-    ids=lambda f: f"{f.transform}-{f.field_id}",
 )
 def test_one_key_gets_the_values_of_its_row(field: RegionField) -> None:
     spec = spec_of(field, 1)
@@ -276,7 +276,7 @@ def test_manual_regions_have_no_values() -> None:
         mw.manual().evaluate(pa.table({"id": [1]}))
 
 
-@pytest.mark.parametrize("count", [0, -1, 2**31, True, 1.5, "4"])
+@each("count", [0, -1, 2**31, True, 1.5, "4"])
 def test_a_number_of_buckets_must_be_positive(count: object) -> None:
     with pytest.raises(InvalidCallError, match="num_buckets"):
         mw.bucket("id", count)  # type: ignore[arg-type]
@@ -294,8 +294,8 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.mark.parametrize(
-    ("field", "message"),
+@each(
+    "field, message",
     [
         (mw.bucket("v", 4), "not part of the primary key"),
         (mw.multi_bucket(["id", "v"], 4), "not part of the primary key"),

@@ -15,13 +15,14 @@ from planner.regions.field import RegionField
 from planner.regions.spec import RegionSpec
 from planner.regions.storage import StoredSpec, from_storage, to_storage
 from planner.regions.text import spec_of
+from tests.each import each
 
 SCHEMA = pa.schema([("id", pa.int32()), ("s", pa.string()), ("ts", pa.timestamp("us", "UTC"))])
 IDS = {"id": 0, "s": 4, "ts": 9}
 NAMES = {number: name for name, number in IDS.items()}
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         [mw.identity("id")],

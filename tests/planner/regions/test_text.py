@@ -16,6 +16,7 @@ from planner.regions.field import RegionField
 from planner.regions.spec import RegionSpec
 from planner.regions.text import spec_of, text_of
 from tests.cli.calls import call
+from tests.each import each
 
 WORDS = st.text(max_size=12) | st.text("aZ_9 ,()[]'\"`\\=.-", max_size=12)
 NAMES = st.none() | WORDS.filter(bool)
@@ -94,7 +95,7 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("text", SPELLINGS)
+@each("text", SPELLINGS)
 def test_a_spelling_is_understood(text: str) -> None:
     assert spec_of(text, 1) == RegionSpec(1, (SPELLINGS[text],))
 
@@ -104,8 +105,8 @@ def test_regions_given_by_hand_have_a_text(text: str) -> None:
     assert spec_of(text, 1) == mw.manual()
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "reason"),
+@each(
+    "text, place, reason",
     [
         ("", "at the end", "one is missing"),
         ("bucket(id, 8), ", "at the end", "one is missing"),

@@ -7,7 +7,6 @@ from typing import Any, cast
 from uuid import UUID
 
 import pyarrow as pa
-import pytest
 
 from planner.model import RegionSources, Snapshot, TableInfo
 from planner.predicates.condition import Condition
@@ -15,6 +14,7 @@ from planner.regions.check import validate
 from planner.regions.factories import identity
 from planner.regions.text import spec_of
 from planner.search.sources import searched
+from tests.each import each
 from tests.planner.predicates.said import Said
 
 SCHEMA = pa.schema([pa.field("kind", pa.string(), nullable=False)])
@@ -41,8 +41,8 @@ def where(sql: str) -> Condition:
     return Condition(sql, lambda batch: pa.array([True] * batch.num_rows), ("kind",), None, said)
 
 
-@pytest.mark.parametrize(
-    ("filters", "base", "ordinals", "pruned"),
+@each(
+    "filters, base, ordinals, pruned",
     [
         ((), True, {0, 1, 2, 3, 4, 5, 6}, 4),
         (("kind = 'b'",), True, {0, 3}, 6),

@@ -13,6 +13,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.objects.create_once import ATTEMPTS, settle_put
 from memwal_sql.storage.objects.memory import MemoryStore
+from tests.each import each
 
 REFUSALS = [StoreUnavailableError, InvalidCallError, UnsupportedError]
 
@@ -38,8 +39,8 @@ class Moody(MemoryStore):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("reading", REFUSALS)
+@each("refusal", REFUSALS)
+@each("reading", REFUSALS)
 def test_a_refusal_after_a_put_that_may_have_landed_leaves_the_outcome_open(
     refusal: type[MemWalError], reading: type[MemWalError]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import memwal_sql as mw
 from memwal_sql.storage.objects.open import canonical_uri
+from tests.each import each
 from tests.model.small_rows import SCHEMA
 
 SECRET = "wJalrXUtnFEMI-SECRET-bPxRfiCYEXAMPLEKEY"
@@ -63,8 +64,8 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize(
+@each("call", CALLS)
+@each(
     "uri",
     [
         f"s3://AKIDSECRET:{SECRET}@bucket/t",

@@ -24,6 +24,7 @@ from memwal_sql.storage.objects.side_by_side import Wave
 from memwal_sql.storage.retries import with_retries
 from memwal_sql.storage.wal.log import Wal
 from memwal_sql.write.wal_writer import WalWriter
+from tests.each import each
 from tests.model.s3 import Application, Requests, s3_server
 
 READS = ("GET", "HEAD", "LIST")
@@ -54,7 +55,7 @@ def served() -> Iterator[tuple[Requests, dict[str, str]]]:
         yield seen, options
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), True, "1s", None])
+@each("seconds", [0, -1, float("nan"), True, "1s", None])
 def test_a_deadline_is_a_number_of_seconds(seconds: Any) -> None:
     with pytest.raises(mw.InvalidCallError, match="seconds="), mw.deadline(seconds):
         raise AssertionError("it was taken")

@@ -24,6 +24,7 @@ from memwal_sql.errors import (
 )
 from memwal_sql.storage.objects.errors import store_error
 from memwal_sql.storage.objects.open import open_store
+from tests.each import each
 from tests.model.s3 import s3_server
 from tests.storage.objects.test_stores import no_nameless_files
 
@@ -90,8 +91,8 @@ def test_a_server_that_is_gone_is_to_be_tried_again(server: dict[str, str], call
     assert "http://127.0.0.1:9" in str(error)  # no secret, and what one wants to know
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:9/t", "https://host/t", "s3a://b/t", "hf://x/t"])
+@each("call", CALLS)
+@each("uri", ["http://127.0.0.1:9/t", "https://host/t", "s3a://b/t", "hf://x/t"])
 def test_a_place_that_no_table_can_be_at_is_a_wrong_call(call: str, uri: str) -> None:
     """Lance's refusal of the scheme was told as a damaged base table."""
     error = error_of(call, uri, {})
@@ -99,8 +100,8 @@ def test_a_place_that_no_table_can_be_at_is_a_wrong_call(call: str, uri: str) ->
     assert "s3://" in str(error) and "memory://" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "remedy"),
+@each(
+    "text, kind, remedy",
     [
         (
             "Generic S3 error: Failed to resolve region for bucket 'b'",

@@ -13,6 +13,7 @@ from memwal_sql.errors import InvalidCallError
 from memwal_sql.storage.objects.open import open_store
 from memwal_sql.storage.objects.options import CLIENT_KEYS, PREFIXES, SplitOptions
 from memwal_sql.storage.objects.remote import RemoteStore
+from tests.each import each
 from tests.model.s3 import s3_server
 from tests.model.writing import flush_rows
 
@@ -108,8 +109,8 @@ def test_two_spellings_with_two_values_are_refused() -> None:
     open_store("s3://bucket/t", {"timeout": "1s", "aws_timeout": "1s"})
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
+@each(
+    "given, meant",
     [
         ("s3.endpoint", "aws_endpoint"),
         ("s3.access-key-id", "aws_access_key_id"),

@@ -23,6 +23,7 @@ from memwal_sql.storage.objects import probe
 from memwal_sql.storage.objects.create_once import settle_put
 from memwal_sql.storage.objects.open import ObjectStore, open_store
 from memwal_sql.storage.objects.probe import PROBE_FOLDER, check_put_if_absent
+from tests.each import each
 from tests.model.faults import Fault, FaultyStore, Kind
 from tests.model.racing import race
 from tests.model.s3 import Application, s3_client, s3_server
@@ -216,8 +217,8 @@ def test_a_first_answer_that_tells_nothing_is_not_held_against_a_store(kind: Kin
     assert left(store) == []
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY])
+@each("nth", [1, 2])
+@each("kind", [Kind.REFUSED, Kind.TIMEOUT, Kind.LOST_REPLY])
 def test_a_store_that_can_t_be_asked_is_asked_again_later(nth: int, kind: Kind) -> None:
     store = Doubted([Fault("put_if_absent", kind, nth)])
     with pytest.raises(StoreUnavailableError):

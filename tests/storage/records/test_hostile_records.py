@@ -43,6 +43,7 @@ from memwal_sql.storage.region.manifest import (
 from memwal_sql.storage.region.seal import seal_manifest, unseal_manifest
 from memwal_sql.storage.region.snapshot_file import decode_regions, encode_regions
 from memwal_sql.storage.region.versions import RegionManifests
+from tests.each import each
 
 REGION = uuid4()
 DEEP = "[" * 100_000
@@ -172,7 +173,7 @@ def test_no_field_of_a_record_can_do_more_than_be_refused(name: str) -> None:
 ODD_NAMES = ("٣", "²", "1", "+1", "1_0", "-1", "9" * 20, "9" * 26, "0x1", " 1", "1" + "0" * 19)
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
+@each("name", ODD_NAMES)
 def test_files_of_other_names_are_no_records(name: str) -> None:
     store = MemoryStore("memory://t")
     write_record(store, uuid4())
@@ -189,7 +190,7 @@ def test_files_of_other_names_are_no_records(name: str) -> None:
     assert version_numbers(store) == []
 
 
-@pytest.mark.parametrize("text", ["q/٣", "q/1_0", "q/-1", "q/", "/1", "q", f"q/{'9' * 30}", ""])
+@each("text", ["q/٣", "q/1_0", "q/-1", "q/", "/1", "q", f"q/{'9' * 30}", ""])
 def test_a_mark_of_no_batch_is_none(text: str) -> None:
     assert decode_mark(text) is None
     assert decode_mark("q/7") == BatchMark("q", 7)
@@ -205,7 +206,7 @@ HINTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("hint", HINTS, ids=lambda hint: str(hint)[:30])
+@each("hint", HINTS)
 def test_a_hint_decides_nothing(hint: str) -> None:
     store = MemoryStore("memory://t")
     manifests = RegionManifests(store, REGION)

@@ -20,6 +20,7 @@ from exec_nodes.text.query.tree import (
     Phrase,
     TextExpression,
 )
+from tests.each import each
 from tests.exec_nodes.text.trees import COLUMNS
 
 
@@ -113,7 +114,7 @@ WRONG: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("query", "named"), WRONG, ids=range(len(WRONG)))
+@each("query, named", WRONG)
 def test_a_wrong_query_is_refused_with_what_is_wrong(query: object, named: str) -> None:
     with pytest.raises(InvalidCallError) as caught:
         parse(query)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from exec_nodes.base.errors import InvalidCallError
 from planner.regions.hashing.murmur3 import bucket, murmur3, murmur3_multi, scalar_murmur3
+from tests.each import each
 
 INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -30,7 +31,7 @@ def reference(encoded: bytes | None) -> int | None:
     return None if encoded is None else mmh3.hash(encoded, 0, True)
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@each("name", INTEGERS)
 def test_an_integer_of_any_width_is_hashed_as_eight_bytes(name: str) -> None:
     """Protocol rule 12: int32(5) and int64(5) are in the same region."""
     low, high = INTEGERS[name]
@@ -180,8 +181,8 @@ def test_floats_are_refused_with_the_type_named() -> None:
         murmur3(pa.array([1.0]))
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "key"),
+@each(
+    "kind, value, key",
     [
         (pa.int32(), 5, 5),
         (pa.uint64(), 2**64 - 1, 2**64 - 1),

@@ -13,6 +13,7 @@ from lance.schema import LanceSchema
 from exec_nodes.base.errors import InvalidCallError
 from planner.regions.hashing.murmur3 import bucket, murmur3
 from planner.regions.hashing.native_bucket import native_bucket
+from tests.each import each
 
 SIGNED = st.integers(-(2**63), 2**63 - 1)
 TYPES = [
@@ -79,8 +80,8 @@ def test_text_gets_native_buckets(
     assert native_bucket(array, num_buckets).to_pylist() == pylance_buckets(array, num_buckets)
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, float("nan"), -float("nan"), float("inf"), 1.25])
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+@each("value", [0.0, -0.0, float("nan"), -float("nan"), float("inf"), 1.25])
+@each("kind", [pa.float32(), pa.float64()])
 def test_special_floats_get_native_buckets(kind: pa.DataType, value: float) -> None:
     array = pa.array([value], kind)
     assert native_bucket(array, 97).to_pylist() == pylance_buckets(array, 97)

@@ -1,0 +1,46 @@
+"""Tables of cases that one test goes through."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+
+def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Calls a test with each case, as `pytest.mark.parametrize` does, but within one test: for
+    tables of cases that need no fixture of their own each. Fixtures are shared by all cases.
+
+    All cases are tried; each failure names its case, and several are raised as a group.
+    """
+    parameters = [name.strip() for name in names.split(",")]
+    table = list(cases)
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+        assert set(parameters) <= set(signature.parameters), f"{test.__name__} needs {parameters}"
+        assert table, f"{test.__name__} has no cases"
+
+        @functools.wraps(test)
+        def run(**fixtures: Any) -> None:
+            failures: list[BaseException] = []
+            for case in table:
+                values = case if len(parameters) > 1 else (case,)
+                try:
+                    test(**fixtures, **dict(zip(parameters, values, strict=True)))
+                except (Exception, pytest.fail.Exception) as error:
+                    error.add_note(f"case {case!r}")
+                    failures.append(error)
+            if len(failures) == 1:
+                raise failures[0]
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(table)} cases", failures)
+
+        shared = [p for name, p in signature.parameters.items() if name not in parameters]
+        run.__signature__ = signature.replace(parameters=shared)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
