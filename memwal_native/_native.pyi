@@ -154,20 +154,24 @@ class TokenMap:
         """Every token with its number, ordered by the token's bytes."""
 
 class SqlParser:
-    """DataFusion's parser: in the dialect of a session and with names as it takes them, or else as
-    it is by default. Two are equal whose settings are."""
+    """DataFusion's parser in its default dialect, with names as a session takes them, or else as it
+    does by default.
+
+    Raises ValueError for a session in another dialect."""
 
     def __new__(cls, session: datafusion.SessionContext | None = None) -> Self: ...
-    def tokens(self, sql: str) -> list[tuple[str, str, int, int]]:
+    @property
+    def normalizes(self) -> bool:
+        """Whether names that are not quoted are in lower case."""
+
+    @staticmethod
+    def tokens(sql: str) -> list[tuple[str, str, int, int]]:
         """The tokens of a text as `(kind, value, start, end)`, without blanks and comments; the
         places are those of characters. Kinds are "word" (keyword or name), "quoted" (name in
         quotes), "string", "number", "placeholder" and "symbol".
 
         Raises ValueError, with the place, for a quote or comment that does not end, and for a text
         that nests too deep: the tree of it could overrun a stack. The methods below do so, too."""
-
-    def literal(self, text: str) -> str:
-        """A text as SQL writes it in the dialect."""
 
     def statements(self, sql: str) -> SqlText | None:
         """Statements. None for a text that DataFusion can't parse, or not in its default depth."""

@@ -62,6 +62,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """A text as SQL takes it whatever is in it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def unquoted(name: str) -> str:
     """A name without quotes as DataFusion takes it: of `ÄB` the B alone is in lower case."""
     return name.encode().lower().decode()
@@ -72,24 +77,23 @@ def parsed_expression(text: str) -> SqlText | None:
 
     Raises InvalidCallError for a text that nests too deep to be planned, or makes too long values.
     """
-    parser = SqlParser()
     try:
-        parsed = parser.expression(text)
+        parsed = SqlParser().expression(text)
     except ValueError as error:
         raise InvalidCallError(f"{text!r}: {error}") from error
     if parsed is not None:
-        check_lengths(text, parser)
+        check_lengths(text)
     return parsed
 
 
-def check_lengths(text: str, parser: SqlParser) -> None:
+def check_lengths(text: str) -> None:
     """Raise InvalidCallError for a text of SQL with a call, as `repeat('a', 1000000000)`, that asks
     for longer values than memory may have room for: DataFusion's pool does not count them."""
     if _LENGTHENS.search(text) is None:
         return
     calls = [("", 0)]  # the functions whose parentheses are open, and their commas
     name = ""
-    for kind, value, _, _ in parser.tokens(text):
+    for kind, value, _, _ in SqlParser.tokens(text):
         function, commas = calls[-1]
         symbol = value if kind == "symbol" else ""
         if symbol == "(" and not name:

@@ -13,7 +13,6 @@ import datafusion
 import pyarrow as pa
 import typer
 
-from memwal_native import SqlParser
 from memwal_sql.cli.files import STDIN
 from memwal_sql.cli.options import (
     CheckpointName,
@@ -27,11 +26,10 @@ from memwal_sql.cli.options import (
 )
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
-from memwal_sql.cli.script import read_ahead
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.session.front.queries.places import Edit, errors_of_calls
 from memwal_sql.session.front.queries.planning import refuse_unused
-from memwal_sql.session.front.queries.tokens import statement_of
+from memwal_sql.session.front.queries.tokens import statement_of, statements_of
 from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import table_name
@@ -208,18 +206,14 @@ def _run(
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The columns of the last statement's result, and its batches as they come."""
     frame: datafusion.DataFrame | None = None
-    unused, place = set(parameters), 0
-    while place < len(text):
-        with errors_of_calls():
-            statements, place = read_ahead(text, place, SqlParser(context))
-        unused = unused.difference(*(one.parameters for one in statements))
-        if place == len(text):
-            _refuse_unused(unused)
-        for statement in statements:
-            if frame is not None:
-                for _ in _batches(context, frame):
-                    pass
-            frame = run(context, statement, parameters)
+    with errors_of_calls():
+        statements = statements_of(text)
+    _refuse_unused(parameters.keys() - {name for one in statements for name in one.parameters})
+    for statement in statements:
+        if frame is not None:
+            for _ in _batches(context, frame):
+                pass
+        frame = run(context, statement, parameters)
     if frame is None:
         raise InvalidCallError("there is no statement in the text")
     return frame.schema(), _batches(context, frame)

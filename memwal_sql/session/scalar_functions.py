@@ -101,7 +101,7 @@ def text_matches(conditions: Iterable[Condition], snapshot: Snapshot) -> TextMat
 
 def _literals(condition: str) -> frozenset[str]:
     try:
-        tokens = SqlParser().tokens(condition)
+        tokens = SqlParser.tokens(condition)
         return frozenset(value for kind, value, *_ in tokens if kind == "string")
     except ValueError:
         return frozenset()

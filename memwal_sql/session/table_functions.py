@@ -253,7 +253,7 @@ def name_parts(text: str) -> tuple[str, ...]:
     `schema.events`, `"My events"`. Any other text, as `My events` or `2023-Data`, is a name as it
     is."""
     try:
-        tokens = SqlParser().tokens(text)
+        tokens = SqlParser.tokens(text)
     except ValueError:  # a quote that does not end
         return (text,)
     names, dots = tokens[::2], tokens[1::2]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-LEFT_OUT: Mapping[str, str] = {}
+_DIALECT = "it is read in another dialect"
+LEFT_OUT: Mapping[str, str] = {
+    "array/array_any_match.slt": _DIALECT,
+    "array/array_filter.slt": _DIALECT,
+    "array/array_first.slt": _DIALECT,
+    "array/array_transform.slt": _DIALECT,
+    "datetime/interval_mysql.slt": _DIALECT,
+    "named_arguments.slt": _DIALECT,
+}
 
 _DIFFERENT: Mapping[str, tuple[str, ...]] = {
     "UPDATE with FROM, and MERGE, which DataFusion has not": (
@@ -14,18 +22,26 @@ _DIFFERENT: Mapping[str, tuple[str, ...]] = {
         "update.slt:113",
     ),
     "statements that define tables are refused where names are read otherwise": (
-        "array_any_match.slt:135",
-        "array_filter.slt:227",
-        "array_filter.slt:230",
-        "array_filter.slt:233",
-        "array_first.slt:123",
-        "array_transform.slt:432",
-        "array_transform.slt:435",
-        "array_transform.slt:438",
         "ident_normalization.slt:60",
         "ident_normalization.slt:87",
         "ident_normalization.slt:113",
         "ident_normalization.slt:174",
+    ),
+    "statements are read in one dialect": (
+        "async_udf.slt:110",
+        "explain.slt:840",
+        "explain_analyze.slt:615",
+        "explain_analyze.slt:647",
+        "explain_analyze.slt:687",
+        "explain_analyze.slt:700",
+        "explain_analyze.slt:706",
+        "explain_analyze.slt:711",
+        "explain_analyze.slt:714",
+        "expr.slt:2676",
+        "expr.slt:2681",
+        "ident_normalization.slt:149",
+        "ident_normalization.slt:155",
+        "ident_normalization.slt:168",
     ),
     "names alone are those of datafusion.public": (
         "cte.slt:65",

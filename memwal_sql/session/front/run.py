@@ -7,7 +7,6 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 
-from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, UnsupportedError
 from memwal_sql.session.front.allowed import (
     ALL,
@@ -36,6 +35,7 @@ from memwal_sql.session.front.queries.one_snapshot import frame
 from memwal_sql.session.front.queries.places import StatementError, errors_of_calls
 from memwal_sql.session.front.queries.planning import (
     answer,
+    parser_of,
     planned,
     planning_errors,
     refuse_unused,
@@ -89,7 +89,8 @@ def sql(
     if not isinstance(ctx, datafusion.SessionContext):
         raise InvalidCallError(f"{ctx!r} is no session, as datafusion.SessionContext() is")
     with errors_of_calls():
-        statement = statement_of(text, SqlParser(ctx))
+        parser_of(ctx)
+        statement = statement_of(text)
         refuse_unused(parameters.keys() - statement.parameters)
         return run(ctx, statement, parameters, options)
 
@@ -170,7 +171,7 @@ def _query(
     ctx: datafusion.SessionContext, statement: Statement, parameters: Mapping[str, Any]
 ) -> datafusion.DataFrame:
     query = statement.slice(0, len(statement))
-    return frame(ctx, query, parameters, parser=statement.parser)
+    return frame(ctx, query, parameters)
 
 
 def _copy(
@@ -180,7 +181,7 @@ def _copy(
     check_copy_to(statement)
     query = statement.slice(0, len(statement))
     with planning_errors():
-        found = frame(ctx, query, parameters, parser=statement.parser, options=FILES)
+        found = frame(ctx, query, parameters, options=FILES)
         return answer(ctx, found.to_arrow_table())
 
 

@@ -48,7 +48,7 @@ class NewColumns:
 def _names(text: str) -> list[str]:
     """The names in an expression, as DataFusion takes them: in lower case unless quoted."""
     try:
-        tokens = SqlParser().tokens(text)
+        tokens = SqlParser.tokens(text)
     except ValueError as error:
         raise InvalidCallError(f"{text!r} is not a SQL expression: {error}") from error
     names = ((kind, value) for kind, value, *_ in tokens if kind in ("word", "quoted"))

@@ -1,12 +1,12 @@
-//! DataFusion's parser, as a session has it.
+//! DataFusion's parser, in its default dialect.
 
-use datafusion_common::config::SqlParserOptions;
-use datafusion_common::{Result, internal_datafusion_err};
+use datafusion_common::Result;
+use datafusion_common::config::{Dialect, SqlParserOptions};
 use datafusion_execution::config::SessionConfig;
 use datafusion_ffi::df_result;
 use datafusion_ffi::execution::FFI_TaskContextProvider;
 use datafusion_sql::parser::{DFParser, DFParserBuilder};
-use datafusion_sql::sqlparser::dialect::{Dialect, dialect_from_str};
+use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, TokenizerError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -20,14 +20,16 @@ use crate::sql::tokens::{Found, placed};
 const TOO_DEEP: &str = "the text nests too deep: it has too many operators in a row. Write x = 1 OR \
     x = 2 ... as x IN (1, 2, ...), and long sums and unions in several steps";
 
-/// How a session reads SQL: its dialect, and whether names that are not quoted are in lower case.
-/// Without a session, as DataFusion does by default.
+const OTHER_DIALECT: &str = "statements are read in DataFusion's default dialect: set the session's \
+    datafusion.sql_parser.dialect to 'generic', as it is";
+
+/// How a session reads SQL: in the default dialect, with names that are not quoted in lower case or
+/// as they are. Without a session, as DataFusion does by default.
 ///
 /// Its `recursion_limit` is not taken over: nothing here keeps deeper texts off the end of a stack.
-#[pyclass(frozen, eq, module = "memwal_native")]
-#[derive(PartialEq)]
+#[pyclass(frozen, module = "memwal_native")]
 pub struct SqlParser {
-    options: SqlParserOptions,
+    normalizes: bool,
 }
 
 #[pymethods]
@@ -39,27 +41,24 @@ impl SqlParser {
             Some(session) => config_of(session)?.options().sql_parser.clone(),
             None => SqlParserOptions::default(),
         };
-        Ok(Self { options })
+        if options.dialect != Dialect::Generic {
+            return Err(PyValueError::new_err(format!("{OTHER_DIALECT} '{}'", options.dialect)));
+        }
+        Ok(Self { normalizes: options.enable_ident_normalization })
+    }
+
+    /// Whether names that are not quoted are in lower case.
+    #[getter]
+    fn normalizes(&self) -> bool {
+        self.normalizes
     }
 
     /// Raises ValueError, with the place, for a quote or comment that does not end, and for a text
     /// that is too deep.
-    fn tokens(&self, sql: &str) -> PyResult<Vec<Found>> {
-        let dialect = self.dialect().map_err(python_error)?;
-        let tokens = read(sql, &*dialect)?;
-        let tokens = tokens.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    #[staticmethod]
+    fn tokens(sql: &str) -> PyResult<Vec<Found>> {
+        let tokens = read(sql)?.map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(placed(sql, tokens))
-    }
-
-    /// A text as SQL writes it.
-    fn literal(&self, text: &str) -> PyResult<String> {
-        let dialect = self.dialect().map_err(python_error)?;
-        let inner = if dialect.supports_string_literal_backslash_escape() {
-            text.replace('\\', r"\\").replace('\'', r"\'") // '' may begin a text of three quotes
-        } else {
-            text.replace('\'', "''")
-        };
-        Ok(format!("'{inner}'"))
     }
 
     /// None for a text that can't be parsed, or not in DataFusion's default depth.
@@ -74,34 +73,24 @@ impl SqlParser {
 }
 
 impl SqlParser {
-    fn dialect(&self) -> Result<Box<dyn Dialect>> {
-        let name = self.options.dialect;
-        dialect_from_str(name)
-            .ok_or_else(|| internal_datafusion_err!("the dialect {name} is not known"))
-    }
-
     fn parsed(
         &self,
         sql: &str,
         parse: impl FnOnce(&mut DFParser<'_>) -> Result<Parsed>,
     ) -> PyResult<Option<SqlText>> {
-        let dialect = self.dialect().map_err(python_error)?;
-        let Ok(tokens) = read(sql, &*dialect)? else {
+        let Ok(tokens) = read(sql)? else {
             return Ok(None);
         };
-        let parser = || DFParserBuilder::new(tokens).with_dialect(&*dialect).build();
+        let parser = || DFParserBuilder::new(tokens).with_dialect(&GenericDialect {}).build();
         let parsed = guarded(|| parse(&mut parser()?));
-        let normalizes = self.options.enable_ident_normalization;
+        let normalizes = self.normalizes;
         Ok(parsed.ok().map(|parsed| SqlText { text: sql.to_owned(), parsed, normalizes }))
     }
 }
 
 /// The tokens of any text that is looked at: nothing parses one before this.
-fn read(
-    sql: &str,
-    dialect: &dyn Dialect,
-) -> PyResult<std::result::Result<Vec<TokenWithSpan>, TokenizerError>> {
-    let tokens = Tokenizer::new(dialect, sql).tokenize_with_location();
+fn read(sql: &str) -> PyResult<std::result::Result<Vec<TokenWithSpan>, TokenizerError>> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
     match &tokens {
         Ok(tokens) if is_too_deep(tokens) => Err(PyValueError::new_err(TOO_DEEP)),
         _ => Ok(tokens),

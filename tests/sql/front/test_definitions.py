@@ -72,19 +72,11 @@ def test_a_table_has_the_columns_key_and_regions_of_its_statement(
     assert table.count_rows() == 1
 
 
-@pytest.mark.parametrize("dialect", ["mssql", "sqlite", "redshift", "postgresql", "duckdb"])
-def test_columns_are_named_as_the_dialect_of_the_session_quotes_names(
-    ctx: datafusion.SessionContext, place: str, dialect: str
-) -> None:
-    def named(name: str) -> str:
-        return f"[{name}]" if dialect in ("mssql", "sqlite", "redshift") else f'"{name}"'
-
-    mw.sql(ctx, f"SET datafusion.sql_parser.dialect = '{dialect}'")
-    table, key, more = map(named, ("My z", "Id", "n w"))
-    columns = f"{key} BIGINT, {named('a, b')} TEXT NOT NULL, CITY VARCHAR, PRIMARY KEY ({key})"
-    mw.sql(ctx, f"CREATE TABLE {table} ({columns}) LOCATION '{place}'")
-    mw.sql(ctx, f"ALTER TABLE {table} ADD COLUMN {more} INT, ADD COLUMN {named('M')} DECIMAL(5, 1)")
-    mw.sql(ctx, f"ALTER TABLE {table} RENAME COLUMN {more} TO {named('N')}, DROP COLUMN CITY")
+def test_columns_have_names_in_quotes(ctx: datafusion.SessionContext, place: str) -> None:
+    columns = '"Id" BIGINT, "a, b" TEXT NOT NULL, CITY VARCHAR, PRIMARY KEY ("Id")'
+    mw.sql(ctx, f"CREATE TABLE \"My z\" ({columns}) LOCATION '{place}'")
+    mw.sql(ctx, 'ALTER TABLE "My z" ADD COLUMN "n w" INT, ADD COLUMN "M" DECIMAL(5, 1)')
+    mw.sql(ctx, 'ALTER TABLE "My z" RENAME COLUMN "n w" TO "N", DROP COLUMN CITY')
     assert mw.open_table(place).schema == pa.schema(
         [
             pa.field("Id", pa.int64(), nullable=False),
@@ -94,9 +86,9 @@ def test_columns_are_named_as_the_dialect_of_the_session_quotes_names(
         ]
     )
     with pytest.raises(mw.InvalidCallError, match="line 1, column"):
-        mw.sql(ctx, f"ALTER TABLE {table} ADD COLUMN {more} NOPE")
+        mw.sql(ctx, 'ALTER TABLE "My z" ADD COLUMN "n w" NOPE')
     with pytest.raises(mw.InvalidCallError, match="name of a column must stand here"):
-        mw.sql(ctx, f"ALTER TABLE {table} ADD COLUMN 5 INT")
+        mw.sql(ctx, 'ALTER TABLE "My z" ADD COLUMN 5 INT')
 
 
 def test_keys_of_several_columns_keep_their_order(

@@ -12,12 +12,16 @@ import pyarrow as pa
 from datafusion import functions as f
 
 from exec_nodes.keys.keys import KeyBatch
-from memwal_native import SqlParser
-from memwal_sql.arguments import quoted
+from memwal_sql.arguments import literal, quoted
 from memwal_sql.session.front.changes.target import Target
 from memwal_sql.session.front.queries.one_snapshot import frame, may_read
 from memwal_sql.session.front.queries.pins import OneSnapshot, Pins
-from memwal_sql.session.front.queries.planning import planned, planning_errors, values
+from memwal_sql.session.front.queries.planning import (
+    parser_of,
+    planned,
+    planning_errors,
+    values,
+)
 from memwal_sql.session.front.queries.schemas import in_memory, own_schema
 from memwal_sql.state.schema import stored_type
 
@@ -78,7 +82,7 @@ class Reading:
         return found
 
     def _read_tables(self, expressions: Sequence[str]) -> bool:
-        parsed = SqlParser(self.ctx).statements(f"SELECT {', '.join(expressions)}")
+        parsed = parser_of(self.ctx).statements(f"SELECT {', '.join(expressions)}")
         return parsed is None or bool(parsed.tables())
 
     def value(self, expression: str) -> Any:
@@ -94,7 +98,7 @@ class Reading:
             name = f"{schema}.files"
             stored = f"STORED AS {kind}" if kind else ""
             given = f"OPTIONS ({options})" if options else ""
-            location = f"LOCATION {SqlParser(self.ctx).literal(place)}"
+            location = f"LOCATION {literal(place)}"
             text = f"CREATE EXTERNAL TABLE {name} {stored} {location} {given}"
             with planning_errors():
                 planned(self.ctx, text, {}, datafusion.SQLOptions()).collect()

@@ -19,7 +19,7 @@ from memwal_sql.session.front.queries.places import Edit
 from memwal_sql.session.front.queries.tokens import Statement, Token
 from memwal_sql.session.table_functions import search_functions, whole_name
 
-# By what they are in the text: some dialects read two symbols, and others one.
+# Operator -> what stands before and after its operands. `<->` and `<#>` are two symbols each.
 _SPELLINGS = {
     "<->": ("array_distance(", ")"),
     "<#>": ("(0.0 - inner_product(", "))"),
@@ -41,7 +41,7 @@ def with_distances(
 ) -> Statement:
     """The statement with functions for the operators.
 
-    `<=>` is equality with NULLs in other dialects: it is a distance where an operand is seen to be
+    `<=>` is DataFusion's equality with NULLs, too: it is a distance where an operand is seen to be
     a vector, as a list, a parameter with one, or a vector column of a table that is named.
 
     Raises InvalidCallError, with the place, for an operand that is no column, literal, parameter,

@@ -12,7 +12,7 @@ from typing import Any, cast
 import datafusion
 import pyarrow as pa
 
-from memwal_native import SqlParser, SqlText
+from memwal_native import SqlText
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
@@ -28,6 +28,7 @@ from memwal_sql.session.front.queries.pins import OneSnapshot, Pins, State, Writ
 from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
 from memwal_sql.session.front.queries.planning import (
     QUERIES,
+    parser_of,
     planned,
     planned_as_checked,
     planning_errors,
@@ -106,7 +107,6 @@ def frame(
     parameters: Mapping[str, Any],
     strong: Mapping[TableName, pa.Schema] = MappingProxyType({}),
     pins: Pins | None = None,
-    parser: SqlParser | None = None,
     options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
     """The result of a query over the tables of a session, each in one snapshot, taken when it is
@@ -116,7 +116,6 @@ def frame(
         strong: a table that is read as it is now, whatever its consistency in the session, with the
             columns that the query is made for.
         pins: of the statement that this query is one of.
-        parser: the session's, where it is at hand.
         options: what the text may be; a query.
 
     Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
@@ -125,8 +124,7 @@ def frame(
     functions = search_functions(ctx)
     changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
     uris = frozenset(cast(WritableTable, table).uri for table in changed)
-    parser = parser or SqlParser(ctx)
-    found = _planned(ctx, query, parameters, strong, uris, pins, parser, options)
+    found = _planned(ctx, query, parameters, strong, uris, pins, options)
     if pins is not None:
         _check_level(found, uris, pins)
     return found.frame
@@ -139,11 +137,10 @@ def _planned(
     strong: Mapping[TableName, pa.Schema],
     uris: Collection[str],
     pins: Pins | None,
-    parser: SqlParser,
     options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
     """The query, with the tables at `uris` as they are now under all of their names."""
-    statement, whole = statement_of(query, parser), query
+    statement, whole = statement_of(query), query
     clauses = as_of_clauses(statement)
     query = without(query, clauses)
     with statement.places():
@@ -237,7 +234,7 @@ def may_read(
     """Whether a query may read a table as it is now, under whatever name, or by a view: unless its
     plan shows that it does not."""
     functions = search_functions(ctx)
-    found = _planned(ctx, query, parameters, {}, (), Pins(), SqlParser(ctx))
+    found = _planned(ctx, query, parameters, {}, (), Pins())
     for use in found.uses:
         known = functions.registered(use.name, ctx) if use.moment is None else None
         if known is not None and cast(WritableTable, known.table).uri == table.uri:
@@ -249,7 +246,7 @@ def may_read(
 def _parsed(
     ctx: datafusion.SessionContext, query: str, statement: Statement, parameters: Mapping[str, Any]
 ) -> SqlText:
-    parsed = statement.parser.statements(query)
+    parsed = parser_of(ctx).statements(query)
     if parsed is not None:
         return parsed
     list(search_calls(statement, parameters))  # whose errors say more

@@ -12,7 +12,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from memwal_native import SqlParser
+from memwal_sql.arguments import literal
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.search.request import DEFAULT_K
 from memwal_sql.session.front.queries.tokens import Statement, statement_of
@@ -31,18 +31,16 @@ class SearchCall:
         table: that is searched; None if it is not given as text.
         start, end: of the characters between its parentheses.
         arguments: their texts, by position, the first of which names the table.
-        parser: what the statement is read with.
     """
 
     table: TableName | None
     start: int
     end: int
     arguments: tuple[str, ...]
-    parser: SqlParser
 
     def text(self, table: str | None = None) -> str:
         """Its arguments, with another table's name if one is given."""
-        first = self.arguments[:1] if table is None else (self.parser.literal(table),)
+        first = self.arguments[:1] if table is None else (literal(table),)
         return ", ".join((*first, *self.arguments[1:]))
 
 
@@ -63,13 +61,12 @@ def search_calls(statement: Statement, parameters: Mapping[str, Any]) -> Iterato
         if not parts:
             continue
         arguments = _positional(statement, parts, names, parameters)
-        tokens = statement_of(arguments[0], statement.parser).tokens
+        tokens = statement_of(arguments[0]).tokens
         yield SearchCall(
             table_name(tokens[0].value) if [one.kind for one in tokens] == ["string"] else None,
             statement.tokens[first].start,
             statement.tokens[after - 2].end,
             tuple(arguments),
-            statement.parser,
         )
 
 
@@ -105,7 +102,6 @@ def _positional(
     if list(named) == ["options"]:
         given.append(named.pop("options"))
     if named:
-        literal = statement.parser.literal
         options = ", ".join(f"{literal(name)}, {value}" for name, value in named.items())
         given.append(f"named_struct({options})")
     return given
@@ -115,15 +111,14 @@ def _value(statement: Statement, first: int, last: int, parameters: Mapping[str,
     text, begin = "", statement.tokens[first].start
     for token in statement.tokens[first:last]:
         if token.kind == "placeholder" and token.value[1:] in parameters:
-            text += statement.text[begin : token.start] + value_literal(
-                parameters[token.value[1:]], token.value, statement.parser
-            )
+            value = value_literal(parameters[token.value[1:]], token.value)
+            text += statement.text[begin : token.start] + value
             begin = token.end
     return text + statement.text[begin : statement.tokens[last - 1].end]
 
 
-def value_literal(value: Any, name: str, parser: SqlParser) -> str:
-    """A value as the session's SQL writes it: numbers, texts, lists of them, options by name."""
+def value_literal(value: Any, name: str) -> str:
+    """A value as SQL writes it: numbers, texts, lists of them, options by name."""
     if hasattr(value, "tolist"):  # of numpy
         value = value.tolist()
     elif hasattr(value, "as_py"):
@@ -137,9 +132,9 @@ def value_literal(value: Any, name: str, parser: SqlParser) -> str:
     if isinstance(value, int | float) and isfinite(value):
         return repr(value)
     if isinstance(value, str | date | time):
-        return parser.literal(str(value))
+        return literal(str(value))
     if isinstance(value, Mapping):
-        return parser.literal(json.dumps(dict(value)))
+        return literal(json.dumps(dict(value)))
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return f"make_array({', '.join(value_literal(one, name, parser) for one in value)})"
+        return f"make_array({', '.join(value_literal(one, name) for one in value)})"
     raise InvalidCallError(f"{name} of a search can't be {value!r}, a {type(value).__name__}")

@@ -60,7 +60,6 @@ class Statement:
 
     Attributes:
         source: the text that the user gave, with its edits since.
-        parser: what it is read with.
         sliced: what has been cut out, as `(start, end)` in characters: what is put together has
             the user's own words there.
     """
@@ -69,13 +68,11 @@ class Statement:
         self,
         text: str,
         tokens: Sequence[Token],
-        parser: SqlParser,
         source: Source | None = None,
         sliced: set[tuple[int, int]] | None = None,
     ) -> None:
         self.text = text
         self.tokens = tokens
-        self.parser = parser
         self.source = Source(text) if source is None else source
         self.sliced = set() if sliced is None else sliced
 
@@ -114,7 +111,7 @@ class Statement:
     def part(self, start: int, stop: int) -> Statement:
         """The statement between two places."""
         tokens = self.tokens[start:stop]
-        return Statement(self.text, tokens, self.parser, self.source, self.sliced)
+        return Statement(self.text, tokens, self.source, self.sliced)
 
     def edited(self, edits: Sequence[Edit]) -> Statement:
         """The statement with other texts in places of it."""
@@ -122,9 +119,9 @@ class Statement:
         longer = len(text) - len(self.text)
         first = min(self.tokens[0].start, *(one.start for one in edits))
         last = self.tokens[-1].end + longer
-        found = _tokens(text, self.parser).tokens
+        found = _tokens(text).tokens
         tokens = [one for one in found if first <= one.start and one.end <= last]
-        return Statement(text, tokens, self.parser, self.source.edited(edits))
+        return Statement(text, tokens, self.source.edited(edits))
 
     def find(self, words: str, start: int = 0, stop: int | None = None) -> int:
         """The first place from `start` where these keywords stand; `stop`, or the end, if none."""
@@ -239,32 +236,29 @@ class Statement:
         return self.source.place(found[0]) if len(found) == 1 else None
 
 
-def statement_of(text: str, parser: SqlParser | None = None) -> Statement:
-    """The one statement of a text, read with the parser of a session, or as DataFusion's is by
-    default.
+def statement_of(text: str) -> Statement:
+    """The one statement of a text.
 
     Raises InvalidCallError for a text with none or several, and for a quote that does not end.
     """
     if not isinstance(text, str):
         raise InvalidCallError(f"{text!r} is no SQL statement, as text")
-    parser = SqlParser() if parser is None else parser
-    found = statements_of(text, parser)
+    found = statements_of(text)
     if not found:
         raise InvalidCallError("there is no statement in the text")
     if len(found) > 1:
-        whole = _tokens(text, parser)
+        whole = _tokens(text)
         place = next(p for p in range(len(whole)) if whole.symbol(p) == ";")
         raise whole.error("give one statement at a time: another one begins after this", place)
     return found[0]
 
 
-def statements_of(text: str, parser: SqlParser | None = None) -> list[Statement]:
+def statements_of(text: str) -> list[Statement]:
     """The statements of a text, between semicolons. Raises InvalidCallError for a quote that does
     not end, for a call that makes too long values, and for a parenthesis that ends nothing: in what
     is put together of parts of a text it could end a parenthesis around one."""
-    parser = SqlParser() if parser is None else parser
-    whole = _tokens(text, parser)
-    check_lengths(text, parser)
+    whole = _tokens(text)
+    check_lengths(text)
     depth = 0
     for place in range(len(whole)):
         symbol = whole.symbol(place)
@@ -277,9 +271,9 @@ def statements_of(text: str, parser: SqlParser | None = None) -> list[Statement]
     return [whole.part(start, stop) for start, stop in pairs if start < stop]
 
 
-def _tokens(text: str, parser: SqlParser) -> Statement:
+def _tokens(text: str) -> Statement:
     try:
-        return Statement(text, [Token(*found) for found in parser.tokens(text)], parser)
+        return Statement(text, [Token(*found) for found in SqlParser.tokens(text)])
     except ValueError as error:
         place = _PLACE.search(str(error))
         at = None if place is None else offset_of(text, *map(int, place.groups()))

@@ -32,7 +32,6 @@ QUERIES = {
     "name of DataFusion's": "SELECT id, n + 1 + seen(n) FROM w",
     "frame": "SELECT id, n + 1 + seen(n) FROM kept",
     "pinned frame": "SELECT id, n + 1 + seen(n) FROM joined",
-    "dialect": "SELECT id, n + 1 + (1 # 1) + seen(n) FROM t",
     "depth": f"SELECT id, {'(' * 60}n{')' * 60} + 1 + seen(n) FROM t",
     "letters": "SELECT id, n + 1 + seen(n) FROM ÄB",
 }
@@ -55,7 +54,6 @@ def live(table: mw.Table) -> dict[int, int]:
 
 def settings_of(wrapping: str) -> list[str]:
     found = {
-        "dialect": ["SET datafusion.sql_parser.dialect = 'postgresql'"],
         "depth": ["SET datafusion.sql_parser.recursion_limit = 500"],
     }
     return found.get(wrapping, [])
