@@ -186,13 +186,6 @@ class SqlText:
         """Where the names of tables stand, their parts as the session looks them up, and whether an
         alias may follow; without those that stand for a query of a WITH."""
 
-    def ignored_clauses(self) -> list[str]:
-        """The clauses that DataFusion parses and then leaves out of its plan."""
-
-    def misread_comparisons(self) -> list[str]:
-        """The comparisons `a IS [NOT] DISTINCT FROM b AND c`, which DataFusion reads as
-        `a IS DISTINCT FROM (b AND c)`."""
-
     def misread_memberships(self) -> list[str]:
         """The conditions with `[NOT] IN (SELECT ...)` in which DataFusion forgets the NULLs of the
         subquery."""

@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from memwal_native import SqlParser, SqlText
-from memwal_sql.errors import InvalidCallError, UnsupportedError
+from memwal_sql.errors import InvalidCallError
 
 # Characters of a value in an error.
 _SHOWN = 80
@@ -121,17 +121,6 @@ def _is_too_long(number: str) -> bool:
 
 
 def check_expression(text: str) -> None:
-    """Raise InvalidCallError for an expression that nests too deep, UnsupportedError for one with a
-    comparison that DataFusion reads otherwise than SQL says. What can't be parsed passes."""
-    parsed = parsed_expression(text)
-    if parsed is not None:
-        check_comparisons(parsed)
-
-
-def check_comparisons(parsed: SqlText) -> None:
-    """The same for what has been parsed."""
-    if misread := parsed.misread_comparisons():
-        raise UnsupportedError(
-            f"DataFusion would compare with all that follows in {misread[0]!r}: put the comparison "
-            "into parentheses, as in (a IS DISTINCT FROM b) AND c"
-        )
+    """Raise InvalidCallError for an expression that nests too deep or makes too long values. What
+    can't be parsed passes."""
+    parsed_expression(text)

@@ -1,4 +1,4 @@
-"""What DataFusion takes and a statement must not have."""
+"""Checks of what DataFusion would answer wrongly or twice under one name."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from memwal_native import SqlText
-from memwal_sql.arguments import check_comparisons
 from memwal_sql.errors import InvalidCallError, UnsupportedError
-
-
-def check_clauses(query: SqlText) -> None:
-    """Raise UnsupportedError for a statement of which DataFusion would leave out a part, as
-    TABLESAMPLE, or which it would read otherwise than SQL says."""
-    check_comparisons(query)
-    if ignored := query.ignored_clauses():
-        raise UnsupportedError(
-            f"DataFusion would answer as if {ignored} did not stand in the statement: leave it out"
-        )
 
 
 def check_memberships(query: SqlText) -> None:

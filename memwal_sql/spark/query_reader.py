@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from exec_nodes.base.brief import shortened
 from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, MemWalError
-from memwal_sql.session.clauses import check_clauses, check_names_differ
+from memwal_sql.session.clauses import check_names_differ
 from memwal_sql.session.errors import memwal_errors
 from memwal_sql.session.register import register
 from memwal_sql.spark.options import Options
@@ -68,11 +68,9 @@ class QueryReader(DataSourceReader):
 
 def _frame(options: Options, query: str) -> tuple[datafusion.SessionContext, datafusion.DataFrame]:
     try:
-        parsed = SqlParser().statements(query)
+        SqlParser.tokens(query)  # refuses a text that nests too deep
     except ValueError as error:
         raise InvalidCallError(f"query={query!r}: {error}") from error
-    if parsed is not None:
-        check_clauses(parsed)
     name = options.values.get("name", _DEFAULT_NAME)
     context = datafusion.SessionContext()
     table = table_of(options, options.number("version"))

@@ -90,7 +90,6 @@ def test_tables_that_can_not_be_written_say_why(spark: SparkSession, tmp_path: P
         ({"query": "SELECT * FROM memwal", "columns": "id"}, "['columns'] mean nothing beside"),
         ({"query": "INSERT INTO memwal VALUES (1, 'a')"}, "DML not supported"),
         ({"query": "CREATE TABLE t AS SELECT 1"}, "DDL not supported"),
-        ({"query": "SELECT * FROM memwal TABLESAMPLE (1 PERCENT)"}, "TABLESAMPLE (1 PERCENT)"),
         (
             {"query": "SELECT a.id, b.id, b.val FROM memwal a JOIN memwal b ON a.id = b.id"},
             "has several columns of the names ['id']: give each a name of its own with AS",

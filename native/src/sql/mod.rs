@@ -1,6 +1,5 @@
 //! SQL text as DataFusion reads it.
 
-pub mod clauses;
 pub mod depth;
 pub mod memberships;
 pub mod parser;

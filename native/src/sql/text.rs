@@ -6,8 +6,8 @@ use datafusion_sql::parser::{CopyToSource, Statement};
 use datafusion_sql::sqlparser::ast::{Expr, Visit, Visitor};
 use pyo3::prelude::*;
 
+use crate::sql::memberships;
 use crate::sql::tables::{Placed, Tables};
-use crate::sql::{clauses, memberships};
 
 /// Statements, or one expression.
 #[pyclass(frozen, module = "memwal_native")]
@@ -39,18 +39,6 @@ impl SqlText {
         let mut tables = Tables::new(self.normalizes);
         let _ = self.visit(&mut tables);
         tables.placed(&self.text)
-    }
-
-    fn ignored_clauses(&self) -> Vec<String> {
-        let mut ignored = clauses::Ignored::default();
-        let _ = self.visit(&mut ignored);
-        ignored.0
-    }
-
-    fn misread_comparisons(&self) -> Vec<String> {
-        let mut misread = clauses::Misread::default();
-        let _ = self.visit(&mut misread);
-        misread.0
     }
 
     fn misread_memberships(&self) -> Vec<String> {

@@ -120,8 +120,6 @@ def test_a_session_of_ours_leaves_other_statements_to_datafusion(ctx: mw.Session
     ctx.sql("CREATE VIEW v AS SELECT 1 AS a")
     assert ctx.sql("SHOW TABLES").to_pylist()
     assert ctx.sql("SELECT * FROM v").to_pylist() == [{"a": 1}]
-    with pytest.raises(mw.UnsupportedError, match="TABLESAMPLE"):
-        ctx.sql("CREATE VIEW w AS SELECT * FROM v TABLESAMPLE (10)")
 
 
 @pytest.mark.parametrize(

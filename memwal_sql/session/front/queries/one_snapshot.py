@@ -16,7 +16,7 @@ from memwal_native import SqlText
 from memwal_sql.arguments import quoted
 from memwal_sql.errors import UnsupportedError
 from memwal_sql.read.snapshots import CONSISTENCIES
-from memwal_sql.session.clauses import check_clauses, check_memberships
+from memwal_sql.session.clauses import check_memberships
 from memwal_sql.session.front.queries.as_of import (
     AsOf,
     Moment,
@@ -30,7 +30,7 @@ from memwal_sql.session.front.queries.planning import (
     QUERIES,
     parser_of,
     planned,
-    planned_as_checked,
+    planned_as_parsed,
     planning_errors,
     unreadable,
 )
@@ -118,8 +118,8 @@ def frame(
         pins: of the statement that this query is one of.
         options: what the text may be; a query.
 
-    Raises InvalidCallError for what DataFusion can't plan, UnsupportedError for what it would leave
-    out, and where a query of a statement reads a table of `strong` as it may have been earlier.
+    Raises InvalidCallError for what DataFusion can't plan, UnsupportedError where a query of a
+    statement reads a table of `strong` as it may have been earlier.
     """
     functions = search_functions(ctx)
     changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
@@ -196,9 +196,8 @@ def _planned(
             edits.append(Edit(use.start, use.end, text))
     try:
         with in_schemas(ctx, tables), as_before(whole, edits):
-            check_clauses(parsed)
             text = edited(query, edits)
-            return _Query(planned_as_checked(ctx, text, parameters, options), uses, tables)
+            return _Query(planned_as_parsed(ctx, text, parameters, options), uses, tables)
     except StatementError as error:
         if error.at is not None:
             check_values(statement)

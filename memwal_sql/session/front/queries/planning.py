@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError, MemWalError, UnsupportedError
-from memwal_sql.session.clauses import check_clauses
 from memwal_sql.session.front.queries.datafusion_errors import error_of
 from memwal_sql.session.front.queries.places import StatementError
 from memwal_sql.session.front.queries.tokens import Statement
@@ -49,23 +48,21 @@ def planned(
     """What DataFusion itself makes of a statement, whatever class the session is of: of a query,
     unless the options allow more.
 
-    Raises InvalidCallError for what it can't plan, UnsupportedError for what it would leave out,
-    and for what nests deeper than texts are read here.
+    Raises InvalidCallError for what it can't plan, and for what nests deeper than texts are read
+    here.
     """
-    parsed = parser_of(ctx).statements(text)
-    if parsed is None:
+    if parser_of(ctx).statements(text) is None:
         raise unreadable(ctx, text, parameters)
-    check_clauses(parsed)
-    return planned_as_checked(ctx, text, parameters, options)
+    return planned_as_parsed(ctx, text, parameters, options)
 
 
-def planned_as_checked(
+def planned_as_parsed(
     ctx: datafusion.SessionContext,
     text: str,
     parameters: Mapping[str, Any],
     options: datafusion.SQLOptions = QUERIES,
 ) -> datafusion.DataFrame:
-    """The same for a text whose clauses have been checked."""
+    """The same for a text that has been parsed."""
     with planning_errors(text):
         return datafusion.SessionContext.sql(ctx, text, options, _scalars(parameters))
 
