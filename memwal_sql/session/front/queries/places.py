@@ -59,13 +59,6 @@ class Source:
         return at
 
 
-class WrongName(NamedTuple):
-    """A name that stands for nothing: of a function, or of anything else."""
-
-    parts: Name
-    is_function: bool
-
-
 class StatementError(InvalidCallError):
     """A fault of a text, which may have been put together of parts of a user's statement.
 
@@ -73,19 +66,15 @@ class StatementError(InvalidCallError):
         message: without the place.
         text: the text.
         at: the place of the fault, in characters; None if it is not known.
-        name: the name at fault, whose place is not known; None for all else.
     """
 
-    def __init__(
-        self, message: str, text: str = "", at: int | None = None, name: WrongName | None = None
-    ) -> None:
+    def __init__(self, message: str, text: str = "", at: int | None = None) -> None:
         first, newline, rest = message.partition("\n")
         place = "" if at is None else f", at {_described(text, at)}"
         super().__init__(f"{first}{place}{newline}{rest}")
         self.message = message
         self.text = text
         self.at = at
-        self.name = name
 
 
 @contextmanager
@@ -95,18 +84,6 @@ def errors_of_calls() -> Iterator[None]:
         yield
     except StatementError as error:
         raise InvalidCallError(str(error)) from error.__cause__
-
-
-@contextmanager
-def as_before(text: str, edits: Sequence[Edit]) -> Iterator[None]:
-    """Within it, places in errors of a text are those before edits."""
-    try:
-        yield
-    except StatementError as error:
-        if error.at is None:
-            raise
-        at = before(error.at, edits)
-        raise StatementError(error.message, text, at) from error.__cause__
 
 
 def _described(text: str, at: int) -> str:

@@ -15,7 +15,6 @@ from memwal_sql.session.front.queries.places import (
     Name,
     Source,
     StatementError,
-    WrongName,
     edited,
     offset_of,
 )
@@ -60,8 +59,6 @@ class Statement:
 
     Attributes:
         source: the text that the user gave, with its edits since.
-        sliced: what has been cut out, as `(start, end)` in characters: what is put together has
-            the user's own words there.
     """
 
     def __init__(
@@ -69,12 +66,10 @@ class Statement:
         text: str,
         tokens: Sequence[Token],
         source: Source | None = None,
-        sliced: set[tuple[int, int]] | None = None,
     ) -> None:
         self.text = text
         self.tokens = tokens
         self.source = Source(text) if source is None else source
-        self.sliced = set() if sliced is None else sliced
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -104,14 +99,12 @@ class Statement:
         """The text from one place up to another, as it was written."""
         if start >= stop:
             return ""
-        span = self.tokens[start].start, self.tokens[stop - 1].end
-        self.sliced.add(span)
-        return self.text[slice(*span)]
+        return self.text[self.tokens[start].start : self.tokens[stop - 1].end]
 
     def part(self, start: int, stop: int) -> Statement:
         """The statement between two places."""
         tokens = self.tokens[start:stop]
-        return Statement(self.text, tokens, self.source, self.sliced)
+        return Statement(self.text, tokens, self.source)
 
     def edited(self, edits: Sequence[Edit]) -> Statement:
         """The statement with other texts in places of it."""
@@ -192,48 +185,15 @@ class Statement:
 
     @contextmanager
     def places(self) -> Iterator[None]:
-        """Within it, a StatementError of what is put together of parts of this statement is one of
-        the user's text; without a place where that has none for it."""
+        """Within it, a StatementError of a part of the user's text has its place in that. One of a
+        text that was put together has none."""
         try:
             yield
         except StatementError as error:
-            if error.name is not None:
-                at = self._only(error.name)
-            else:
-                at = None if error.at is None else self._cut_from(error.text, error.at)
-            raise StatementError(error.message, self.source.text, at, error.name) from (
-                error.__cause__
-            )
-
-    def _cut_from(self, text: str, at: int) -> int | None:
-        """Where in the user's text stands what is at a place of another text: in the longest part
-        that was cut out for it, or right behind that."""
-        if text == self.source.text:
-            return at
-        longest_first = sorted(self.sliced, key=lambda span: span[0] - span[1])
-        for place in (at, len(text[:at].rstrip())):
-            for start, end in longest_first:
-                part = self.text[start:end]
-                found = text.rfind(part, 0, place + len(part))
-                if 0 <= found <= place <= found + len(part):
-                    return self.source.place(start + place - found)
-        return None
-
-    def _only(self, name: WrongName) -> int | None:
-        """Where the user's text has a name, if it has it once."""
-        found = []
-        for place, token in enumerate(self.tokens):
-            if not token.is_name or (place and self.symbol(place - 1) == "."):
-                continue
-            parts, last = [token.name], place
-            while self.symbol(last + 1) == "." and last + 2 < len(self.tokens):
-                last += 2
-                parts.append(self.tokens[last].name)
-            common = min(len(parts), len(name.parts))
-            is_call = self.symbol(last + 1) == "("
-            if tuple(parts[-common:]) == name.parts[-common:] and is_call >= name.is_function:
-                found.append(self.tokens[last].start)
-        return self.source.place(found[0]) if len(found) == 1 else None
+            text = self.source.text
+            start = -1 if error.at is None else text.find(error.text)
+            at = None if error.at is None or start < 0 else start + error.at
+            raise StatementError(error.message, text, at) from error.__cause__
 
 
 def statement_of(text: str) -> Statement:

@@ -191,7 +191,7 @@ def test_a_value_that_does_not_fit_is_named(uri: str, ctx: datafusion.SessionCon
     rows = Rows(uri, ctx, pa.int64())
     with pytest.raises(mw.InvalidCallError, match=r"column 'n' .* 2\.5"):
         mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, 2.5), (3, 'x')")
-    with pytest.raises(mw.InvalidCallError, match="line 1, column 35: 'y'"):
+    with pytest.raises(mw.InvalidCallError, match="No field named y"):
         mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, (y)), (3, 'x')")
     for text in (
         "(1, 1), (2)",
