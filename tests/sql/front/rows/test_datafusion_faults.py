@@ -1,6 +1,6 @@
 """Wrong answers of DataFusion 55 that the manual tells of, and what it says to write instead.
 
-A test that fails as the fault is gone says that its place in docs/limits.md is to go, too.
+A test that fails as the fault is gone says that its place in docs/datafusion.md is to go, too.
 """
 
 import datafusion
