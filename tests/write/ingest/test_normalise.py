@@ -16,6 +16,7 @@ from pyarrow.dataset import dataset
 
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.normalise import Normaliser
+from tests.each import each
 
 SCHEMA = pa.schema(
     [
@@ -43,7 +44,7 @@ def _exports(inner: Any, method: str) -> Any:
     return kind()
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         TABLE,
@@ -67,7 +68,6 @@ def _exports(inner: Any, method: str) -> Any:
         (batch for batch in TABLE.to_batches(max_chunksize=1)),
         iter(TABLE.to_pylist()),
     ],
-    ids=lambda data: type(data).__name__,
 )
 def test_anything_arrow_becomes_a_batch_of_the_table(data: Any) -> None:
     batch = NORMALISER.upserts(data, "null")
@@ -83,16 +83,16 @@ def test_no_rows_are_fine(data: Any) -> None:
     assert NORMALISER.upserts(data, "null").num_rows == 0
 
 
-@pytest.mark.parametrize("missing", ["error", "null"])
-@pytest.mark.parametrize("data", [[{}], [{}, {}], ({},)])
+@each("missing", ["error", "null"])
+@each("data", [[{}], [{}, {}], ({},)])
 def test_rows_without_anything_are_refused(data: Any, missing: str) -> None:
     """They counted as no rows."""
     with pytest.raises(InvalidCallError, match=r"row 0 lacks the primary key columns \['id'\]"):
         NORMALISER.upserts(data, missing)
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
+@each(
+    "data, said",
     [
         (TABLE, r"rows lack the columns \['score', 'at', 'vector'\] of the table"),
         (TABLE.to_reader(), r"rows lack the columns \['score', 'at', 'vector'\]"),
@@ -126,8 +126,8 @@ def test_batches_of_other_columns_are_refused() -> None:
         NORMALISER.upserts(parts, "null")
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
+@each(
+    "data, said",
     [
         ({"name": ["a"], "kind": ["k"]}, "primary key column 'id'"),
         ({"id": [1]}, "required column 'kind'"),
@@ -182,7 +182,7 @@ def test_casts_that_change_no_value_are_made() -> None:
     assert NORMALISER.upserts(nan, "null").num_rows == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "keys",
     [
         [1, 2],
@@ -194,7 +194,6 @@ def test_casts_that_change_no_value_are_made() -> None:
         pa.table({"id": [1, 2]}).to_batches(max_chunksize=1),
         dataset(pa.table({"id": [1, 2], "name": ["a", "b"]})),
     ],
-    ids=lambda keys: type(keys).__name__,
 )
 def test_tombstones_have_the_key_and_nulls_or_placeholders(keys: Any) -> None:
     batch = NORMALISER.tombstones(keys)
@@ -226,9 +225,7 @@ def test_every_type_has_a_placeholder() -> None:
     assert all(column.null_count == 0 for column in batch.columns)
 
 
-@pytest.mark.parametrize(
-    "keys", [["x"], [None], pa.table({"name": ["a"]}), [2**40], [{"name": "a"}], [{"id": None}]]
-)
+@each("keys", [["x"], [None], pa.table({"name": ["a"]}), [2**40], [{"name": "a"}], [{"id": None}]])
 def test_keys_that_do_not_fit_are_refused(keys: Any) -> None:
     with pytest.raises(InvalidCallError):
         NORMALISER.tombstones(keys)

@@ -17,6 +17,7 @@ from memwal_sql.bulk.rows import RowForm
 from memwal_sql.errors import InvalidCallError
 from memwal_sql.write.ingest.normalise import Normaliser, with_null_children
 from planner.model import TableInfo
+from tests.each import each
 from tests.model.writing import session_of, upsert_rows
 
 PLACE = pa.struct([pa.field("a", pa.int64()), pa.field("b", pa.string())])
@@ -83,7 +84,7 @@ NO_MAPS = {"pandas", "polars"}
 CASES = [(kind, form) for kind in KINDS for form in FORMS if kind != "map" or form not in NO_MAPS]
 
 
-@pytest.mark.parametrize(("kind", "form"), CASES)
+@each("kind, form", CASES)
 def test_fields_that_are_left_out_are_refused_or_null_if_that_is_said(kind: str, form: str) -> None:
     target, inside = KINDS[kind]
     normaliser = Normaliser(schema_of(target), ("id",))
@@ -96,8 +97,8 @@ def test_fields_that_are_left_out_are_refused_or_null_if_that_is_said(kind: str,
     assert batch["st"].to_pylist() == [expected]
 
 
-@pytest.mark.parametrize("missing", ["error", "null"])
-@pytest.mark.parametrize(("kind", "form"), CASES)
+@each("missing", ["error", "null"])
+@each("kind, form", CASES)
 def test_fields_that_the_table_has_not_are_refused(kind: str, form: str, missing: str) -> None:
     target, inside = KINDS[kind]
     normaliser = Normaliser(schema_of(target), ("id",))
@@ -106,7 +107,7 @@ def test_fields_that_the_table_has_not_are_refused(kind: str, form: str, missing
         normaliser.upserts(FORMS[form](inside({**FULL, "c": 1}), target), missing)
 
 
-@pytest.mark.parametrize(("kind", "form"), CASES)
+@each("kind, form", CASES)
 def test_whole_structs_and_nulls_are_taken(kind: str, form: str) -> None:
     target, inside = KINDS[kind]
     normaliser = Normaliser(schema_of(target), ("id",))
