@@ -56,6 +56,10 @@ class SessionRule:
     def __init__(self) -> None: ...
     def __datafusion_physical_optimizer_rule__(self) -> object: ...
 
+def quick_tables(quick: bool) -> bool:
+    """Whether tables that are mounted from now on answer the host by functions that read private
+    layouts of its version 55.0.0; no by default. Returns what it was before."""
+
 class MountedTable:
     """What `SessionContext.register_table` takes, over a Python provider."""
 

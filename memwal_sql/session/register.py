@@ -18,13 +18,13 @@ from memwal_sql.history.tables import FILES, HISTORY, SNAPSHOTS
 from memwal_sql.read.inspect import GENERATIONS, INDEXES, REGIONS, WAL
 from memwal_sql.session.provider import SqlTable, TableProvider
 from memwal_sql.session.table_functions import Registered, name_parts, search_functions
-from memwal_sql.session.version import check_datafusion_version
+from memwal_sql.session.version import use_datafusion
 from memwal_sql.write.ingest.missing import ERROR
 
 if TYPE_CHECKING:
     from memwal_native import Predicate
 
-check_datafusion_version()
+use_datafusion()
 
 # Of a name: what DataFusion reads as it is without quotes.
 _PLAIN = re.compile("[a-z_][a-z0-9_$]*")

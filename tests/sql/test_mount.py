@@ -15,7 +15,7 @@ import pytest
 
 from exec_nodes.base.errors import RetryError
 from exec_nodes.node import Metrics, Statistics
-from memwal_native import MountedTable
+from memwal_native import MountedTable, quick_tables
 from memwal_sql.session.errors import memwal_errors, original_error
 from tests.model.racing import race
 from tests.model.waiting import eventually, reached
@@ -95,6 +95,34 @@ def test_a_mounted_table_answers_as_an_ordinary_one(
     assert rows(ctx, query) == expected
     people.answer = "unsupported"
     assert rows(ctx, query) == expected
+
+
+def test_a_host_of_another_version_gets_the_same_answers_by_public_functions() -> None:
+    people = FakeProvider(PEOPLE, partitions=3, rows_a_batch=100)
+    before = quick_tables(False)
+    try:
+        context = datafusion.SessionContext()
+        context.register_table("people", MountedTable(people))
+        context.register_table("teams", MountedTable(FakeProvider(TEAMS)))
+    finally:
+        quick_tables(before)
+    assert before
+    context.register_record_batches("people_plain", [PEOPLE.to_batches()])
+    context.register_record_batches("teams_plain", [TEAMS.to_batches()])
+    for query in QUERIES:
+        plain = query.replace("people", "people_plain").replace("teams ", "teams_plain ")
+        expected = rows(context, plain)
+        for answer in ("exact", "inexact", "unsupported"):
+            people.answer = answer
+            assert rows(context, query) == expected, (query, answer)
+    people.answer = "exact"
+    people.offered.clear()
+    context.sql("SELECT team FROM people WHERE id = 42 AND upper(team) = 'T0' LIMIT 7").collect()
+    projection, filters, limit = people.scans[-1]
+    assert projection == [1] and filters == people.offered[:2] and limit == 7
+    deep = "id" + " + id - 2 * id" * 50 + " < 0"
+    with pytest.raises(Exception, match="recursion limit"):
+        context.sql(f"SELECT id FROM people WHERE {deep}").collect()
 
 
 def test_a_limit_may_return_any_rows_but_never_too_few(ctx: datafusion.SessionContext) -> None:

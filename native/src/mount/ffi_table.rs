@@ -5,12 +5,13 @@
 //! filters that call functions need that. So the table of functions gets two shorter ones, which
 //! hand over to the ones they replace when a filter can't be read without the host's functions.
 //!
-//! The fields in question, and the session, are private to `datafusion-ffi`. It is pinned to one
-//! version, whose layouts are repeated here; `memwal_sql/session/version.py` refuses hosts of another
-//! than was tried.
+//! The fields in question, and the session, are private to `datafusion-ffi`. The layouts of one
+//! version are repeated here, so tables get the short functions only where `quick_tables` says that
+//! the host is of that version; `memwal_sql/session/version.py` knows it. Others ask the long way.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_ffi::{FfiFuture, FutureExt};
@@ -27,6 +28,7 @@ use datafusion_proto::logical_plan::DefaultLogicalExtensionCodec;
 use datafusion_proto::logical_plan::from_proto::parse_exprs;
 use datafusion_proto::protobuf::LogicalExprList;
 use prost::Message;
+use pyo3::prelude::*;
 use stabby::vec::Vec as FfiVec;
 
 use crate::host::runtime::no_session;
@@ -103,9 +105,22 @@ struct Replaced {
 }
 
 static REPLACED: OnceLock<Replaced> = OnceLock::new();
+static QUICK: AtomicBool = AtomicBool::new(false);
 
-/// `table`, which wraps a `PythonTable`, with the quick functions.
-pub fn lean_table(mut table: FFI_TableProvider) -> FFI_TableProvider {
+/// Whether tables that are mounted from now on get the quick functions: only where the host is of
+/// the version whose layouts are repeated here. Returns what it was before.
+#[pyfunction]
+pub fn quick_tables(quick: bool) -> bool {
+    QUICK.swap(quick, Ordering::Relaxed)
+}
+
+/// `table`, which wraps a `PythonTable`, as the host is to have it.
+pub fn exported(table: FFI_TableProvider) -> FFI_TableProvider {
+    if QUICK.load(Ordering::Relaxed) { lean_table(table) } else { table }
+}
+
+/// `table` with the quick functions.
+fn lean_table(mut table: FFI_TableProvider) -> FFI_TableProvider {
     // SAFETY: the two types have the same layout, see above.
     let layout = unsafe { &mut *(&raw mut table).cast::<Layout>() };
     if let Some(theirs) = layout.offer {

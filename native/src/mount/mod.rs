@@ -2,7 +2,7 @@
 
 pub mod exec;
 pub mod ffi_plan;
-mod ffi_table;
+pub mod ffi_table;
 mod held;
 mod insert;
 mod metrics;

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::host::runtime::runtime;
-use crate::mount::ffi_table::lean_table;
+use crate::mount::ffi_table::exported;
 use crate::mount::held::Held;
 use crate::mount::provider::PythonTable;
 use crate::python::arrow_bridge::schema_from_python;
@@ -64,6 +64,6 @@ impl MountedTable {
         let runtime = runtime().map_err(python_error)?.clone();
         let table =
             FFI_TableProvider::new_with_ffi_codec(Arc::new(table), true, Some(runtime), codec);
-        PyCapsule::new_with_value(py, lean_table(table), c"datafusion_table_provider")
+        PyCapsule::new_with_value(py, exported(table), c"datafusion_table_provider")
     }
 }
