@@ -71,13 +71,6 @@ _DIFFERENT: Mapping[str, tuple[str, ...]] = {
         "information_schema_columns.slt:36",
         "information_schema_columns.slt:49",
     ),
-    "PREPARE keeps a statement, which EXECUTE reads: names of parameters, types for none": (
-        "prepare.slt:37",
-        "prepare.slt:83",
-        "prepare.slt:235",
-        "prepare.slt:420",
-        "prepare.slt:426",
-    ),
 }
 
 
