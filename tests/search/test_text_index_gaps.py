@@ -52,15 +52,14 @@ class Articles:
             del self.rows[key]
 
     def check(self, analyzers: Mapping[str, Mapping[str, Any]] = ANALYZERS) -> None:
-        """Searches of one and of both columns, in Lance's own words, find what one index a column
-        over all rows finds."""
+        """Searches of one and of both columns find what one index a column over all rows finds."""
         titles, bodies = zip(*self.rows.values(), strict=True)
         columns = [pa.array(self.rows), pa.array(titles, pa.string()), pa.array(bodies)]
         merged = LanceRanking(pa.table(columns, SCHEMA), analyzers)
         for _ in range(40):
-            _, theirs = random_query(self.rng, COLUMNS)
+            ours, theirs = random_query(self.rng, COLUMNS)
             k = self.rng.choice((1, 5, KEYS))
-            rows = self.table.full_text_search("body", theirs, k, columns=["id"])
+            rows = self.table.full_text_search("body", ours, k, columns=["id"])
             ids, scores = rows["id"].to_pylist(), rows["_score"].to_pylist()
             found = dict(zip(ids, scores, strict=True))
             check_ranking(found, merged.search(theirs), k, tolerance=3e-5)
