@@ -241,7 +241,7 @@ class _ToTable(logging.Handler):
     def __init__(self, writer: TableWriter) -> None:
         super().__init__(logging.DEBUG)
         self.writer = writer
-        self.records = 0
+        self.records = self.written = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.records < 60:
@@ -249,6 +249,7 @@ class _ToTable(logging.Handler):
             self.writer.upsert({"tenant": [str(self.records)], "v": [record.getMessage()]})
             if self.records % 5 == 0:
                 self.writer.flush()
+            self.written += 1
 
 
 def _first_record(table: mw.Table) -> None:
@@ -306,5 +307,6 @@ def test_a_handler_may_write_to_a_table_of_ours(
         root.removeHandler(handler)
         root.setLevel(level)
     assert errors == []
+    eventually(lambda: handler.written == handler.records)  # another thread may hand one over
     writer.close()
     assert table.count_rows() == handler.records > 2

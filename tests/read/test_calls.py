@@ -45,7 +45,7 @@ _MOST: Mapping[str, int] = {
     "get of a list of one": 114,
     "get in a generation": 116,
     "get in a MemTable": 72,
-    "vector_search": 505,
+    "vector_search": 558,
     "full_text_search": 479,
     "hybrid_search": 968,
     "upsert of one row": 300,
