@@ -23,7 +23,7 @@ from memwal_sql.session.register import METADATA_TABLES, metadata_tables
 from memwal_sql.session.table_functions import Registered
 from memwal_sql.state.enable import Uri, find_lance
 from memwal_sql.storage.base.memwal_index import read_details
-from memwal_sql.storage.objects.memory import SCHEMES
+from memwal_sql.storage.objects.memory import is_in_memory
 from memwal_sql.storage.objects.open import canonical_uri, open_store
 from memwal_sql.storage.objects.options import checked_options
 from memwal_sql.storage.paths import MEM_WAL_FOLDER
@@ -53,7 +53,7 @@ class Folder:
         self._lock = Lock()
         self._opening: dict[str, Lock] = {}
         parent, _, self._folder = self.uri.rpartition("/")
-        if self.uri.split("://")[0] in SCHEMES or parent.endswith(":/") or not self._folder:
+        if is_in_memory(self.uri) or parent.endswith(":/") or not self._folder:
             raise InvalidCallError(
                 f"{self.uri} can't be a catalog: give a folder on a disk or within a bucket"
             )

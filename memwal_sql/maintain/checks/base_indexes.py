@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from exec_nodes.lance.indexes import indexes_of
 from memwal_sql.maintain.checks.findings import Finding, Severity
 from memwal_sql.maintain.checks.state import CheckState
-from memwal_sql.storage.objects.memory import SCHEMES
+from memwal_sql.storage.objects.memory import is_in_memory
 
 
 def check_base_indexes(state: CheckState) -> Iterator[Finding]:
     """Queries read the files of an index, and fail without them."""
-    if state.context.uri.partition("://")[0] in SCHEMES:
+    if is_in_memory(state.context.uri):
         return  # Lance alone sees its files of a table in memory
     for index in indexes_of(state.base.dataset):
         for segment in index.segments:

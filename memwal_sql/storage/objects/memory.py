@@ -31,10 +31,15 @@ SCHEMES = ("memory", "shared-memory")
 _LANCE_SCHEME = "shared-memory"
 
 
+def is_in_memory(uri: str) -> bool:
+    """Whether the place is in this process's memory."""
+    scheme, separator, _ = uri.partition("://")
+    return bool(separator) and scheme in SCHEMES
+
+
 def lance_uri(uri: str) -> str:
     """The URI under which Lance shares a table in memory; other URIs as they are."""
-    scheme, separator, name = uri.partition("://")
-    return f"{_LANCE_SCHEME}://{name}" if separator and scheme in SCHEMES else uri
+    return f"{_LANCE_SCHEME}://{uri.partition('://')[2]}" if is_in_memory(uri) else uri
 
 
 class MemoryStore:
