@@ -183,7 +183,7 @@ def _refusal(value: Any, field: pa.Field, reason: str) -> InvalidCallError:
     # Arrow's reason for a value that is not in others says no more.
     why = "" if reason.startswith(f"Could not convert {shown} with") else f": {_brief(reason)}"
     if isinstance(value, str) and pa.types.is_temporal(field.type):
-        why = f": texts are no times here: give {_PYTHON_TIMES[_time_kind(field.type)]}"
+        why = f": a text is not a time here: give {_PYTHON_TIMES[_time_kind(field.type)]}"
     return InvalidCallError(
         f"column {field.name!r}: {_brief(shown)} is not {type_text(field.type)}{why}"
     )
@@ -218,7 +218,7 @@ def _change(values: list[Any], kind: pa.DataType) -> _Change | None:
         )
     types = set(map(type, values))
     if pa.types.is_temporal(kind) and (number := _number(values)) is not None:
-        return number, f"numbers are no times here: give {_PYTHON_TIMES[_time_kind(kind)]}"
+        return number, f"a number is not a time here: give {_PYTHON_TIMES[_time_kind(kind)]}"
     if not types & _BOOLEANS:
         return _leaf_change(values, types - _UNCHECKED, kind)
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):

@@ -189,7 +189,7 @@ class ResidentStore:
             for owner in _owners(key):
                 self._by_owner.setdefault(owner, set()).add(key)
             entry, use = _Entry(value, nbytes + ENTRY_BYTES), kind.use
-            # An interrupt (Ctrl-C) may come at every call: from here on there is none.
+            # Signals are handled where a function is called: what follows calls none.
             kind.entries[key] = entry
             use.entries += 1
             use.bytes += entry.nbytes

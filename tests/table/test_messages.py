@@ -59,7 +59,7 @@ CALLS: tuple[tuple[Callable[[Site], object], tuple[str, ...]], ...] = (
     (lambda s: s.upsert(name=5), ("column 'name': 5 is not a string: ",)),
     (lambda s: s.upsert(v=["x", 1]), ("column 'v': ['x', 1] is not a fixed_size_list", "'x'")),
     (lambda s: s.upsert(j="{"), ("column 'j': '{' in row 0 is not JSON: ",)),
-    (lambda s: s.upsert(d="2026-01-31"), ("texts are no times here: give a datetime.date",)),
+    (lambda s: s.upsert(d="2026-01-31"), ("a text is not a time here: give a datetime.date",)),
     (lambda s: s.sql("UPDATE t SET d = 'soon'"), ("column 'd': 'soon' is not a date32",)),
     (lambda s: s.rows({"id": 1}, None), ("row 1 is None",)),
     (lambda s: s.rows({"id": 1}, 5), ("row 1 is int",)),

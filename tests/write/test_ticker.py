@@ -176,5 +176,5 @@ def is_beyond(writer: RegionWriter, generation: int) -> bool:
 
 
 def generation_of(writer: RegionWriter) -> int:
-    """That of the MemTable that takes new rows."""
+    """The generation of the MemTable that takes new rows."""
     return writer._generations.active.memtable.generation

@@ -209,5 +209,5 @@ def test_numbers_are_no_times_in_whatever_form_they_come() -> None:
                     exact_values(form, field)
     for name in ("datetime.date", "datetime.timedelta", "datetime.time"):
         kind = {"date": pa.date32(), "time": pa.time64("us")}.get(name[9:], pa.duration("s"))
-        with pytest.raises(InvalidCallError, match=f"numbers are no times here: give a {name}$"):
+        with pytest.raises(InvalidCallError, match=f"a number is not a time here: give a {name}$"):
             exact_values([1], pa.field("at", kind))

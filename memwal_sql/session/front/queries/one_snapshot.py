@@ -277,6 +277,6 @@ def _uses(
     for call in search_calls(statement, parameters):
         yield _Use(call.table or ("", "", ""), None, call.start, call.end, call=call)
     if left:
-        planned(ctx, query, parameters)  # raises for what is no query
+        planned(ctx, query, parameters)  # raises where the text is not a query
         clause = next(iter(left.values()))
         raise statement.error("AS OF must follow the name of a table", clause.place)
