@@ -41,8 +41,8 @@ from memwal_sql.maintain.loop import JobRun, Triggers, run_all_jobs, run_jobs
 from memwal_sql.memory import configure, resident
 from memwal_sql.registration import register
 from memwal_sql.session.errors import memwal_errors
-from memwal_sql.session.front.run import SessionContext, sql
 from memwal_sql.session.register import deregister
+from memwal_sql.statements.run import SessionContext, sql
 from memwal_sql.storage.deadlines import deadline
 from memwal_sql.storage.objects.commit_log import register_commit_log
 from memwal_sql.storage.region.versions import ManifestConflictError

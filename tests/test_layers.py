@@ -116,9 +116,6 @@ def test_no_folders_import_one_another() -> None:
 ARROWS_UP = {
     ("exec_nodes/sources", "exec_nodes/text"),  # a MemTable keeps postings of its texts
     ("memwal_sql/maintain", "memwal_sql/bulk"),  # the collector lists what is staged
-    # Statements open and create tables, and a table has a session's `sql`.
-    ("memwal_sql/session", "memwal_sql/table"),
-    ("memwal_sql/session", "memwal_sql/create.py"),
 }
 
 

@@ -27,12 +27,12 @@ from memwal_sql.cli.options import (
 from memwal_sql.cli.output import print_line, remark, show_json
 from memwal_sql.cli.results import RowFormat, format_for, write_rows
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.queries.places import Edit, errors_of_calls
-from memwal_sql.session.front.queries.planning import refuse_unused
-from memwal_sql.session.front.queries.tokens import statement_of, statements_of
-from memwal_sql.session.front.run import run
 from memwal_sql.session.register import register
 from memwal_sql.session.table_functions import table_name
+from memwal_sql.statements.queries.places import Edit, errors_of_calls
+from memwal_sql.statements.queries.planning import refuse_unused
+from memwal_sql.statements.queries.tokens import statement_of, statements_of
+from memwal_sql.statements.run import run
 from memwal_sql.table import Table
 
 _NAME = "t"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import memwal_sql as mw
-from memwal_sql.session.front.queries.places import StatementError
+from memwal_sql.statements.queries.places import StatementError
 from memwal_sql.storage.region.manifest import RegionManifest
 
 REGION = UUID(int=7)

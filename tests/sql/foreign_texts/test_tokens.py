@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from memwal_native import SqlParser
 from memwal_sql.errors import InvalidCallError
-from memwal_sql.session.front.queries.tokens import statement_of
+from memwal_sql.statements.queries.tokens import statement_of
 
 _WORDS = [
     "a",

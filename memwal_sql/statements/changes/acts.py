@@ -1,0 +1,126 @@
+"""What a statement does to rows, checked as a whole before it is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exec_nodes.keys.keys import KeyBatch, key_column, one_array
+from memwal_sql.errors import InvalidCallError, KeysExistError
+from memwal_sql.statements.changes.target import Target
+from memwal_sql.write.conditional.resolve import RowChanges, key_names
+
+INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
+_SHOWN_KEYS = 10
+_MATCHED = (
+    "the rows with these keys would be changed more than once: {}; several rows of what the "
+    "statement reads match each"
+)
+_GIVEN = (
+    "several rows would get one key, each of these: {}; keep one row a key, as by "
+    "QUALIFY row_number() OVER (PARTITION BY key ORDER BY time DESC) = 1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Rows that are inserted, updated or deleted.
+
+    Attributes:
+        kind: which of these.
+        rows: as they become, in the table's columns and types; deleted ones as they were, or their
+            keys.
+        before: the keys that updated rows had, where the statement sets key columns.
+        replaces: whether rows to insert may have keys that are there; if not, these are looked for.
+    """
+
+    kind: str
+    rows: pa.Table
+    before: pa.Table | None = None
+    replaces: bool = False
+
+
+def row_changes(target: Target, acts: Sequence[Act]) -> RowChanges:
+    """What the writer has to do.
+
+    Raises InvalidCallError for a row that is changed twice and a key that two rows get, and
+    KeysExistError for one that another row has.
+    """
+    keys = partial(keys_of, target)
+    written = [act for act in acts if act.kind != DELETE]
+    moved = [_moved(target, act.before, act.rows) for act in acts if act.before is not None]
+    gone = keys([*(a.rows for a in acts if a.kind == DELETE), *(old for old, _ in moved)])
+    updated = (a.rows if a.before is None else a.before for a in acts if a.kind == UPDATE)
+    _check_once(keys([*(a.rows for a in acts if a.kind == DELETE), *updated]), _MATCHED)
+    _check_once(keys(act.rows for act in written), _GIVEN)
+    inserted = (act.rows for act in acts if act.kind == INSERT and not act.replaces)
+    new = keys([*inserted, *(new for _, new in moved)])
+    if new.num_rows:
+        left = frozenset(KeyBatch(gone).values)
+        there = KeyBatch(keys([target.table.get(new)]))
+        if there := there.filter(_among(there, left, False)):
+            names = [name for keys in there.table.to_batches() for name in key_names(keys)]
+            raise KeysExistError(
+                f"other rows have {len(names)} of the keys that the statement gives to rows, as "
+                f"{names[:_SHOWN_KEYS]}",
+                frozenset(names),
+            )
+    if gone.num_rows and written:
+        taken = frozenset(KeyBatch(keys(a.rows for a in written)).values) if new.num_rows else ()
+        gone = KeyBatch(gone).filter(_among(KeyBatch(gone), frozenset(taken), False)).table
+    return RowChanges(
+        pa.concat_tables([act.rows for act in written]) if written else None,
+        gone if gone.num_rows or not written else None,
+        (keys(old for old, _ in moved), keys(new for _, new in moved)) if moved else None,
+    )
+
+
+def _among(keys: KeyBatch, some: frozenset[Hashable], wanted: bool) -> np.ndarray:
+    return np.fromiter(((key in some) is wanted for key in keys.values), np.bool_, len(keys))
+
+
+def keys_of(target: Target, rows: Iterable[pa.Table]) -> pa.Table:
+    """The keys of rows, in the types that the table has them in.
+
+    Raises InvalidCallError for a null.
+    """
+    schema = pa.schema(
+        [target.columns.field(name).with_nullable(False) for name in target.table.primary_key]
+    )
+    found = [schema.empty_table()]
+    for one in rows:
+        for name in schema.names:
+            if one[name].null_count:
+                raise InvalidCallError(f"a row would have NULL in its key column {name!r}")
+        found.append(one.select(schema.names).cast(schema))
+    return pa.concat_tables(found)
+
+
+def _moved(target: Target, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The keys of rows that get another one, before and after."""
+    old, new = keys_of(target, [before]), keys_of(target, [after])
+    differs = pc.not_equal(*(one_array(key_column(one.columns)) for one in (old, new)))
+    return old.filter(differs), new.filter(differs)
+
+
+def count_keys(target: Target, rows: pa.Table) -> int:
+    """How many keys rows have. Raises InvalidCallError for a null."""
+    return _distinct(keys_of(target, [rows]))
+
+
+def _distinct(keys: pa.Table) -> int:
+    return int(pc.count_distinct(one_array(key_column(keys.columns))).as_py())
+
+
+def _check_once(keys: pa.Table, message: str) -> None:
+    """Raise InvalidCallError, by a message with a place for them, for keys that come twice."""
+    if _distinct(keys) < keys.num_rows:
+        times = Counter(KeyBatch(keys).values)
+        again = [key for key, count in times.items() if count > 1]
+        raise InvalidCallError(message.format(again[:_SHOWN_KEYS]))

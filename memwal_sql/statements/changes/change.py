@@ -1,0 +1,101 @@
+"""A statement that changes rows: read what it does, write that unless others wrote these keys."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import datafusion
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.keys.keys import KeyBatch
+from memwal_sql.statements.changes.acts import Act, keys_of, row_changes
+from memwal_sql.statements.changes.reading import Reading, with_keys
+from memwal_sql.statements.changes.returning import Returning
+from memwal_sql.statements.changes.target import Target
+from memwal_sql.statements.queries.settings import isolation
+from memwal_sql.write.conditional.resolve import RowChanges
+
+
+class Change(ABC):
+    """A statement.
+
+    Attributes:
+        target: the table that it changes.
+        returning: what it answers with; None for counts.
+        whole: whether it is made again for all rows where somebody else wrote one of its keys
+            meanwhile, as what it does to others may then differ.
+    """
+
+    whole = False
+
+    def __init__(self, target: Target, returning: Returning | None) -> None:
+        self.target = target
+        self.returning = returning
+
+    @property
+    @abstractmethod
+    def query(self) -> str:
+        """The query that finds its rows, for EXPLAIN."""
+
+    @abstractmethod
+    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+        """What it does, to all rows or, at least, to those with some keys."""
+
+    def counts(self, kinds: Sequence[str]) -> dict[str, int]:
+        """The answer without RETURNING, from what was done to each row."""
+        return {"count": len(kinds)}
+
+    def run(self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any]) -> pa.Table:
+        """Do it, durably, and answer with what RETURNING asks for, or with counts."""
+        done: list[_Done] = []
+
+        def read(keys: pa.Table | None) -> RowChanges:
+            reading = Reading(ctx, parameters, self.target)
+            acts = self.acts(reading, keys)
+            if keys is None:
+                done.clear()
+            else:
+                acts = [replace(act, rows=with_keys(act.rows, keys)) for act in acts]
+                done[:] = [one.without(keys) for one in done]
+            changes = row_changes(self.target, acts)
+            done.append(_Done.of(reading, acts, self))
+            return changes
+
+        level = isolation(ctx)
+        target = self.target
+        target.table.change(read, target.columns, whole=self.whole, isolation=level)
+        if self.returning is not None:
+            return pa.concat_tables([one.returned for one in done])
+        kinds = [kind for one in done for kind in one.kinds]
+        counts = self.counts(kinds)
+        return pa.table({name: pa.array([n], pa.uint64()) for name, n in counts.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What is done to rows: their keys, the kind of act and what RETURNING has of each."""
+
+    keys: pa.Table
+    kinds: list[str]
+    returned: pa.Table
+
+    @classmethod
+    def of(cls, reading: Reading, acts: Sequence[Act], change: Change) -> _Done:
+        kinds = [kind for act in acts for kind in [act.kind] * act.rows.num_rows]
+        keys = keys_of(change.target, [act.rows for act in acts])
+        rows = None if change.returning is None else change.returning.rows(reading, acts)
+        return cls(keys, kinds, pa.table({}) if rows is None else rows)
+
+    def without(self, keys: pa.Table) -> _Done:
+        """All but these keys."""
+        lost = frozenset(KeyBatch(keys).values)
+        kept = np.array([key not in lost for key in KeyBatch(self.keys).values], np.bool_)
+        mask = pa.array(kept)
+        kinds = [kind for kind, keep in zip(self.kinds, kept.tolist(), strict=True) if keep]
+        has_rows = self.returned.num_columns > 0
+        returned = self.returned.filter(mask) if has_rows else self.returned
+        return _Done(self.keys.filter(mask), kinds, returned)

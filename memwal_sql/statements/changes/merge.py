@@ -1,0 +1,286 @@
+"""MERGE: a source of rows decides what becomes of those that match it, or do not.
+
+The source is read first, and of the table then the rows that it matches. Each WHEN is a query over
+the rows that no earlier one has taken: so its condition and its values see the tables that SQL lets
+them see, and are computed for its own rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from exec_nodes.arrow.casts import Column, exact_cast
+from exec_nodes.keys.keys import KeyBatch, key_values, one_array
+from memwal_sql.arguments import quoted
+from memwal_sql.errors import InvalidCallError
+from memwal_sql.statements.changes.acts import DELETE, INSERT, UPDATE, Act, keys_of
+from memwal_sql.statements.changes.change import Change
+from memwal_sql.statements.changes.fitting import fitted
+from memwal_sql.statements.changes.reading import ROW, Reading
+from memwal_sql.statements.changes.returning import Returning
+from memwal_sql.statements.changes.target import Target
+
+# Of what rows a WHEN is: of both tables, of the source alone, of the target alone.
+MATCHED, NEW, ALONE = "matched", "new", "alone"
+_KIND_NAMES = {INSERT: "inserted", UPDATE: "updated", DELETE: "deleted"}
+_ROW = ROW.strip('"')
+_SOURCE_ROW = "memwal source row"
+# Whether a clause may take a row of the table that none of the source matches.
+_ASKED = '"memwal asked"'
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A clause.
+
+    Attributes:
+        of: `MATCHED`, `NEW` or `ALONE`.
+        condition: as it is written; empty for none.
+        act: `INSERT`, `UPDATE`, `DELETE`, or empty for DO NOTHING.
+        values: expressions by column.
+        lacking: if these are `*`, the error for columns of the table that the source has not.
+    """
+
+    of: str
+    condition: str
+    act: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    lacking: Callable[[Sequence[str]], InvalidCallError] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """When a row of the source matches one of the table.
+
+    Attributes:
+        text: a condition.
+        key: for each key column the expression over the source that it equals, if the condition
+            says so of all.
+        covered: whether it says nothing else.
+    """
+
+    text: str
+    key: Mapping[str, str]
+    covered: bool = True
+
+
+class Merge(Change):
+    """A source, a condition and clauses.
+
+    `alias` is what the source's columns go by. Expressions that are the same are the same text.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        returning: Returning | None,
+        source: str,
+        alias: str,
+        on: On,
+        whens: Sequence[When],
+    ) -> None:
+        super().__init__(target, returning)
+        self._source = source
+        self._alias = alias
+        self._on = on
+        self.whens = whens
+        # A row that comes under the key that it was looked for by concerns no other one.
+        self.whole = any(
+            (when.act == INSERT and not self._keeps_key(when))
+            or (when.act == UPDATE and bool(set(when.values) & set(target.table.primary_key)))
+            for when in whens
+        )
+
+    @property
+    def query(self) -> str:
+        """Joins the table and the source."""
+        kinds = {when.of for when in self.whens}
+        joins = {
+            (False, False): "JOIN",
+            (True, False): "RIGHT JOIN",
+            (False, True): "LEFT JOIN",
+            (True, True): "FULL JOIN",
+        }
+        join = joins[NEW in kinds, ALONE in kinds]
+        source = f"(SELECT * FROM {self._source}) AS {self._alias}"
+        return f"SELECT * FROM {self._named(self.target.text)} {join} {source} ON {self._on.text}"
+
+    def counts(self, kinds: Sequence[str]) -> dict[str, int]:
+        """All, and those of each kind."""
+        by_kind = {name: kinds.count(kind) for kind, name in _KIND_NAMES.items()}
+        return {"count": len(kinds), **by_kind}
+
+    def acts(self, reading: Reading, keys: pa.Table | None) -> list[Act]:
+        """What the clauses do, one after the other."""
+        source, whens = self.read(reading)
+        lacking = [n for n in self.target.columns.names if n not in source.column_names]
+        for when in whens:
+            if when.lacking is not None and lacking:
+                raise when.lacking(lacking)
+        left = self._joined(reading, source, [when for when in whens if when.of == ALONE])
+        acts = []
+        for when in whens:
+            rows = left[when.of]
+            places, values = self._applied(reading, when, rows)
+            if when.act:
+                acts.append(self._act(when, rows, places, values))
+            left[when.of] = rows.without(places)
+        return acts
+
+    def read(self, reading: Reading) -> tuple[pa.Table, Sequence[When]]:
+        """The rows of the source, and the clauses."""
+        return reading.rows(f"SELECT * FROM {self._source}"), self.whens
+
+    def _joined(
+        self, reading: Reading, source: pa.Table, alone: Sequence[When]
+    ) -> dict[str, _Rows]:
+        """The rows that the clauses of each kind are of; `alone` are those of the table alone."""
+        names = self.target.columns.names
+        keys = None if alone or not self._on.key else self._keys(reading, source)
+        found = None if keys is None else self._found(reading, keys)
+        if keys is not None and found is not None and self._on.covered:
+            return self._paired(source, keys, found)
+        number = f"{self._alias}.{ROW}"
+        tables = {"source": source} if found is None else {"source": source, "target": found}
+        with reading.tables(**tables) as of:
+            target = self._named(of.get("target", self.target.text))
+            join, where = "JOIN", ""
+            if alone:
+                asked = " OR ".join(when.condition or "1 = 1" for when in alone)
+                target = self._named(f"(SELECT *, {asked} AS {_ASKED} FROM {target})")
+                join, where = "LEFT JOIN", f"WHERE {number} IS NOT NULL OR {_ASKED}"
+            columns = ", ".join(map(self.target.column, names))
+            pairs = reading.rows(
+                f"SELECT {number} AS {quoted(_SOURCE_ROW)}, {columns} FROM {target} {join} "
+                f"{of['source']} AS {self._alias} ON {self._on.text} {where}"
+            )
+        at = one_array(pairs[_SOURCE_ROW])
+        rows = pairs.select(names).cast(self.target.columns)
+        new = np.ones(source.num_rows, np.bool_)
+        new[at.drop_null().to_numpy()] = False
+        return {
+            MATCHED: _Rows(rows.filter(at.is_valid()), source.take(at.drop_null())),
+            NEW: _Rows(None, source.filter(pa.array(new))),
+            ALONE: _Rows(rows.filter(at.is_null()), None),
+        }
+
+    def _found(self, reading: Reading, keys: pa.Table) -> pa.Table:
+        """The rows of the table with these keys."""
+        others = [self._on.text, *(() if self.returning is None else self.returning.items)]
+        for when in self.whens:
+            others += [when.condition or "1 = 1", *when.values.values()]
+        return reading.get(keys_of(self.target, [keys.drop_null()]), others)
+
+    def _keys(self, reading: Reading, source: pa.Table) -> pa.Table | None:
+        """The keys that the condition gives to the rows of the source; None where it compares them
+        otherwise than by their values."""
+        key, known = list(self.target.table.primary_key), self.target.columns
+        found = self._own_columns(source, self._on.key)
+        if found is None:
+            shown = [f"{text} AS {quoted(name)}" for name, text in self._on.key.items()]
+            with reading.tables(source=source) as of:
+                query = f"SELECT {', '.join([*shown, ROW])} FROM {of['source']} AS {self._alias}"
+                found = reading.rows(query).sort_by(_ROW)
+        columns = []
+        for name in key:
+            if pa.types.is_floating(found[name].type):  # equal to keys that it is not exactly
+                return None
+            try:
+                columns.append(exact_cast(found[name], known.field(name).with_nullable(True)))
+            except InvalidCallError:
+                return None
+        return pa.table(columns, key)
+
+    def _own_columns(self, source: pa.Table | None, values: Mapping[str, str]) -> pa.Table | None:
+        """The values of expressions, by name, if each is a column of the source."""
+        if source is None:
+            return None if values else pa.table({})
+        own = {f"{self._alias}.{quoted(name)}": name for name in source.column_names}
+        if not set(values.values()) <= own.keys():
+            return None
+        return pa.table({name: source[own[text]] for name, text in values.items()})
+
+    def _paired(self, source: pa.Table, keys: pa.Table, found: pa.Table) -> dict[str, _Rows]:
+        """The same by the keys alone: of the source, and of the rows that have one of them."""
+        place = KeyBatch(keys_of(self.target, [found])).positions
+        wanted = key_values(keys.columns)
+        at = np.fromiter((place.get(key, -1) for key in wanted), np.int64, len(wanted))
+        is_there = at >= 0
+        return {
+            MATCHED: _Rows(found.take(pa.array(at[is_there])), source.filter(pa.array(is_there))),
+            NEW: _Rows(None, source.filter(pa.array(~is_there))),
+        }
+
+    def _applied(
+        self, reading: Reading, when: When, rows: _Rows
+    ) -> tuple[pa.Array, dict[str, Column]]:
+        """The places of the rows that a clause takes, ascending, and its values for each."""
+        schema = self.target.columns
+        own = None if when.condition else self._own_columns(rows.source, when.values)
+        if own is not None:
+            fitting = {name: fitted(own[name], schema.field(name)) for name in when.values}
+            return pa.array(np.arange(len(rows))), fitting
+        with reading.tables(**rows.tables) as of:
+            source = f"{of.get('source')} AS {self._alias}"
+            target = self._named(of.get("target", ""))
+            if when.of == MATCHED:
+                number = f"{self._alias}.{ROW}"
+                both = f"{target} JOIN {source} ON {self.target.qualifier}.{ROW} = {number}"
+            else:
+                number, both = ROW, source if when.of == NEW else target
+            shown = [f"{text} AS {quoted(name)}" for name, text in when.values.items()]
+            where = f"WHERE {when.condition}" if when.condition else ""
+            columns = ", ".join([f"{number} AS {ROW}", *shown])
+            found = reading.rows(f"SELECT {columns} FROM {both} {where}").sort_by(_ROW)
+        values = {name: fitted(found[name], schema.field(name)) for name in when.values}
+        return one_array(found[_ROW]), values
+
+    def _act(self, when: When, rows: _Rows, places: pa.Array, values: Mapping[str, Column]) -> Act:
+        schema, key = self.target.columns, list(self.target.table.primary_key)
+        if when.act == INSERT:
+            columns = [values.get(f.name, pa.nulls(len(places), f.type)) for f in schema]
+            absent = self._on.covered and self._keeps_key(when)
+            return Act(INSERT, pa.table(columns, schema=schema), replaces=absent)
+        old = rows.tables["target"].take(places)
+        if when.act == DELETE:
+            return Act(DELETE, old)
+        columns = [values.get(name, old[name]) for name in schema.names]
+        moves = not set(values).isdisjoint(key)
+        before = old.select(key) if moves else None
+        return Act(UPDATE, pa.table(columns, schema=schema), before)
+
+    def _keeps_key(self, when: When) -> bool:
+        """Whether what it inserts has the key that the table was looked through for."""
+        key = self._on.key
+        return bool(key) and all(when.values.get(name) == text for name, text in key.items())
+
+    def _named(self, table: str) -> str:
+        return f"{table} AS {self.target.qualifier}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of the target, of the source, or pairs of both."""
+
+    target: pa.Table | None
+    source: pa.Table | None
+
+    def __len__(self) -> int:
+        return int(next(iter(self.tables.values())).num_rows)
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """Those that there are, by name."""
+        both = {"target": self.target, "source": self.source}
+        return {name: rows for name, rows in both.items() if rows is not None}
+
+    def without(self, places: pa.Array) -> _Rows:
+        """All but the rows at these places."""
+        mask = np.ones(len(self), np.bool_)
+        mask[places.to_numpy()] = False
+        left = {name: rows.filter(pa.array(mask)) for name, rows in self.tables.items()}
+        return _Rows(left.get("target"), left.get("source"))

@@ -1,0 +1,143 @@
+"""The queries of one statement that changes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import datafusion
+import numpy as np
+import pyarrow as pa
+from datafusion import functions as f
+
+from exec_nodes.keys.keys import KeyBatch
+from memwal_sql.arguments import literal, quoted
+from memwal_sql.state.schema import stored_type
+from memwal_sql.statements.changes.target import Target
+from memwal_sql.statements.queries.one_snapshot import frame, may_read
+from memwal_sql.statements.queries.pins import OneSnapshot, Pins
+from memwal_sql.statements.queries.planning import (
+    parser_of,
+    planned,
+    planning_errors,
+    values,
+)
+from memwal_sql.statements.queries.schemas import in_memory, own_schema
+
+# The number of a row, as a column of tables in memory.
+ROW = '"memwal row"'
+# At once: DataFusion takes 3 seconds to plan 10,000 columns, and 0.3 for these in parts.
+_TYPES = 200
+
+
+class Reading:
+    """Queries that have the parameters and the WITH clause of one statement, and read every table
+    in one snapshot; that of the statement's own table is a strong one."""
+
+    def __init__(
+        self, ctx: datafusion.SessionContext, parameters: Mapping[str, Any], target: Target
+    ) -> None:
+        self.ctx = ctx
+        self._parameters = parameters
+        self._target = target
+        self._pins = Pins()
+
+    def rows(self, query: str, keys: pa.Table | None = None) -> pa.Table:
+        """The result of a query; of one that has the key columns, the rows with some keys."""
+        target = self._target
+        query = f"{target.ctes} {query}"
+        found = frame(self.ctx, query, self._parameters, target.strong, self._pins)
+        with planning_errors():
+            rows = _stored((found if keys is None else _near(found, keys)).to_arrow_table())
+        return rows if keys is None else with_keys(rows, keys)
+
+    def types(self, expressions: Sequence[str]) -> dict[str, pa.DataType]:
+        """Those that expressions without columns have alone."""
+        target, found = self._target, dict[str, pa.DataType]()
+        for start in range(0, len(expressions), _TYPES):
+            some = expressions[start : start + _TYPES]
+            shown = ", ".join(f"({one}) AS c{place}" for place, one in enumerate(some))
+            with planning_errors():
+                row = planned(self.ctx, f"{target.ctes} SELECT {shown}", self._parameters)
+                found.update(zip(some, row.schema().types, strict=True))
+        return found
+
+    def may_read_target(self, query: str) -> bool:
+        """Whether a query may be about the statement's own table."""
+        query = f"{self._target.ctes} {query}"
+        return may_read(self.ctx, query, self._parameters, self._target.table)
+
+    def get(self, keys: pa.Table, others: Sequence[str]) -> pa.Table:
+        """The rows of the statement's own table with these keys, in the snapshot of its queries if
+        one of these reads the table, or one of the expressions `others`, which are evaluated
+        later, may read any."""
+        target, tables, key = self._target, self._pins.tables, (self._target.name, None)
+        if key not in tables and self._read_tables(others):
+            state = self._pins.state(target.name, target.table)
+            tables[key] = OneSnapshot(target.table, target.columns, target.changed, state)
+        found = tables.get(key, target.table).get(keys)
+        if not found.schema.equals(target.columns):
+            raise target.changed(found.schema)
+        return found
+
+    def _read_tables(self, expressions: Sequence[str]) -> bool:
+        parsed = parser_of(self.ctx).statements(f"SELECT {', '.join(expressions)}")
+        return parsed is None or bool(parsed.tables())
+
+    def value(self, expression: str) -> Any:
+        """What an expression without columns comes to."""
+        (found,) = values(self.ctx, [expression], self._parameters)
+        return found.as_py()
+
+    @contextmanager
+    def files(self, place: str, kind: str, options: str) -> Iterator[str]:
+        """Within it, queries find the rows of files by the name that it yields; `kind` and
+        `options` are those of CREATE EXTERNAL TABLE."""
+        with own_schema(self.ctx) as (_, schema):
+            name = f"{schema}.files"
+            stored = f"STORED AS {kind}" if kind else ""
+            given = f"OPTIONS ({options})" if options else ""
+            location = f"LOCATION {literal(place)}"
+            text = f"CREATE EXTERNAL TABLE {name} {stored} {location} {given}"
+            with planning_errors():
+                planned(self.ctx, text, {}, datafusion.SQLOptions()).collect()
+            yield name
+
+    @contextmanager
+    def tables(self, **tables: pa.Table) -> Iterator[Mapping[str, str]]:
+        """Within it, queries find these rows, with their numbers as a column `ROW`, by the names
+        that it yields."""
+        numbered = {name: with_numbers(rows) for name, rows in tables.items()}
+        with in_memory(self.ctx, numbered) as names:
+            yield names
+
+
+def with_numbers(rows: pa.Table) -> pa.Table:
+    """Rows, and their places as the column `ROW`."""
+    return rows.append_column(ROW.strip('"'), pa.array(np.arange(rows.num_rows)))
+
+
+def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """Those that have one of these keys."""
+    wanted = frozenset(KeyBatch(keys).values)
+    of_rows = KeyBatch(rows.select(keys.column_names).cast(keys.schema)).values
+    return rows.filter(pa.array(np.fromiter((k in wanted for k in of_rows), np.bool_, len(rows))))
+
+
+def _stored(rows: pa.Table) -> pa.Table:
+    """Rows of DataFusion's in the types that tables have: Arrow can't take rows of views."""
+    fields = [field.with_type(stored_type(field.type)) for field in rows.schema]
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, fields, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _near(found: datafusion.DataFrame, keys: pa.Table) -> datafusion.DataFrame:
+    """The rows whose key columns have values that keys have in them, some more than these keys."""
+    for name in keys.column_names:
+        values = [datafusion.lit(one) for one in keys[name].unique()]
+        found = found.filter(f.in_list(datafusion.col(quoted(name)), values))
+    return found

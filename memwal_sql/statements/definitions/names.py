@@ -1,0 +1,92 @@
+"""The tables that definitions are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import datafusion
+
+from memwal_sql.arguments import quoted
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.session.table_functions import NAME_PARTS, Registered, search_functions, whole_name
+from memwal_sql.statements.queries.places import Name
+from memwal_sql.statements.queries.planning import check_names, check_table
+from memwal_sql.statements.queries.tokens import Statement
+from memwal_sql.table import Table
+
+
+def registered(ctx: datafusion.SessionContext, parts: Name) -> Registered | None:
+    """A table of ours that the session has under a name. Raises UnsupportedError where the session
+    takes names otherwise than they are read here."""
+    if len(parts) > NAME_PARTS:
+        return None
+    found = search_functions(ctx).registered(whole_name(parts), ctx)
+    if found is not None:
+        check_names(ctx)
+    return found
+
+
+def is_known(ctx: datafusion.SessionContext, parts: Name) -> bool:
+    """Whether a session has a table of a name."""
+    return _missing(ctx, parts) is None and ctx.table_exist(written(parts))
+
+
+def check_place(
+    ctx: datafusion.SessionContext, statement: Statement, place: int, parts: Name
+) -> None:
+    """Raise InvalidCallError, with the place, where a session can have no table of a name."""
+    if (missing := _missing(ctx, parts)) is not None:
+        raise statement.error(missing, place)
+
+
+def _missing(ctx: datafusion.SessionContext, parts: Name) -> str | None:
+    """What of the name of a table is not there, beside the table itself."""
+    if len(parts) > NAME_PARTS:
+        return "the name of a table has three parts at most"
+    catalog, schema, _ = whole_name(parts)
+    if catalog not in (catalogs := ctx.catalog_names()):
+        return f"the session has no catalog {catalog!r}; it has {sorted(catalogs)}"
+    if schema not in (schemas := ctx.catalog(catalog).names()):
+        return f"the catalog {catalog!r} has no schema {schema!r}; it has {sorted(schemas)}"
+    return None
+
+
+def refuse_schema(
+    ctx: datafusion.SessionContext, statement: Statement, place: int, parts: Name, kept: bool
+) -> None:
+    """Raise UnsupportedError, with the place, for `catalog.schema` of a catalog of folders, unless
+    it is `kept` and there."""
+    known = search_functions(ctx).schemas(parts[0]) if len(parts) > 1 else []
+    if known and not (kept and parts[1] in known):
+        message = (
+            f"a catalog of a folder has the schema {known[0]!r} alone: mw.catalog(ctx, place, "
+            "name) shows another folder"
+        )
+        raise UnsupportedError(str(statement.error(message, place)))
+
+
+def not_ours(
+    ctx: datafusion.SessionContext, statement: Statement, start: int, stop: int
+) -> UnsupportedError:
+    """The error, with the place, for a table of somebody else, in a statement that DataFusion has
+    for none. Raises InvalidCallError where there is no table of this name."""
+    check_table(ctx, statement, start, stop)
+    message = "this is no table of this package, whose tables alone can be changed so"
+    return UnsupportedError(str(statement.error(message, start)))
+
+
+def table_of(found: Registered) -> Table:
+    """The handle that was registered."""
+    return cast(Table, found.table)
+
+
+def written(parts: Sequence[str]) -> str:
+    """A name as SQL takes it whatever is in it."""
+    return ".".join(map(quoted, parts))
+
+
+def if_exists(statement: Statement, place: int, words: str = "IF EXISTS") -> tuple[bool, int]:
+    """Whether these words stand at a place, and the place after them."""
+    there = statement.has(place, words)
+    return there, place + len(words.split()) if there else place

@@ -1,0 +1,59 @@
+"""What `mw.sql` answers with: a frame of DataFusion that raises errors of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FunctionType
+from typing import Any
+
+import datafusion
+from datafusion.record_batch import RecordBatch, RecordBatchStream
+
+from memwal_sql.statements.queries.places import errors_of_calls
+from memwal_sql.statements.queries.planning import planning_errors
+
+
+class Frame(datafusion.DataFrame):
+    """A DataFrame of DataFusion whose methods, and those of the frames and streams that they give,
+    raise MemWalError where DataFusion has a bare exception."""
+
+
+class _Stream(RecordBatchStream):
+    def __next__(self) -> RecordBatch:
+        with _errors():
+            return super().__next__()
+
+    async def __anext__(self) -> RecordBatch:
+        with _errors():
+            return await super().__anext__()
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    with errors_of_calls(), planning_errors():
+        yield
+
+
+def _with_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with _errors():
+            return _ours(method(*arguments, **named))
+
+    return call
+
+
+def _ours(found: Any) -> Any:
+    if isinstance(found, datafusion.DataFrame):
+        return Frame(found.df)
+    if isinstance(found, list):
+        return [_ours(one) if isinstance(one, RecordBatchStream) else one for one in found]
+    return _Stream(found.rbs) if isinstance(found, RecordBatchStream) else found
+
+
+# All, as DataFusion makes the frames that they return of its own class.
+for _name, _method in vars(datafusion.DataFrame).items():
+    if isinstance(_method, FunctionType) and _name != "__init__":
+        setattr(Frame, _name, _with_errors(_method))

@@ -1,0 +1,103 @@
+"""DataFusion's errors as errors of this package, without its prefixes and without inner names."""
+
+import re
+
+from exec_nodes.base.brief import shortened
+from memwal_sql.arguments import date_remedy
+from memwal_sql.errors import MemWalError, UnsupportedError
+from memwal_sql.session.errors import original_error
+from memwal_sql.statements.queries.places import StatementError, offset_of
+
+# Characters of a message; it may show whole expressions.
+_MOST, _END = 400, 200
+_NOT_IMPLEMENTED = "This feature is not implemented: "
+# Prefixes that DataFusion adds to its error messages.
+_PREFIXES = re.compile(
+    r"^(?:DataFusion error: |(?:type_coercion|Optimizer rule '\w+' failed)\ncaused by\n"
+    r"|Error during planning: |Schema error: |Execution error: |Arrow error: |Internal error: "
+    r"|Invalid or Unsupported Configuration: "
+    r"|Function '\w+' user-defined coercion failed with: )*"
+)
+_SYNTAX = re.compile(
+    r'^SQL error: (?:ParserError|TokenizerError)\("(?P<text>.*?)'
+    r'(?: at Line: (?P<line>\d+), Column: (?P<column>\d+))?"\)$',
+    re.DOTALL,
+)
+_NOT_ALLOWED = re.compile(r"^(?:DDL|DML|Statement) not supported: ")
+# An aggregate in what is computed for each row.
+_AGGREGATE = re.compile(
+    "^Column in SELECT must be in GROUP BY .*memwal row|logical expression (?:Aggregate|Window)",
+    re.DOTALL,
+)
+# Parsed nodes as Rust shows them, lists of inner names, and where to report bugs.
+_NOISE = re.compile(
+    r"(?:: |\()(?:Some\()?\w+ \{ .*|\nValid fields are [^\n]*memwal [^\n]*"
+    r"| Did you mean '[^']*memwal [^']*'\?"
+    r"|\. See .*|\.?\s+This issue was likely caused by a bug.*",
+    re.DOTALL,
+)
+_EXCLUDED = re.compile(
+    r'"memwal given"\."memwal given (?P<quoted>(?:[^"]|"")+)"|memwal given\.memwal given '
+)
+# Names of schemas, tables and columns that a statement has while it runs.
+_INNER = re.compile(r'(?:datafusion\.)?"?memwal(?:\$statement\d+| given| source| row)"?\.?')
+_NAME = re.compile(r'^No field named "?([^"]+?)"?\.(?:\s|$)')
+_TABLE = re.compile("^table '.*' not found$")
+_PARAMETER = re.compile(r"^(?:Placeholder '|No value found for placeholder with name )\$(\w+)")
+
+
+def error_of(error: Exception, text: str = "") -> MemWalError | None:
+    """The error of this package for what was raised while a text was planned or run: that of one of
+    its tables, or one of the call; None for what is neither.
+
+    A StatementError has the place in the text that DataFusion's parser names.
+    """
+    original = original_error(error)
+    if original is not None:
+        return original
+    # DataFusion raises nothing more specific; a failure behind the boundary is no fault of a call.
+    if type(error) not in (Exception, ValueError) or "FFI error" in str(error):
+        return None
+    message = _PREFIXES.sub("", str(error))
+    if (syntax := _SYNTAX.match(message)) is not None:
+        return _syntax_error(syntax, text)
+    if _NOT_ALLOWED.match(message):
+        return UnsupportedError(f"only a query can stand here: {message}")
+    if _AGGREGATE.search(message):
+        return StatementError(
+            "an aggregate or window function can't stand here: compute it in a subquery"
+        )
+    shown = without_insides(_NOISE.sub("", message.removeprefix(_NOT_IMPLEMENTED)))
+    shown = shortened(shown, _MOST, _END).replace("\ncaused by\n", ": ").rstrip(".")
+    if message.startswith(_NOT_IMPLEMENTED):
+        return UnsupportedError(shown)
+    return StatementError(shown + date_remedy(shown) + _remedy(message, text))
+
+
+def without_insides(message: str) -> str:
+    """A message without the names that tables and columns have within a statement alone."""
+    message = _EXCLUDED.sub(lambda found: f"excluded.{found['quoted'] or ''}", message)
+    return _INNER.sub("", message)
+
+
+def _remedy(message: str, text: str) -> str:
+    if (quoted := _NAME.match(message)) is not None and f'"{quoted[1]}"' in text:
+        return f"\nTexts are in single quotes: '{shortened(quoted[1])}'"
+    if _TABLE.match(message):
+        return (
+            "\nmw.register(ctx, name, table) makes a table known, and "
+            "ctx.register_parquet(name, path) a file"
+        )
+    if (parameter := _PARAMETER.match(message)) is not None:
+        given = (
+            f"**{{'{parameter[1]}': ...}}" if parameter[1].isdecimal() else f"{parameter[1]}=..."
+        )
+        return f"\nGive it one, as in mw.sql(ctx, text, {given})"
+    return ""
+
+
+def _syntax_error(found: re.Match[str], text: str) -> StatementError:
+    message = found["text"].replace('\\"', '"').replace("\\'", "'").replace("\\\\", "\\")
+    if found["line"] is None:
+        return StatementError(message, text, len(text))
+    return StatementError(message, text, offset_of(text, int(found["line"]), int(found["column"])))

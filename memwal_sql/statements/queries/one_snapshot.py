@@ -1,0 +1,282 @@
+"""The queries of a statement: a table that one names more than once is read in one snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, cast
+
+import datafusion
+import pyarrow as pa
+
+from memwal_native import SqlText
+from memwal_sql.arguments import quoted
+from memwal_sql.errors import UnsupportedError
+from memwal_sql.read.snapshots import CONSISTENCIES
+from memwal_sql.session.clauses import check_memberships
+from memwal_sql.session.provider import noted_scans
+from memwal_sql.session.table_functions import (
+    NAME_PARTS,
+    Registered,
+    TableName,
+    search_functions,
+    whole_name,
+)
+from memwal_sql.statements.queries.as_of import (
+    AsOf,
+    Moment,
+    as_of_clauses,
+    check_values,
+    without,
+)
+from memwal_sql.statements.queries.pins import OneSnapshot, Pins, State, WritableTable
+from memwal_sql.statements.queries.places import Edit, StatementError, edited
+from memwal_sql.statements.queries.planning import (
+    QUERIES,
+    parser_of,
+    planned,
+    planned_as_parsed,
+    planning_errors,
+    unreadable,
+)
+from memwal_sql.statements.queries.scans import is_search, reads_mounted, scans
+from memwal_sql.statements.queries.schemas import in_schemas, schema_name
+from memwal_sql.statements.queries.search_calls import SearchCall, search_calls
+from memwal_sql.statements.queries.seen_columns import (
+    check_columns,
+    columns_changed,
+)
+from memwal_sql.statements.queries.tokens import Statement, statement_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A place in a query where a table is read: a reference, or the arguments of a search.
+
+    Attributes:
+        alone: whether an alias may follow a reference.
+    """
+
+    name: TableName
+    moment: Moment | None
+    start: int
+    end: int
+    alone: bool = False
+    call: SearchCall | None = None
+
+    def text(self, schema: str | None, is_named: bool = False) -> str | None:
+        """What stands there, if the table is read as the one in a schema of its own: under its
+        name, which its columns go by; None for no change. `is_named`: also where the name stands
+        for all of them, as in `t.*`."""
+        name = quoted(self.name[-1])
+        table = None if schema is None else f"{quoted(schema)}.{name}"
+        if self.call is not None:
+            return self.call.text(table)
+        return f"{table} AS {name}" if table is not None and is_named and self.alone else table
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query that is planned, and what its text says that it reads.
+
+    Attributes:
+        schemas: those of its tables in one snapshot.
+    """
+
+    frame: datafusion.DataFrame
+    uses: Sequence[_Use]
+    schemas: Collection[str]
+
+    def others(self) -> list[str]:
+        """What it scans besides these, by a view or another name, as the plan has it."""
+        left = Counter(scans(self.frame))
+        searches = [scan for scan in left.elements() if is_search(scan)]
+        own = [scan for scan in left if scan.partition(".")[0] in self.schemas]
+        calls = [one for one in self.uses if one.call is not None and one.call.table is not None]
+        if len(searches) <= len(calls):
+            own += searches
+        return [scan for scan in left if scan not in own]
+
+
+def frame(
+    ctx: datafusion.SessionContext,
+    query: str,
+    parameters: Mapping[str, Any],
+    strong: Mapping[TableName, pa.Schema] = MappingProxyType({}),
+    pins: Pins | None = None,
+    options: datafusion.SQLOptions = QUERIES,
+) -> datafusion.DataFrame:
+    """The result of a query over the tables of a session, each in one snapshot, taken when it is
+    first asked for, or as it was where AS OF says so.
+
+    Args:
+        strong: a table that is read as it is now, whatever its consistency in the session, with the
+            columns that the query is made for.
+        pins: of the statement that this query is one of.
+        options: what the text may be; a query.
+
+    Raises InvalidCallError for what DataFusion can't plan, UnsupportedError where a query of a
+    statement reads a table of `strong` as it may have been earlier.
+    """
+    functions = search_functions(ctx)
+    changed = [one.table for name in strong if (one := functions.registered(name, ctx))]
+    uris = frozenset(cast(WritableTable, table).uri for table in changed)
+    found = _planned(ctx, query, parameters, strong, uris, pins, options)
+    if pins is not None:
+        _check_level(found, uris, pins)
+    return found.frame
+
+
+def _planned(
+    ctx: datafusion.SessionContext,
+    query: str,
+    parameters: Mapping[str, Any],
+    strong: Mapping[TableName, pa.Schema],
+    uris: Collection[str],
+    pins: Pins | None,
+    options: datafusion.SQLOptions = QUERIES,
+) -> _Query:
+    """The query, with the tables at `uris` as they are now under all of their names."""
+    statement = statement_of(query)
+    clauses = as_of_clauses(statement)
+    query = without(query, clauses)
+    with statement.places():
+        parsed = _parsed(ctx, query, statement, parameters)
+        if pins is not None:
+            check_memberships(parsed)
+        uses = list(_uses(ctx, query, parsed, statement, clauses, parameters))
+    functions, pinned = search_functions(ctx), Pins() if pins is None else pins
+    times = Counter((one.name, one.moment) for one in uses)
+    known: dict[TableName, Registered | None] = {}
+    if len(uses) > 1 or pins is not None or strong or clauses:  # one scan reads one state anyway
+        known = {name: functions.registered(name, ctx) for name, _ in times}
+    levels: dict[State, list[str]] = {}
+    for (name, moment), count in times.items():
+        if moment is None and (one := known.get(name)) is not None:
+            table = cast(WritableTable, one.table)
+            is_strong = name in strong or table.uri in uris
+            level = "strong" if is_strong else one.consistency
+            levels.setdefault(pinned.state(name, table), []).extend([level] * count)
+    schemas: dict[tuple[TableName, Moment | None], str] = {}
+    tables: dict[str, tuple[str, OneSnapshot, str, bool]] = {}
+    for name, moment in times:
+        found = known.get(name)
+        if found is None:
+            if moment is not None:
+                raise UnsupportedError(f"{'.'.join(name)} is no MemWAL table, which AS OF is for")
+            continue
+        table, columns, level = cast(WritableTable, found.table), found.columns, found.consistency
+        state: State | None = None
+        if moment is None:
+            state = pinned.state(name, table)
+            if len(levels[state]) == 1 and name not in strong and pins is None:
+                continue
+            level = max(levels[state], key=CONSISTENCIES.index)
+            columns = strong.get(name, columns)
+            if name not in strong:
+                check_columns(found)
+        if (name, moment) not in pinned.tables:
+            if moment is not None:
+                table = moment.of(table)
+                columns = table.schema
+            changed = None if pins is None else partial(columns_changed, ctx, name, columns)
+            pinned.tables[name, moment] = OneSnapshot(table, columns, changed, state)
+        schema = schemas[name, moment] = schema_name()
+        tables[schema] = name[-1], pinned.tables[name, moment], level, found.approximate
+    edits = []
+    names = Counter(name[-1] for name, _ in times)
+    for use in uses:
+        schema_of = schemas.get((use.name, use.moment))
+        # Two tables of one name are told apart by their schemas.
+        text = use.text(schema_of, names[use.name[-1]] == 1)
+        if text is not None:
+            edits.append(Edit(use.start, use.end, text))
+    try:
+        with in_schemas(ctx, tables):
+            text = edited(query, edits)
+            return _Query(planned_as_parsed(ctx, text, parameters, options), uses, tables)
+    except StatementError as error:
+        if error.at is not None:
+            check_values(statement)
+        raise
+
+
+def _check_level(query: _Query, uris: Collection[str], pins: Pins) -> None:
+    """Raise UnsupportedError for a query that reads one of the tables at `uris` by a view that sees
+    it as it may have been earlier."""
+    if not query.others():
+        return
+    with noted_scans() as found, planning_errors():
+        query.frame.execution_plan()
+    for table, consistency in found:
+        if getattr(table, "uri", None) not in uris or table in pins.tables.values():
+            continue
+        if isinstance(table, OneSnapshot):
+            raise UnsupportedError(
+                "this statement reads the table that it changes by a frame of mw.sql, which has it "
+                "in a snapshot of its own: use CREATE VIEW, or write its query into the statement"
+            )
+        if consistency != "strong":
+            raise UnsupportedError(
+                "a view that this statement reads has the table that it changes at the consistency "
+                f"{consistency!r}: register it as 'strong' and make the view again, or write its "
+                "query into the statement"
+            )
+
+
+def may_read(
+    ctx: datafusion.SessionContext, query: str, parameters: Mapping[str, Any], table: WritableTable
+) -> bool:
+    """Whether a query may read a table as it is now, under whatever name, or by a view: unless its
+    plan shows that it does not."""
+    functions = search_functions(ctx)
+    found = _planned(ctx, query, parameters, {}, (), Pins())
+    for use in found.uses:
+        known = functions.registered(use.name, ctx) if use.moment is None else None
+        if known is not None and cast(WritableTable, known.table).uri == table.uri:
+            return True
+    with planning_errors():
+        return bool(found.others()) and reads_mounted(found.frame)
+
+
+def _parsed(
+    ctx: datafusion.SessionContext, query: str, statement: Statement, parameters: Mapping[str, Any]
+) -> SqlText:
+    parsed = parser_of(ctx).statements(query)
+    if parsed is not None:
+        return parsed
+    list(search_calls(statement, parameters))  # whose errors say more
+    try:
+        raise unreadable(ctx, query, parameters)
+    except StatementError as error:
+        check_values(statement)
+        raise StatementError(error.message, statement.text, error.at) from error.__cause__
+
+
+def _uses(
+    ctx: datafusion.SessionContext,
+    query: str,
+    parsed: SqlText,
+    statement: Statement,
+    clauses: Sequence[AsOf],
+    parameters: Mapping[str, Any],
+) -> Iterator[_Use]:
+    """The tables of a query, which no clause stands in any more.
+
+    Raises InvalidCallError, with the place, for a clause that follows no table.
+    """
+    left = {one.after: one for one in clauses}
+    for start, end, parts, alone in parsed.tables():
+        if len(parts) <= NAME_PARTS:
+            clause = left.pop(end, None)
+            moment = None if clause is None else clause.moment(ctx, parameters)
+            yield _Use(whole_name(parts), moment, start, end, alone)
+    for call in search_calls(statement, parameters):
+        yield _Use(call.table or ("", "", ""), None, call.start, call.end, call=call)
+    if left:
+        planned(ctx, query, parameters)  # raises where the text is not a query
+        clause = next(iter(left.values()))
+        raise statement.error("AS OF must follow the name of a table", clause.place)

@@ -1,0 +1,67 @@
+"""Schemas that a session has while a statement is planned or runs."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import datafusion
+import pyarrow as pa
+from datafusion.catalog import Schema, Table
+
+from memwal_native import MountedTable
+from memwal_sql.arguments import quoted
+from memwal_sql.session.provider import TableProvider
+from memwal_sql.session.table_functions import Registered, search_functions
+from memwal_sql.statements.queries.pins import OneSnapshot
+from memwal_sql.statements.queries.planning import answer
+
+_numbers = itertools.count()
+
+
+def schema_name() -> str:
+    """One that no schema of a session has."""
+    return f"memwal$statement{next(_numbers)}"
+
+
+@contextmanager
+def own_schema(ctx: datafusion.SessionContext) -> Iterator[tuple[Schema, str]]:
+    """Within it, the session has a schema of this name, as SQL takes it."""
+    name = schema_name()
+    ctx.catalog().register_schema(name, schema := Schema.memory_schema(ctx))
+    try:
+        yield schema, quoted(name)
+    finally:
+        ctx.catalog().deregister_schema(name)
+
+
+@contextmanager
+def in_memory(
+    ctx: datafusion.SessionContext, tables: Mapping[str, pa.Table]
+) -> Iterator[Mapping[str, str]]:
+    """Within it, the session has these rows; what each of the tables is called there."""
+    with own_schema(ctx) as (schema, own):
+        for name, rows in tables.items():
+            schema.register_table(name, Table(answer(ctx, rows), ctx))
+        yield {name: f"{own}.{quoted(name)}" for name in tables}
+
+
+@contextmanager
+def in_schemas(
+    ctx: datafusion.SessionContext, tables: Mapping[str, tuple[str, OneSnapshot, str, bool]]
+) -> Iterator[None]:
+    """Within it, the session has these schemas, of a table each, and its searches find them; what
+    is planned keeps these."""
+    catalog, functions = ctx.catalog(), search_functions(ctx)
+    for schema, (name, table, level, approximate) in tables.items():
+        mounted = MountedTable(TableProvider(None, table, level, approximate=approximate))
+        own = Schema.memory_schema(ctx)
+        own.register_table(name, Table(mounted, ctx))
+        catalog.register_schema(schema, own)
+        whole = f"{quoted(schema)}.{quoted(name)}"
+        functions.add(Registered(whole, table, table.schema, level, mounted))
+    try:
+        yield
+    finally:
+        for schema, (name, *_) in tables.items():
+            functions.remove(f"{quoted(schema)}.{quoted(name)}", ctx)
+            catalog.deregister_schema(schema)

@@ -1,0 +1,1 @@
+"""Queries of `mw.sql`: the past, searches, distances."""

@@ -1,0 +1,106 @@
+"""Searches in statements: named arguments and parameters."""
+
+import datafusion
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.statements.queries import one_snapshot
+from memwal_sql.statements.queries.search_calls import search_calls
+from memwal_sql.statements.queries.tokens import statement_of
+
+Q = pa.array([3.2, 0.1])
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("v", pa.list_(pa.float32(), 2)),
+        pa.field("body", pa.string()),
+    ]
+)
+
+
+@pytest.fixture
+def ctx() -> datafusion.SessionContext:
+    return datafusion.SessionContext()
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key="id")
+    table = mw.register(ctx, "t", table)
+    with table.writer() as writer:
+        vectors = [[float(n), 0.1] for n in range(9)]
+        texts = [f"it's word{n} and more" for n in range(9)]
+        writer.upsert(pa.table([range(9), vectors, texts], schema=SCHEMA))
+        writer.flush()
+    return table
+
+
+@pytest.mark.parametrize(
+    ("call", "parameters"),
+    [
+        ("vector_search('t', 'v', $q, $k)", {"q": [3.2, 0.1], "k": 2}),
+        ("vector_search('t', 'v', $q, k => $k)", {"q": np.array([3.2, 0.1]), "k": np.int64(2)}),
+        ("vector_search('t', vector => [3.2, 0.1], k => 1 + 1, column => 'v')", {}),
+        ("vector_search(\"table\" => $t, column => 'v', vector => $q, k => 2)", {"t": "t", "q": Q}),
+        ("vector_search('t', 'v', $q, k => 2, exact => true)", {"q": pa.scalar([3.2, 0.1])}),
+        ("vector_search('t', 'v', $q, 2, $o)", {"q": (3.2, 0.1), "o": {"exact": True}}),
+        ("vector_search('t', 'v', $q, k => 2, options => {exact: true})", {"q": [3.2, 0.1]}),
+        ("full_text_search('t', 'body', $words, k => 2)", {"words": "word3, word4, ain't"}),
+        ("full_text_search('t', 'body', query => 'word3 word4')", {}),
+    ],
+)  # fmt: skip
+def test_arguments_may_be_named_and_parameters(
+    table: mw.Table, ctx: datafusion.SessionContext, call: str, parameters: dict[str, object]
+) -> None:
+    found = mw.sql(ctx, f"SELECT id FROM {call} s WHERE s.id < 5 ORDER BY id", **parameters)
+    assert [row["id"] for row in found.to_pylist()] == [3, 4]
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("vector_search('t', column => 'v', [1, 2])", "without a name.*column 49"),
+        ("vector_search('t', 'v', column => 'v', vector => [1, 2])", "given twice.*'column'"),
+        ("vector_search('t', 'v', k => 3)", "the argument vector is missing"),
+        ("vector_search('t', 'v', vector => )", "value of this argument is missing"),
+        ("vector_search('t', 'v', [1, 2], 3, {exact: true}, nprobes => 3)", "not both"),
+        ("vector_search('t', 'v', [1, 2], k => 3, nope => 3)", "nope"),
+        ("vector_search('t', 'v', $q, k => 3)", r"\$q of a search can't be b'x'"),
+        ("vector_search('t', 'v', $missing)", "missing"),
+        ("vector_search('t', 'v', [1, 2]", "does not end"),
+    ],
+)
+def test_calls_that_can_not_be_read_are_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, call: str, message: str
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match=message):
+        mw.sql(ctx, f"SELECT * FROM {call}", **({"q": b"x"} if "$q" in call else {}))
+    table.close()
+
+
+def test_text_is_no_call() -> None:
+    text = "SELECT 'vector_search(1)', vector_search FROM t -- vector_search("
+    assert list(search_calls(statement_of(text), {})) == []
+
+
+def test_a_search_and_a_scan_read_one_snapshot(
+    table: mw.Table, ctx: datafusion.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class _WithWrites(one_snapshot.OneSnapshot):
+        """A row is replaced after each plan that reads it."""
+
+        def planned(self, *args: object) -> object:
+            plan = super().planned(*args)
+            with table.writer() as writer:
+                writer.delete(pa.table({"id": [3]}))
+            return plan
+
+    monkeypatch.setattr(one_snapshot, "OneSnapshot", _WithWrites)
+    query = """
+        SELECT t.id FROM vector_search('t', 'v', [3, 0.1], k => 1) s JOIN public.t ON s.id = t.id
+    """
+    assert mw.sql(ctx, query).to_pylist() == [{"id": 3}]
+    table.close()

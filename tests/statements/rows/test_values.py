@@ -1,0 +1,280 @@
+"""VALUES of several rows, against the same rows one by one."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from memwal_sql.statements.changes.fitting import fitted
+
+KINDS = {
+    "bigint": pa.int64(),
+    "unsigned": pa.uint64(),
+    "decimal": pa.decimal128(38, 2),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "text": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "instant": pa.timestamp("us", "UTC"),
+    "oslo": pa.timestamp("ms", "Europe/Oslo"),
+    "list": pa.list_(pa.float64()),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+}
+LITERALS = [
+    *("9007199254740993", "18446744073709551615", "-9223372036854775808", "-1", "- 1", "7"),
+    *(
+        "8077772.99256988",
+        "0.1",
+        "2.0",
+        "0.5",
+        "1e3",
+        "-.25",
+        "0.1234567890123456789",
+        "CAST(1 AS SMALLINT)",
+        "1 + 0.5",
+    ),
+    *("CAST(0.1 AS DECIMAL(5, 2))", "abs(-3)", "$whole", "$text"),
+    *("'7'", "'x'", "'it''s'", "'true'", "E'a\\n'", "X'41'", "true", "NULL", "CAST(NULL AS INT)"),
+    *("'2024-01-02'", "'2024-01-02T03:04:05'", "'2024-01-02T03:04:05Z'", "'10:00:00'"),
+    *("'2024-01-02 03:04:05+02:00'", "'2024-01-02 03:04:05.5-0130'", "DATE '2024-01-02'"),
+    *("TIMESTAMP '2024-01-02T03:04:05'", "TIME '10:00:00'", "DATE '2024-01-02' + INTERVAL '1 day'"),
+    "arrow_cast('2024-01-02T03:04:05', 'Timestamp(ns, \"Europe/Oslo\")')",
+    "arrow_cast('2024-01-02T03:04:05', 'Timestamp(s)')",
+    *(
+        "( /* five */ SELECT 5)",
+        "(SELECT '2024-01-02')",
+        "1 + (select max(column1) FROM (VALUES (2), (3)))",
+    ),
+    *("[1, 2]", "[0.5, -1]", "['7']", "[]", "[NULL]", "[1, 2][1]", "make_array(1, 2)"),
+]
+TEXTS = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
+WHOLE = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
+PARAMETERS = {"whole": 9007199254740995, "text": "11"}
+
+
+class Rows:
+    """`t`, with a key and one column, and what a statement makes of it."""
+
+    def __init__(self, uri: str, ctx: datafusion.SessionContext, kind: pa.DataType) -> None:
+        schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", kind)])
+        self.table = mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="id"))
+        self.ctx = ctx
+
+    def written(self, literals: Sequence[str]) -> list[Any] | None:
+        """The values of rows that have been given these; None for an error."""
+        rows = ", ".join(f"({place}, {one})" for place, one in enumerate(literals))
+        used = {name: one for name, one in PARAMETERS.items() if f"${name}" in rows}
+        try:
+            done = mw.sql(self.ctx, f"REPLACE INTO t VALUES {rows} RETURNING n", **used)
+        except mw.InvalidCallError:
+            return None
+        stored = self.table.get(list(range(len(literals))))["n"].to_pylist()
+        assert done.to_arrow_table()["n"].to_pylist() == stored
+        return stored
+
+
+@pytest.mark.parametrize("as_decimals", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_value_is_written_as_it_is_alone(
+    uri: str, ctx: datafusion.SessionContext, kind: str, as_decimals: bool
+) -> None:
+    mw.sql(ctx, f"SET datafusion.sql_parser.parse_float_as_decimal = {as_decimals}")
+    rows, random = Rows(uri, ctx, KINDS[kind]), Random(kind)
+    alone = {one: rows.written([one]) for one in LITERALS}
+    fitting = [one for one in LITERALS if alone[one] is not None]
+    some = [random.sample(fitting, random.randint(2, 4)) for _ in range(40)]
+    some += [random.sample(fitting, len(fitting)) for _ in range(3)]
+    for literals in some:
+        expected = [value for one in literals for value in alone[one] or ()]
+        assert rows.written(literals) == expected, literals
+    for wrong in random.sample(sorted(set(LITERALS) - set(fitting)), 5):
+        literals = [*random.sample(fitting, 2), wrong]
+        assert rows.written(random.sample(literals, 3)) is None, literals
+    rows.table.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO t VALUES {}",
+        "INSERT INTO t (VALUES {})",
+        "INSERT INTO t (id, n) VALUES {}",
+        "INSERT OVERWRITE t VALUES {}",
+        "REPLACE INTO t VALUES {}",
+        "INSERT INTO t VALUES {} ON CONFLICT DO NOTHING",
+        "INSERT INTO t VALUES {} ON CONFLICT DO UPDATE SET n = excluded.n",
+        "WITH w AS (SELECT 2.0 AS x) INSERT INTO t VALUES {}",
+    ],
+)
+def test_values_of_every_statement_are_read_as_the_type_of_their_column(
+    uri: str, ctx: datafusion.SessionContext, statement: str
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("s", pa.string())])
+    table = mw.register(ctx, "t", mw.create_table(uri, schema, primary_key="id"))
+    if "(id, n)" not in statement:
+        mw.sql(ctx, "ALTER TABLE t DROP COLUMN s")
+    given = "(1, 9007199254740993), ('2', 2.0), (3, '9007199254740995'), (4, NULL)"
+    mw.sql(ctx, statement.format(given))
+    found = {row["id"]: row["n"] for row in table.to_arrow().to_pylist()}
+    assert found == {1: 9007199254740993, 2: 2, 3: 9007199254740995, 4: None}
+    table.close()
+
+
+def test_rows_with_queries_keep_their_order(uri: str, ctx: datafusion.SessionContext) -> None:
+    table = mw.create_table(uri, WHOLE, primary_key="id")
+    mw.register(ctx, "t", table)
+    rng = Random(5)
+    keys = [rng.randrange(40) for _ in range(200)]
+    texts = [str(n) if rng.random() < 0.5 else f"(SELECT {n} FROM t)" for n in range(200)]
+    mw.sql(ctx, "INSERT INTO t VALUES (100, (SELECT 7))")
+    rows = (f"({key}, {text})" for key, text in zip(keys, texts, strict=True))
+    mw.sql(ctx, f"INSERT INTO t VALUES {', '.join(rows)}")
+    found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+    assert found == {100: 7} | dict(zip(keys, range(200), strict=True))
+    table.close()
+
+
+def test_texts_that_look_like_queries_stay_values(uri: str, ctx: datafusion.SessionContext) -> None:
+    table = mw.create_table(uri, TEXTS, primary_key="id")
+    mw.register(ctx, "t", table)
+    rows = ", ".join(f"({n}, '(select {n})')" for n in range(2000))
+    shown = str(mw.sql(ctx, f"EXPLAIN INSERT INTO t VALUES {rows}").to_pylist())
+    assert "Values" in shown and "Union" not in shown
+    mw.sql(ctx, f"INSERT INTO t VALUES {rows}")
+    assert table.to_arrow()["v"].to_pylist() == [f"(select {n})" for n in range(2000)]
+    table.close()
+
+
+def test_queries_that_datafusion_runs_nowhere_in_values_are_refused(
+    uri: str, ctx: datafusion.SessionContext
+) -> None:
+    table = mw.create_table(uri, WHOLE, primary_key="id")
+    mw.register(ctx, "t", table)
+    for text in (
+        "INSERT INTO t SELECT * FROM (VALUES (1, (SELECT 8)))",
+        "INSERT INTO t VALUES (1, 2) UNION ALL VALUES (2, (SELECT 8))",
+        "INSERT INTO t VALUES (1, CAST(EXISTS (SELECT 1 FROM t) AS INT))",
+        "INSERT INTO t VALUES (1, CAST(5 IN (SELECT id FROM t) AS INT))",
+    ):
+        with pytest.raises(mw.MemWalError):
+            mw.sql(ctx, text)
+    assert table.count_rows() == 0
+    table.close()
+
+
+def test_values_are_computed_once(uri: str, ctx: datafusion.SessionContext) -> None:
+    calls: list[int] = []
+
+    def counted(given: pa.Array) -> pa.Array:
+        calls.extend(given.to_pylist())
+        return given
+
+    ctx.register_udf(datafusion.udf(counted, [pa.int64()], pa.int64(), "volatile", "counted"))
+    rows = Rows(uri, ctx, pa.float64())
+    assert rows.written(["counted(3)", "'0.5'", "counted(4)", "2.0"]) == [3.0, 0.5, 4.0, 2.0]
+    assert sorted(calls) == [3, 4]
+    rows.table.close()
+
+
+def test_a_value_that_does_not_fit_is_named(uri: str, ctx: datafusion.SessionContext) -> None:
+    rows = Rows(uri, ctx, pa.int64())
+    with pytest.raises(mw.InvalidCallError, match=r"column 'n' .* 2\.5"):
+        mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, 2.5), (3, 'x')")
+    with pytest.raises(mw.InvalidCallError, match="No field named y"):
+        mw.sql(ctx, "INSERT INTO t VALUES (1, 1), (2, (y)), (3, 'x')")
+    for text in (
+        "(1, 1), (2)",
+        "(1, 1), ()",
+        "(1, 1),",
+        "(1, 1) (2, 'x')",
+        "(1, 'x', 2), (1, 2, 3)",
+    ):
+        with pytest.raises(mw.InvalidCallError):
+            mw.sql(ctx, f"INSERT INTO t VALUES {text}")
+    assert rows.table.count_rows() == 0
+    rows.table.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "form"),
+    [
+        (pa.time32("s"), "abc", "a time of day, as '12:30:00'"),
+        (pa.time64("ns"), "25:00:00", "a time of day"),
+        (pa.time64("us"), "2026-01-31", "a time of day"),
+        (pa.timestamp("us"), "12:30", "a time, as '2026-01-31 12:30:00'"),
+        (pa.timestamp("s", "Europe/Oslo"), "2026-13-01", "a time, as"),
+        (
+            pa.timestamp("us", "Europe/Oslo"),
+            "2026-03-29 02:30",  # clocks go from 2 to 3
+            "a time, as '2026-01-31 12:30:00', that timezone 'Europe/Oslo' has once, or one with",
+        ),
+        (pa.timestamp("ns"), "2300-01-01", "a time from 1678 to 2261, as"),
+        (pa.timestamp("ns", "UTC"), "1500-01-01T00:00:00Z", "a time from 1678 to 2261, as"),
+        (pa.date32(), "99999-01-01", "a date, as '2026-01-31'"),
+        (pa.int8(), "300", "a whole number from -128 to 127"),
+        (pa.uint64(), "-5", "a whole number from 0 to 18446744073709551615"),
+        (pa.float32(), "1e300", "a number up to 3.4e+38"),
+        (pa.float64(), "x", "a number up to 1.8e+308"),
+        (pa.decimal128(5, 2), "x", "a number of up to 5 digits, 2 of them behind the point"),
+        (pa.bool_(), "maybe", "'true' or 'false'"),
+        (pa.list_(pa.float32(), 2), "[1, 2]", "a list, as [0.5, 1]"),
+        (pa.struct({"a": pa.int64()}), "x", "a struct, as {a: 1}"),
+        (pa.duration("s"), "x", "a value of it, or cast one"),
+    ],
+    ids=str,
+)
+def test_a_text_that_is_none_of_the_type_is_named_with_the_form_of_one(
+    uri: str, ctx: datafusion.SessionContext, kind: pa.DataType, wrong: str, form: str
+) -> None:
+    rows = Rows(uri, ctx, kind)
+    article = "an" if str(kind).startswith("int") else "a"
+    error = re.escape(f"column 'n': {wrong!r} is not {article} {kind}: give {form}")
+    ctx.from_pydict({"id": range(5), "n": [None, *[wrong] * 2, None, wrong]}, name="given")
+    for statement in (f"VALUES (1, NULL), (2, '{wrong}')", "SELECT id, n FROM given"):
+        with pytest.raises(mw.InvalidCallError, match=f"^{error}"):
+            mw.sql(ctx, f"INSERT INTO t {statement}")
+    assert rows.table.count_rows() == 0
+    mw.sql(ctx, "INSERT INTO t SELECT id, n FROM given WHERE n IS NULL")
+    assert rows.table.to_arrow()["n"].to_pylist() == [None, None]
+    rows.table.close()
+
+
+def test_the_first_of_texts_that_are_none_is_named() -> None:
+    for place in range(7):
+        texts = [str(n) for n in range(7)]
+        texts[place] = "wrong"
+        texts[-1:] = ["last"]
+        field = pa.field("n", pa.int64())
+        with pytest.raises(mw.InvalidCallError, match="'wrong'" if place < 6 else "'last'"):
+            fitted(pa.array(texts), field)
+
+
+def test_texts_with_and_without_a_zone_are_copied(
+    uri: str, ctx: datafusion.SessionContext, tmp_path: Path
+) -> None:
+    rows = Rows(uri, ctx, pa.timestamp("us", "Europe/Oslo"))
+    texts = ["2024-01-02", "2024-01-02T03:04:05Z", "2024-01-02 03:04:05", "2024-01-02 03:04-05:30"]
+    lines = "".join(f"{place},{text}\n" for place, text in enumerate([*texts, ""]))
+    (tmp_path / "times.csv").write_text(f"id,n\n{lines}")
+    mw.sql(ctx, f"COPY t FROM '{tmp_path}/times.csv'")
+    midnight, hour = datetime(2024, 1, 1, 23, tzinfo=UTC), timedelta(hours=1)
+    of_day = timedelta(hours=3, minutes=4)
+    assert rows.table.get([0, 1, 2, 3, 4])["n"].to_pylist() == [
+        midnight,
+        midnight + hour + of_day + timedelta(seconds=5),
+        midnight + of_day + timedelta(seconds=5),
+        midnight + hour + of_day + timedelta(hours=5, minutes=30),
+        None,
+    ]
+    rows.table.close()

@@ -1,0 +1,149 @@
+"""What each level of isolation lets through: write skew and phantoms, never lost updates."""
+
+from concurrent.futures import Executor, Future, wait
+
+import datafusion
+import pyarrow as pa
+import pytest
+
+import memwal_sql as mw
+from tests.statements.conftest import Meanwhile
+from tests.statements.other_process import connect, run
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("here", pa.bool_())])
+# Each may leave only while somebody else is here.
+LEAVE = "UPDATE t SET here = false WHERE id = $id AND (SELECT count(*) FROM t WHERE here) > 1"
+
+
+@pytest.fixture
+def table(uri: str, ctx: datafusion.SessionContext) -> mw.Table:
+    table = mw.create_table(uri, SCHEMA, primary_key="id", regions="identity(id)")
+    mw.register(ctx, "t", table)
+    mw.sql(ctx, "INSERT INTO t VALUES (1, true), (2, true)")
+    return table
+
+
+def here(table: mw.Table) -> list[int]:
+    return sorted(row["id"] for row in table.to_arrow(filter="here").to_pylist())
+
+
+@pytest.mark.parametrize(("level", "left"), [("snapshot", 0), ("serializable", 1)])
+def test_two_statements_that_read_what_the_other_writes(
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, level: str, left: int
+) -> None:
+    mw.sql(ctx, f"SET memwal.isolation = '{level}'")
+    meanwhile(lambda: mw.sql(ctx, LEAVE, id=2))
+    mw.sql(ctx, LEAVE, id=1)
+    assert len(here(table)) == left
+    table.close()
+
+
+@pytest.mark.parametrize(("level", "left"), [("snapshot", [3]), ("serializable", [])])
+def test_a_row_that_begins_to_meet_the_condition_meanwhile(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    meanwhile: Meanwhile,
+    level: str,
+    left: list[int],
+) -> None:
+    """In a region of its own, which is made then."""
+    mw.sql(ctx, f"SET memwal.isolation TO {level}")
+    meanwhile(lambda: ctx.sql("INSERT INTO t VALUES (3, true)").collect())
+    mw.sql(ctx, "UPDATE t SET here = false WHERE here")
+    assert here(table) == left
+    table.close()
+
+
+def test_processes_that_took_a_region_of_each_other_before_they_read(
+    table: mw.Table,
+    ctx: datafusion.SessionContext,
+    meanwhile: Meanwhile,
+    uri: str,
+    other: Executor,
+) -> None:
+    """Each still holds the region that it writes, and not the one that it reads."""
+    table.close()
+    other.submit(connect, {"t": uri}).result()
+    other.submit(run, "INSERT INTO t VALUES (1, true)").result()
+    mw.sql(ctx, "SET memwal.isolation = 'serializable'")
+    mw.sql(ctx, "INSERT INTO t VALUES (2, true)")
+    left: list[Future[object]] = []
+    meanwhile(lambda: left.append(other.submit(run, LEAVE.replace("$id", "2"))) or wait(left))
+    mw.sql(ctx, LEAVE, id=1)
+    assert left[0].result() == [{"count": 1}]
+    assert here(table) == [1]
+    table.close()
+
+
+@pytest.mark.parametrize("level", ["snapshot", "serializable"])
+def test_no_level_loses_an_update(
+    table: mw.Table, ctx: datafusion.SessionContext, meanwhile: Meanwhile, level: str
+) -> None:
+    mw.sql(ctx, f"SET memwal.isolation = '{level}'")
+    meanwhile(lambda: ctx.sql("INSERT INTO t VALUES (1, false)").collect())
+    mw.sql(ctx, "UPDATE t SET here = NOT here WHERE id = 1")
+    assert here(table) == [1, 2]
+    table.close()
+
+
+def test_serializable_calls_of_a_writer(table: mw.Table) -> None:
+    table.close()
+    with table.writer() as writer:
+        seen = table.get
+        calls = [lambda: writer.upsert([{"id": 1, "here": False}])]
+
+        def get(*args: object) -> pa.Table:
+            found = seen(*args)
+            if calls:
+                calls.pop()()
+            return found
+
+        writer._resolver._rows = type("Rows", (), {"get": staticmethod(get)})()
+        skipped = writer.upsert([{"id": 1, "here": True}], when="NOT t.here")
+        assert (skipped.skipped, here(table)) == (1, [2])
+        writer.upsert([{"id": 1, "here": True}])
+        calls.append(lambda: writer.upsert([{"id": 1, "here": False}]))
+        written = writer.upsert(
+            [{"id": 1, "here": True}], when="NOT t.here", isolation="serializable"
+        )
+        assert (written.rows, here(table)) == (1, [1, 2])
+        writer._resolver._rows = table
+        updated = writer.update({"here": "false"}, where="id = 2", isolation="serializable")
+        deleted = writer.delete_where("here", isolation="serializable")
+        assert (updated.rows, deleted.rows, here(table)) == (1, 1, [])
+        assert writer.delete([2], when="NOT t.here", isolation="serializable").rows == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("SET memwal.isolation = 'read committed'", "'read committed' must be 'snapshot'"),
+        ("SET memwal.level = 'snapshot'", "memwal.isolation to be set, at line 1, column 5"),
+        ("SET memwal.isolation 'snapshot'", "`= value` must follow"),
+        ("SET memwal.isolation =", "one value must follow"),
+    ],
+)
+def test_other_levels_are_refused(
+    table: mw.Table, ctx: datafusion.SessionContext, statement: str, message: str
+) -> None:
+    with pytest.raises(mw.InvalidCallError, match=message):
+        mw.sql(ctx, statement)
+    with table.writer() as writer, pytest.raises(mw.InvalidCallError, match="isolation='x'"):
+        writer.update({"here": "true"}, isolation="x")
+    mw.sql(ctx, "SET datafusion.execution.batch_size = 1024").collect()
+    table.close()
+
+
+def test_the_level_is_shown_and_set_back(ctx: datafusion.SessionContext) -> None:
+    for statement, level in (
+        ("RESET memwal.isolation", "snapshot"),
+        ("SET memwal.isolation TO 'Serializable'", "serializable"),
+        ("RESET memwal.isolation;", "snapshot"),
+    ):
+        mw.sql(ctx, statement)
+        shown = mw.sql(ctx, "SHOW memwal.isolation").to_pylist()
+        assert shown == [{"name": "memwal.isolation", "value": level}]
+    of_datafusion = "datafusion.execution.batch_size"
+    (shown,) = mw.sql(ctx, f"SHOW {of_datafusion}").to_pylist()
+    assert shown.keys() == {"name", "value"}
+    mw.sql(ctx, f"RESET {of_datafusion}")
